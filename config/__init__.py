@@ -1,0 +1,1 @@
+"""The YAML: read, validate, watch."""

@@ -1,0 +1,1 @@
+"""Plain values and errors that two layers share. No Django here."""

@@ -1,0 +1,1 @@
+"""Names every app, holds no rule."""

@@ -1,0 +1,97 @@
+"""Where Coulisse runs. What it runs is in `coulisse.yaml`.
+
+Every value can be set from the environment; a clone runs with none set.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import environ
+
+env = environ.Env()
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+COULISSE_CONFIG = Path(env.str("COULISSE_CONFIG", default="coulisse.yaml")).absolute()
+COULISSE_STATE_DIR = COULISSE_CONFIG.parent / ".coulisse"
+COULISSE_SECTIONS = [
+    "access.config.DEFAULT_USER_ID",
+    "access.config.USERS",
+    "agents.config.AGENTS",
+    "config.config.SERVER",
+    "config.config.VARS",
+    "memory.config.MEMORY",
+    "providers.config.PROVIDERS",
+]
+
+SECRET_KEY = env.str("SECRET_KEY", default="nothing is signed in this version")
+DEBUG = env.bool("DEBUG", default=False)
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["*"])
+
+INSTALLED_APPS = [
+    "config",
+    "providers",
+    "access",
+    "agents",
+    "memory",
+    "turns",
+    "gateway",
+    "processes",
+]
+MIDDLEWARE: list[str] = []
+ROOT_URLCONF = "coulisse_site.urls"
+ASGI_APPLICATION = "coulisse_site.asgi.application"
+APPEND_SLASH = False
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+    }
+]
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+SQLITE_PRAGMAS = (
+    "PRAGMA journal_mode=WAL;"
+    # A commit survives a killed process; only a power cut may lose the last ones.
+    "PRAGMA synchronous=NORMAL;"
+    "PRAGMA cache_size=-8000;"
+)
+
+
+def database() -> dict[str, Any]:
+    """Return SQLite beside the YAML, or what `DATABASE_URL` names."""
+    url = env.str("DATABASE_URL", default="")
+    if not url:
+        return {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": COULISSE_STATE_DIR / "coulisse-memory.db",
+            "OPTIONS": {
+                "init_command": SQLITE_PRAGMAS,
+                "timeout": 5,
+                "transaction_mode": "IMMEDIATE",
+            },
+        }
+    return env.db_url_config(url) | {
+        # The database lane's threads keep their own connections and mend them.
+        "CONN_MAX_AGE": None,
+        "CONN_HEALTH_CHECKS": True,
+    }
+
+
+DATABASES = {"default": database()}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {
+        "handlers": ["stderr"],
+        "level": env.str("COULISSE_LOG_LEVEL", default="INFO").upper(),
+    },
+}

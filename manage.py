@@ -1,0 +1,38 @@
+#!/usr/bin/env python
+"""Coulisse's command line."""
+
+import os
+import sys
+
+OWN_COMMANDS = {
+    *("admin", "check", "init", "migrate", "reset", "restart"),
+    *("schema", "start", "status", "stop", "studio"),
+}
+
+
+def take_config_option(argv: list[str]) -> None:
+    """Put `-c PATH` into the environment, where settings look before any command runs.
+
+    Only for commands that declare the option: `shell -c` means something else.
+    """
+    if len(argv) < 2 or argv[1] not in OWN_COMMANDS:
+        return
+    for position, word in enumerate(argv[2:], start=2):
+        name, equals, value = word.partition("=")
+        if name in ("-c", "--config"):
+            if not equals and position + 1 < len(argv):
+                value = argv[position + 1]
+            if value:
+                os.environ["COULISSE_CONFIG"] = value
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "coulisse_site.settings")
+    take_config_option(sys.argv)
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()
