@@ -1,0 +1,29 @@
+"""What every command of Coulisse's own has in common."""
+
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandParser
+
+
+class ConfigCommand(BaseCommand):
+    """A command about one YAML file, named by `-c`."""
+
+    # Each command says itself what it needs to be right: `stop` must work whatever
+    # is wrong with the YAML.
+    requires_system_checks = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "-c",
+            "--config",
+            metavar="PATH",
+            help="The YAML file (default: $COULISSE_CONFIG, else coulisse.yaml).",
+        )
+
+    def config_path(self, options: dict[str, Any]) -> Path:
+        """Return the file `-c` names, or the one settings found."""
+        given = options.get("config")
+        return Path(given).absolute() if given else Path(settings.COULISSE_CONFIG)
