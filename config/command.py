@@ -12,7 +12,7 @@ class ConfigCommand(BaseCommand):
 
     # Each command says itself what it needs to be right: `stop` must work whatever
     # is wrong with the YAML.
-    requires_system_checks = []
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

@@ -6,7 +6,12 @@ Each app's `config.py` makes one `Section` per top-level key it owns and names i
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+from pydantic import TypeAdapter
 
 if TYPE_CHECKING:
     from config.document import Config
@@ -18,13 +23,32 @@ Location = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a file, as an editor counts: the first line and column are 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong with the configuration, where it is and how to mend it."""
+    """Something wrong with the configuration, where it is and how to mend it.
+
+    A section's check gives a location; the loader finds its position in the file.
+    """
 
     location: Location
     message: str
     code: str
-    """A stable id such as `coulisse.E012`."""
+    """A stable id such as `coulisse.E012`; `config/errors.py` lists them."""
+    position: Position | None = None
+
+    def __str__(self) -> str:
+        return f"{self.position}: {self.message}" if self.position else self.message
 
 
 @dataclass(frozen=True)
@@ -43,3 +67,16 @@ class Section(Generic[T]):
     """Finds references to other sections that lead nowhere."""
     applies: Literal["live", "restart"] = "live"
     """Whether a running server takes an edit at once."""
+    description: str = ""
+    """What the key is for, shown by editors; empty takes the reference's own line."""
+
+    @cached_property
+    def adapter(self) -> TypeAdapter[T]:
+        """What validates the slice and describes it as JSON Schema."""
+        return TypeAdapter(self.shape)
+
+
+def registered() -> dict[str, Section[Any]]:
+    """Return the sections `settings.COULISSE_SECTIONS` names, by key."""
+    sections = (import_string(path) for path in settings.COULISSE_SECTIONS)
+    return {section.key: section for section in sections}

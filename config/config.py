@@ -1,0 +1,45 @@
+"""The YAML keys of this layer: how the server listens, and snippets of text."""
+
+import ipaddress
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from config.sections import Section
+
+
+def _ip_address(text: str) -> str:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        message = "must be an IP address such as 127.0.0.1 (this machine only)"
+        raise ValueError(message) from None
+    return text
+
+
+class ServerConfig(BaseModel):
+    """How the server listens. A change takes a restart."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bind: Annotated[str, AfterValidator(_ip_address)] = Field(
+        "0.0.0.0",  # noqa: S104 (the reference's default; containers need it)
+        description="IP address to listen on; 127.0.0.1 is this machine only.",
+    )
+    port: int = Field(8421, ge=1, le=65535, description="TCP port to listen on.")
+    worker_threads: int | None = Field(
+        None,
+        ge=1,
+        description="Web processes to run, each on one core. Unset runs one.",
+    )
+    max_body_bytes: int = Field(
+        2 * 1024 * 1024, ge=1, description="Largest request body accepted, in bytes."
+    )
+
+
+SERVER = Section(
+    key="server", shape=ServerConfig, default=ServerConfig, applies="restart"
+)
+VARS: Section[dict[str, str]] = Section(
+    key="vars", shape=dict[str, str], default=dict, noun="variable"
+)

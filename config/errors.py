@@ -1,0 +1,46 @@
+"""What can be wrong with `coulisse.yaml`, and the stable id of each kind.
+
+| id | what is wrong |
+|---|---|
+| coulisse.E001 | the file is missing, unreadable, too large or not UTF-8 text |
+| coulisse.E002 | the file is empty, or is not a map of keys |
+| coulisse.E003 | the YAML cannot be parsed, or uses a feature we refuse (tags) |
+| coulisse.E004 | a key appears twice in one map |
+| coulisse.E005 | aliases or nesting make the document unreasonably large |
+| coulisse.E006 | an environment variable is not set |
+| coulisse.E007 | `${vars.x}` names nothing under `vars:` |
+| coulisse.E008 | a placeholder is not closed, or is not one |
+| coulisse.E009 | a value has the wrong type or is out of range |
+| coulisse.E010 | a required key is missing |
+| coulisse.E011 | a field is not known |
+| coulisse.E012 | a top-level key is not known |
+| coulisse.E013 | a top-level key is not available in this version |
+| coulisse.E1xx | what a section checks itself, such as a reference that leads nowhere |
+"""
+
+from collections.abc import Iterable
+
+from config.sections import Problem
+from core.errors import Invalid
+
+UNREADABLE = "coulisse.E001"
+NOT_A_MAP = "coulisse.E002"
+SYNTAX = "coulisse.E003"
+DUPLICATE_KEY = "coulisse.E004"
+TOO_LARGE = "coulisse.E005"
+UNSET_VARIABLE = "coulisse.E006"
+UNKNOWN_VAR = "coulisse.E007"
+BAD_PLACEHOLDER = "coulisse.E008"
+WRONG_VALUE = "coulisse.E009"
+MISSING = "coulisse.E010"
+UNKNOWN_FIELD = "coulisse.E011"
+UNKNOWN_KEY = "coulisse.E012"
+PLANNED_KEY = "coulisse.E013"
+
+
+class ConfigInvalid(Invalid):
+    """The configuration is not valid."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))

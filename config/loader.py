@@ -1,0 +1,175 @@
+"""From the file to a valid `Config`, or to the whole list of what is wrong.
+
+Read, parse, take each section's slice, expand its placeholders, validate its shape,
+then let each section check what it refers to. Nothing stops at the first problem but
+a file that cannot be parsed.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from ruamel.yaml.nodes import Node
+
+from config import errors, planned, reader, sections, shapes
+from config.document import Config
+from config.errors import ConfigInvalid
+from config.placeholders import Expander
+from config.sections import Problem, Section
+from config.spelling import did_you_mean
+from config.tree import Tree
+
+T = TypeVar("T")
+
+VARS_KEY = "vars"
+
+
+def load(path: Path) -> Config:
+    """Return the valid configuration in a file; raises `ConfigInvalid`."""
+    return parse(reader.read(path), path)
+
+
+def parse(content: bytes, path: Path) -> Config:
+    """Return the valid configuration in a file's content; raises `ConfigInvalid`."""
+    source = reader.parse(content, reader.label(path))
+    reading = _Reading(Tree(source, Expander(os.environ)), sections.registered())
+    values = reading.values()
+    if reading.problems:
+        raise ConfigInvalid(reading.in_file_order())
+    return Config(path, MappingProxyType(values), digest(content))
+
+
+def digest(content: bytes) -> str:
+    """Return what tells one content from another."""
+    return hashlib.sha256(content).hexdigest()
+
+
+class _BrokenSectionError(Exception):
+    """A check asked for a section whose own shape is wrong."""
+
+
+@dataclass(frozen=True)
+class _PartialConfig(Config):
+    """What checks see: all sections, or only those whose shape is right."""
+
+    invalid: frozenset[str] = frozenset()
+
+    def get(self, section: Section[T]) -> T:
+        if section.key in self.invalid:
+            raise _BrokenSectionError(section.key)
+        return super().get(section)
+
+
+@dataclass
+class _Reading:
+    tree: Tree
+    sections: dict[str, Section[Any]]
+    invalid: set[str] = field(default_factory=set)
+
+    @property
+    def problems(self) -> list[Problem]:
+        return self.tree.problems
+
+    def in_file_order(self) -> list[Problem]:
+        placed = [
+            problem
+            if problem.position
+            else replace(problem, position=self.tree.position(problem.location))
+            for problem in self.problems
+        ]
+        return sorted(placed, key=_place)
+
+    def values(self) -> dict[str, Any]:
+        """Return each section's value, as far as it has one."""
+        nodes = self.tree.entries(self.tree.source.root, ())
+        self._refuse_unknown(nodes)
+        data = self._data(nodes)
+        values = {}
+        for key, section in self.sections.items():
+            try:
+                values[key] = self._value(section, data.get(key))
+            except shapes.ShapeError as exc:
+                self.invalid.add(key)
+                self.problems.extend(exc.problems)
+        self._check(values)
+        return values
+
+    def _refuse_unknown(self, nodes: dict[str, Node]) -> None:
+        known = self.sections.keys() | planned.KEYS.keys()
+        for key, node in nodes.items():
+            if key not in known:
+                self.problems.append(_unknown(key, known))
+            elif key not in self.sections and not _is_empty(node):
+                self.problems.append(planned.problem(key))
+
+    def _data(self, nodes: dict[str, Node]) -> dict[str, Any]:
+        """Return each section's slice: `vars:` first, for the others may use it."""
+        expander = self.tree.expander
+        data: dict[str, Any] = {}
+        for key in sorted(self.sections, key=lambda key: key != VARS_KEY):
+            if key != VARS_KEY and expander.variables is None:
+                expander.variables = _snippets(data.get(VARS_KEY))
+            if key in nodes:
+                data[key] = self.tree.value(nodes[key], (key,))
+        return data
+
+    def _value(self, section: Section[Any], data: Any) -> Any:
+        failed = self.tree.failed
+        if data is None and (section.key,) not in failed:
+            if section.required:
+                raise shapes.ShapeError([_missing(section)])
+            return section.default()
+        try:
+            return shapes.validate(section, data, self.tree.written)
+        except shapes.ShapeError as exc:
+            # Where a placeholder failed, that is the problem, not its empty value.
+            problems = (p for p in exc.problems if p.location not in failed)
+            raise shapes.ShapeError(problems) from None
+
+    def _check(self, values: dict[str, Any]) -> None:
+        config = _PartialConfig(Path(), values, invalid=frozenset(self.invalid))
+        for key, value in values.items():
+            self.problems.extend(_findings(self.sections[key], value, config))
+
+
+def _findings(section: Section[Any], value: Any, config: Config) -> Iterator[Problem]:
+    if section.check is None:
+        return
+    try:
+        yield from section.check(value, config)
+    except _BrokenSectionError:
+        # What it refers to is wrong itself, so no reference can be judged.
+        return
+
+
+def _snippets(data: Any) -> dict[str, str]:
+    """Return what `vars:` holds; what is not text there is a problem of its own."""
+    entries = data.items() if isinstance(data, dict) else ()
+    return {name: text if isinstance(text, str) else "" for name, text in entries}
+
+
+def _place(problem: Problem) -> tuple[int, int]:
+    position = problem.position
+    return (position.line, position.column) if position else (0, 0)
+
+
+def _is_empty(node: Node) -> bool:
+    return node.tag == "tag:yaml.org,2002:null" or node.value == []
+
+
+def _missing(section: Section[Any]) -> Problem:
+    meaning = planned.KEYS.get(section.key, section.description)
+    message = f"'{section.key}:' ({meaning}) is missing, and must be there"
+    return Problem((section.key,), message, errors.MISSING)
+
+
+def _unknown(key: str, known: set[str]) -> Problem:
+    hint = did_you_mean(key, sorted(known))
+    if key == "port":
+        hint = "; nest it under server:"
+    message = f"'{key}' is not a known top-level key{hint}"
+    return Problem((key,), message, errors.UNKNOWN_KEY)

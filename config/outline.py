@@ -1,0 +1,47 @@
+"""What a section's JSON Schema says about one place in it."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from config.sections import Location
+
+Schema = dict[str, Any]
+
+
+def fields_at(schema: Schema, steps: Location) -> list[str]:
+    """Return the names of the fields a place may have."""
+    return [name for node in _at(schema, steps) for name in node.get("properties", {})]
+
+
+def is_secret(schema: Schema, steps: Location) -> bool:
+    """Tell whether the schema marks a place as a secret (pydantic's `SecretStr`)."""
+    return any(node.get("writeOnly") is True for node in _at(schema, steps))
+
+
+def _at(schema: Schema, steps: Location) -> list[Schema]:
+    nodes = list(_alternatives(schema, schema))
+    for step in steps:
+        below = (child for node in nodes for child in _children(node, step))
+        nodes = [found for child in below for found in _alternatives(schema, child)]
+    return nodes
+
+
+def _alternatives(root: Schema, node: Schema) -> Iterator[Schema]:
+    """Yield the node behind a reference, and every branch of a choice."""
+    if "$ref" in node:
+        name = node["$ref"].rsplit("/", 1)[-1]
+        yield from _alternatives(root, root["$defs"][name])
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        for branch in node.get(keyword, ()):
+            yield from _alternatives(root, branch)
+    yield node
+
+
+def _children(node: Schema, step: str | int) -> Iterable[Schema]:
+    if isinstance(step, int):
+        children = [node.get("items")]
+    elif step in node.get("properties", {}):
+        children = [node["properties"][step]]
+    else:
+        children = [node.get("additionalProperties")]
+    return [child for child in children if isinstance(child, dict)]

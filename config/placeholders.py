@@ -1,0 +1,157 @@
+"""`${…}` in the YAML: hidden from the parser, then expanded in what it parsed.
+
+The reference expands before parsing, so that a value may stand anywhere. A value must
+never change the structure, though: a secret with `: ` or a newline in it is a value.
+So before parsing, every character of a placeholder is moved one-to-one into a private
+block of Unicode, where nothing means anything to YAML and every column stays what it
+was; in the parsed strings the placeholders are found by that and replaced.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from config import errors
+from config.spelling import did_you_mean
+
+# The last private-use plane has room for every character of the basic plane; the
+# others (emoji) mean nothing to YAML and stay as they are.
+BASE = 0x100000
+PRIVATE = "\U00100000-\U0010ffff"
+
+TOKEN = re.compile(
+    rf"""\$\$\{{(?:[^{{}}"'\r\n{PRIVATE}]*\}})?|\$\{{(?:[^}}\r\n{PRIVATE}]*\}})?"""
+)
+"""An escaped or a live placeholder; without its `}` when that is not on its line."""
+
+NAME = re.compile(r"(?P<scope>vars\.)?(?P<name>[\w.-]+?)(:-(?P<default>.*))?")
+ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+ESCAPE_HINT = "write $${ for a literal ${"
+
+
+def _hide(text: str) -> str:
+    return "".join(chr(BASE + ord(c)) if ord(c) < 0x10000 else c for c in text)
+
+
+def show(text: str) -> str:
+    """Return the text as it was written."""
+    return "".join(chr(ord(c) - BASE) if ord(c) >= BASE else c for c in text)
+
+
+def _hidden_token() -> re.Pattern[str]:
+    escape, opening, closing = _hide("$${"), _hide("${"), _hide("}")
+    inside = "[\U00010000-\U0010ffff]"
+    plain = _hide("{}\"'")
+    return re.compile(
+        f"{escape}(?:(?:(?![{plain}]){inside})*{closing})?"
+        f"|{opening}(?:(?:(?!{closing}){inside})*{closing})?"
+    )
+
+
+HIDDEN_TOKEN = _hidden_token()
+"""`TOKEN` once hidden."""
+
+
+def hide(text: str) -> str:
+    """Return the text with its placeholders out of the parser's sight.
+
+    The length is the same, so lines and columns are too.
+    """
+    return TOKEN.sub(lambda match: _hide(match.group()), text)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A placeholder that stands for nothing."""
+
+    index: int
+    """Which placeholder of the text, counted from 0."""
+    message: str
+    code: str
+
+
+class _UnresolvedError(Exception):
+    def __init__(self, message: str, code: str) -> None:
+        self.message, self.code = message, code
+
+
+@dataclass
+class Expander:
+    """Replaces placeholders by what they stand for, in one pass."""
+
+    environment: Mapping[str, str]
+    variables: Mapping[str, str] | None = None
+    """What is under `vars:`; None while that is read: `${vars.x}` is then text."""
+    failures: list[Failure] = field(default_factory=list)
+    """What went wrong in the last text."""
+
+    def expand(self, text: str) -> str:
+        """Return the text with placeholders replaced, by nothing where one fails."""
+        self.failures = []
+        pieces, end = [], 0
+        for index, match in enumerate(HIDDEN_TOKEN.finditer(text)):
+            line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+            indent = line[: len(line) - len(line.lstrip(" \t"))]
+            pieces += [text[end : match.start()], self._value(match, index, indent)]
+            end = match.end()
+        return "".join([*pieces, text[end:]])
+
+    def _value(self, match: re.Match[str], index: int, indent: str) -> str:
+        token = show(match.group())
+        if token.startswith("$$"):
+            return token[1:]
+        try:
+            return self._resolve(token, indent)
+        except _UnresolvedError as unresolved:
+            self.failures.append(Failure(index, unresolved.message, unresolved.code))
+            return ""
+
+    def _resolve(self, token: str, indent: str) -> str:
+        scope, name, default = _parts(token)
+        if scope and self.variables is None:
+            return token
+        source = self.variables if scope else self.environment
+        value = (source or {}).get(name)
+        if default is not None and not value:
+            return default
+        if value is None:
+            raise self._unknown_var(name) if scope else self._unset(name)
+        # A snippet lines up with the place it is put in; blank lines stay blank.
+        return re.sub(r"\n(?=[^\n])", "\n" + indent, value) if scope else value
+
+    def _unset(self, name: str) -> _UnresolvedError:
+        in_vars = name in (self.variables or {})
+        hint = f"; did you mean '${{vars.{name}}}'?" if in_vars else ""
+        return _UnresolvedError(
+            f"environment variable '{name}' is not set; set it, or write "
+            f"${{{name}:-default}} to do without{hint}",
+            errors.UNSET_VARIABLE,
+        )
+
+    def _unknown_var(self, name: str) -> _UnresolvedError:
+        hint = did_you_mean(name, self.variables or ())
+        return _UnresolvedError(
+            f"'{name}' is not under vars:{hint}", errors.UNKNOWN_VAR
+        )
+
+
+def _parts(token: str) -> tuple[bool, str, str | None]:
+    if not token.endswith("}"):
+        raise _UnresolvedError(
+            f"'${{' has no closing '}}' on its line; {ESCAPE_HINT}",
+            errors.BAD_PLACEHOLDER,
+        )
+    match = NAME.fullmatch(token[2:-1])
+    if match is None or "${" in (match["default"] or ""):
+        raise _malformed(token)
+    if not match["scope"] and not ENVIRONMENT_NAME.fullmatch(match["name"]):
+        raise _malformed(token)
+    return bool(match["scope"]), match["name"], match["default"]
+
+
+def _malformed(token: str) -> _UnresolvedError:
+    return _UnresolvedError(
+        f"'{token}' is not a placeholder: those are ${{NAME}}, ${{NAME:-default}} and "
+        f"${{vars.name}}; {ESCAPE_HINT}",
+        errors.BAD_PLACEHOLDER,
+    )

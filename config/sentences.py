@@ -1,0 +1,87 @@
+"""Pydantic's error types in plain words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+MAP = "a map of fields"
+NUMBER = "a number"
+WHOLE_NUMBER = "a whole number"
+
+EXPECTED = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "dataclass_type": MAP,
+    "dict_type": MAP,
+    "enum": "one of {expected}",
+    "finite_number": "a finite number",
+    "float_parsing": NUMBER,
+    "float_type": NUMBER,
+    "frozen_set_type": "a list",
+    "greater_than": "greater than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "int_from_float": WHOLE_NUMBER,
+    "int_parsing": WHOLE_NUMBER,
+    "int_parsing_size": WHOLE_NUMBER,
+    "int_type": WHOLE_NUMBER,
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "list_type": "a list",
+    "literal_error": "one of {expected}",
+    "mapping_type": MAP,
+    "model_attributes_type": MAP,
+    "model_type": MAP,
+    "multiple_of": "a multiple of {multiple_of}",
+    "none_required": "empty",
+    "set_type": "a list",
+    "string_pattern_mismatch": "text that matches {pattern}",
+    "string_too_long": "at most {max_length} characters long",
+    "string_too_short": "at least {min_length} characters long",
+    "string_type": "text",
+    "too_long": "a list of at most {max_length} entries",
+    "too_short": "a list of at least {min_length} entries",
+    "tuple_type": "a list",
+    "url_parsing": "a URL",
+    "url_scheme": "a URL that starts with {expected_schemes}",
+    "url_type": "a URL",
+}
+"""Completes "must be …"; the names in braces are pydantic's context."""
+
+SAYS_ITSELF = {"assertion_error", "value_error"}
+
+
+def expectation(error: ErrorDetails) -> str | None:
+    """Return what completes "must be …", or None for an error that says it itself."""
+    context: Mapping[str, Any] = error.get("ctx", {})
+    if error["type"].endswith("too_short") and context.get("min_length") == 1:
+        return "filled in"
+    phrase = EXPECTED.get(error["type"])
+    if phrase is None:
+        return None
+    return phrase.format(**context)
+
+
+def own_words(error: ErrorDetails) -> str:
+    """Return the message of a validator of ours, or of pydantic at worst."""
+    if error["type"] in SAYS_ITSELF:
+        return str(error["ctx"]["error"])
+    message = error["msg"]
+    return message[:1].lower() + message[1:]
+
+
+def described(value: object) -> str:
+    """Return a value as a message shows it."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return str(value)
+        case str():
+            return f"'{value}'" if len(value) <= 40 else f"'{value[:39]}…'"
+        case dict():
+            return "a map"
+        case _:
+            return "a list"

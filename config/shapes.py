@@ -1,0 +1,197 @@
+"""Validates one slice of the YAML and says in plain words what is wrong in it."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from config import errors, outline, sentences
+from config.sections import Location, Problem, Section
+from config.spelling import did_you_mean
+
+SECRET_WORDS = {
+    *("authorization", "credential", "credentials", "headers"),
+    *("key", "password", "secret", "token"),
+}
+
+VERBS = {"are", "cannot", "does", "has", "is", "must", "needs"}
+
+
+class ShapeError(Exception):
+    """A slice does not have its section's shape."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(self.problems)
+
+
+def validate(section: Section[Any], data: Any, written: Mapping[Location, str]) -> Any:
+    """Return the section's value; raises `ShapeError` with every problem found.
+
+    `written` has what the file says where a placeholder was expanded; messages show
+    that and never the value, which may be a secret.
+    """
+    try:
+        return section.adapter.validate_python(data)
+    except ValidationError as exc:
+        found = exc.errors(include_url=False)
+    slice_ = _Slice(section, data, written)
+    problems = (slice_.problem(group) for group in _grouped(found, data))
+    raise ShapeError(problems) from None
+
+
+@dataclass(frozen=True)
+class _Fault:
+    error: ErrorDetails
+    steps: Location
+    """Where it is in the data."""
+    choice: Location | None
+    """Where the shape offers several forms, and this is a complaint about one."""
+    form: str | int = ""
+
+
+def _fault(error: ErrorDetails, data: Any) -> _Fault:
+    """Tell the steps into the data from pydantic's names for forms of a choice."""
+    steps: list[str | int] = []
+    choice, form = None, ""
+    missing = error["type"] == "missing"
+    for index, step in enumerate(error["loc"]):
+        below = _below(data, step)
+        if below is not None:
+            steps.append(step)
+            data = below[0]
+        elif missing and index == len(error["loc"]) - 1:
+            steps.append(step)
+        elif choice is None:
+            choice, form = tuple(steps), str(step)
+    # A validator of a whole list names the entry it means.
+    steps += error.get("ctx", {}).get("at", ())
+    return _Fault(error, tuple(steps), choice, form)
+
+
+def _below(data: Any, step: str | int) -> tuple[Any] | None:
+    if isinstance(data, dict) and step in data:
+        return (data[step],)
+    if isinstance(data, list) and isinstance(step, int):
+        return (data[step],)
+    return None
+
+
+def _grouped(found: list[ErrorDetails], data: Any) -> Iterator[list[_Fault]]:
+    """Yield the faults that make one message.
+
+    Where a value may have several forms, pydantic complains about each; only the form
+    that was probably meant is worth a message.
+    """
+    choices = defaultdict(list)
+    for fault in (_fault(error, data) for error in found):
+        if fault.choice is None:
+            yield [fault]
+        else:
+            choices[fault.choice].append(fault)
+    for place, faults in choices.items():
+        yield from _meant(place, faults)
+
+
+def _meant(place: Location, faults: list[_Fault]) -> list[list[_Fault]]:
+    forms = defaultdict(list)
+    for fault in faults:
+        forms[fault.form].append(fault)
+    entered = [
+        form for form in forms.values() if all(len(f.steps) > len(place) for f in form)
+    ]
+    if not entered:
+        return [[fault for fault in faults if fault.steps == place]]
+    return [[fault] for fault in min(entered, key=len)]
+
+
+@dataclass(frozen=True)
+class _Slice:
+    section: Section[Any]
+    data: Any
+    written: Mapping[Location, str]
+
+    @cached_property
+    def schema(self) -> outline.Schema:
+        return self.section.adapter.json_schema()
+
+    def problem(self, group: list[_Fault]) -> Problem:
+        fault = group[0]
+        match fault.error["type"]:
+            case "missing":
+                code, says = errors.MISSING, "is missing"
+            case "extra_forbidden" | "unexpected_keyword_argument":
+                code, says = errors.UNKNOWN_FIELD, self._unknown(fault.steps)
+            case _:
+                code, says = errors.WRONG_VALUE, self._wrong(group)
+        message = _sentence(self._subject(fault.steps), says)
+        return Problem((self.section.key, *fault.steps), message, code)
+
+    def _unknown(self, steps: Location) -> str:
+        known = outline.fields_at(self.schema, steps[:-1])
+        hint = did_you_mean(str(steps[-1]), known)
+        if not hint and known:
+            hint = f"; known here: {', '.join(known)}"
+        return f"is not a known field{hint}"
+
+    def _wrong(self, group: list[_Fault]) -> str:
+        steps = group[0].steps
+        expected = [sentences.expectation(fault.error) for fault in group]
+        if None in expected:
+            return sentences.own_words(group[0].error)
+        phrases = list(dict.fromkeys(filter(None, expected)))
+        value = group[0].error["input"]
+        hint = did_you_mean(value, _choices(phrases)) if isinstance(value, str) else ""
+        if self._is_hidden(steps):
+            hint = ""
+        return f"must be {' or '.join(phrases)}{self._found(steps, value)}{hint}"
+
+    def _found(self, steps: Location, value: Any) -> str:
+        written = self.written.get((self.section.key, *steps))
+        if written is not None:
+            return f", which {sentences.described(written)} is not"
+        if isinstance(value, str | int | float) and self._is_hidden(steps):
+            return ""
+        return f", not {sentences.described(value)}"
+
+    def _is_hidden(self, steps: Location) -> bool:
+        if (self.section.key, *steps) in self.written:
+            return True
+        words = {word for s in steps for word in re.split(r"[_-]", str(s).lower())}
+        return bool(words & SECRET_WORDS) or outline.is_secret(self.schema, steps)
+
+    def _subject(self, steps: Location) -> str:
+        """Name what a sentence is about: `agent 'pm': 'max_turns'`."""
+        if not steps or not self.section.noun:
+            label, rest = self.section.key, steps
+        else:
+            label, rest = self._entry(steps[0]), steps[1:]
+        return f"{label}: '{_dotted(rest)}'" if rest else f"{label}:"
+
+    def _entry(self, step: str | int) -> str:
+        noun = self.section.noun
+        if not isinstance(step, int):
+            return f"{noun} '{step}'"
+        entry = self.data[step]
+        name = entry.get("name") if isinstance(entry, dict) else None
+        return f"{noun} '{name}'" if isinstance(name, str) else f"{noun} {step + 1}"
+
+
+def _sentence(subject: str, says: str) -> str:
+    """Join the two; what does not start with a verb stands by itself."""
+    joint = " " if subject[-1] == ":" or says.split()[0] in VERBS else ": "
+    return f"{subject}{joint}{says}"
+
+
+def _dotted(steps: Location) -> str:
+    text = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in steps)
+    return text.removeprefix(".")
+
+
+def _choices(phrases: list[str]) -> list[str]:
+    return [choice for phrase in phrases for choice in re.findall("'([^']*)'", phrase)]
