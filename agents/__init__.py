@@ -1,0 +1,1 @@
+"""The named personas clients talk to."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 Role = Literal["system", "user", "assistant", "tool"]
 
 Content = str | Sequence[dict[str, Any]] | None
-"""Plain text, OpenAI content parts (`{"type": "text" | "image_url" | …}`), or nothing."""
+"""Plain text, OpenAI content parts (`{"type": "text", …}`), or nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,11 @@ def database() -> dict[str, Any]:
 
 
 DATABASES = {"default": database()}
+COULISSE_DATABASE_THREADS = env.int(
+    "COULISSE_DATABASE_THREADS",
+    # SQLite has one writer at a time.
+    default=1 if "sqlite3" in DATABASES["default"]["ENGINE"] else 4,
+)
 
 LOGGING = {
     "version": 1,

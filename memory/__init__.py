@@ -1,0 +1,1 @@
+"""What was said, per user and thread."""

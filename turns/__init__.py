@@ -1,0 +1,1 @@
+"""One turn: prepare, run, finish. No tables of its own."""

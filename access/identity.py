@@ -1,0 +1,53 @@
+"""Whose request this is."""
+
+import uuid
+from functools import lru_cache
+
+from access.config import DEFAULT_USER_ID, SHARED_USER_ID, USERS
+from access.errors import UserInvalid, UserRequired
+from config.document import Config
+from core.ids import UserId
+
+NAMESPACE = uuid.UUID("5d2e6b62-5f0a-5c43-9f7e-0c8f2a1c7d11")
+"""Never change it: every user's memory hangs on the ids derived from it."""
+
+MAX_LENGTH = 512
+
+
+def resolve(config: Config, *identifiers: str | None) -> UserId:
+    """Return the user of a request that names them by the first identifier given.
+
+    Falls back to `default_user_id` (or `users: shared`). Raises `UserRequired` when
+    nobody is named and there is no fallback, `UserInvalid` for a blank or oversized
+    name. Source: "User identification" of the reference.
+    """
+    for identifier in identifiers:
+        if identifier is not None:
+            return derive(identifier)
+    fallback = config.get(DEFAULT_USER_ID)
+    if fallback is None and config.get(USERS) == "shared":
+        fallback = SHARED_USER_ID
+    if fallback is None:
+        raise UserRequired
+    return derive(fallback)
+
+
+@lru_cache(maxsize=10_000)
+def derive(identifier: str) -> UserId:
+    """Return the id of a user: the identifier if it is a UUID, else a v5 UUID of it."""
+    name = identifier.strip()
+    if not name:
+        raise UserInvalid(
+            "safety_identifier is empty: leave it out or name the user",
+            param="safety_identifier",
+        )
+    if len(name) > MAX_LENGTH:
+        raise UserInvalid(
+            f"safety_identifier is {len(name)} characters long, at most "
+            f"{MAX_LENGTH} are taken",
+            param="safety_identifier",
+        )
+    try:
+        return UserId(uuid.UUID(name))
+    except ValueError:
+        return UserId(uuid.uuid5(NAMESPACE, name))

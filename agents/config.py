@@ -1,0 +1,166 @@
+"""The YAML's `agents:` list."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from config.sections import Problem, Section
+from providers import parameters
+from providers.config import PROVIDERS
+
+if TYPE_CHECKING:
+    from config.document import Config
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+
+NOT_PARAMETERS = {
+    *("name", "provider", "model", "preamble", "purpose"),
+    *("max_turns", "context_tokens", "extra_body"),
+}
+PLANNED = {"judges", "mcp_tools", "memory", "skills", "subagents"}
+
+
+def refuse_planned(value: Any) -> None:
+    """Refuse what this version cannot do; an empty list asks for nothing."""
+    if value:
+        raise ValueError("is not available in this version of Coulisse; remove it")
+
+
+Planned = Annotated[Any, AfterValidator(refuse_planned)]
+
+
+class AgentConfig(BaseModel):
+    """A persona: which model answers, with what instructions."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(
+        min_length=1,
+        max_length=255,
+        description="What clients send as `model`. Unique.",
+    )
+    provider: str = Field(description="A name under `providers:`.")
+    model: str = Field(
+        min_length=1,
+        description="The provider's own name of the model, such as `gpt-4o-mini`.",
+    )
+    preamble: str = Field(
+        default="", description="The system prompt every conversation starts with."
+    )
+    purpose: str | None = Field(
+        default=None,
+        description="One line that tells other agents when to call this one.",
+    )
+    max_turns: int = Field(
+        default=8, ge=1, description="Most rounds of tool calls in one turn."
+    )
+    context_tokens: int = Field(
+        default=16_000,
+        ge=256,
+        description="How long a prompt may get: the newest stored messages are "
+        "added as long as they fit. Keep it under the model's own window.",
+    )
+    temperature: float | None = Field(
+        default=None, ge=0, le=2, description="Default of the request's parameter."
+    )
+    top_p: Probability | None = Field(
+        default=None, description="Default of the request's parameter."
+    )
+    max_tokens: int | None = Field(
+        default=None, ge=1, description="Most tokens a reply may have."
+    )
+    frequency_penalty: Penalty | None = Field(
+        default=None, description="Default of the request's parameter."
+    )
+    presence_penalty: Penalty | None = Field(
+        default=None, description="Default of the request's parameter."
+    )
+    seed: int | None = Field(
+        default=None, description="Default of the request's parameter."
+    )
+    stop: str | Annotated[list[str], Field(max_length=4)] | None = Field(
+        default=None, description="Where the model stops: up to four texts."
+    )
+    reasoning_effort: ReasoningEffort | None = Field(
+        default=None, description="How long a reasoning model thinks."
+    )
+    verbosity: Literal["low", "medium", "high"] | None = Field(
+        default=None, description="Default of the request's parameter."
+    )
+    service_tier: str | None = Field(
+        default=None, description="Default of the request's parameter."
+    )
+    parallel_tool_calls: bool | None = Field(
+        default=None, description="Default of the request's parameter."
+    )
+    extra_body: dict[str, Any] = Field(
+        default={},
+        description="Fields added to the provider's request as they are, such as "
+        "`top_k` for a server of your own.",
+    )
+    judges: Planned = Field(default=None, description="Not available in this version.")
+    mcp_tools: Planned = Field(
+        default=None, description="Not available in this version."
+    )
+    memory: Planned = Field(default=None, description="Not available in this version.")
+    skills: Planned = Field(default=None, description="Not available in this version.")
+    subagents: Planned = Field(
+        default=None, description="Not available in this version."
+    )
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the request parameters this agent sets, under OpenAI's names."""
+        return self.model_dump(exclude=NOT_PARAMETERS | PLANNED, exclude_none=True)
+
+
+def by_name(agents: list[AgentConfig]) -> dict[str, AgentConfig]:
+    """Return the agents by name, in the file's order; no name may be taken twice."""
+    named: dict[str, AgentConfig] = {}
+    for index, agent in enumerate(agents):
+        if agent.name in named:
+            raise PydanticCustomError(
+                "duplicate_name",
+                "another agent is already called '{name}'; rename one",
+                {"name": agent.name, "at": (index, "name")},
+            )
+        named[agent.name] = agent
+    return named
+
+
+def check_agents(agents: dict[str, AgentConfig], config: "Config") -> Iterable[Problem]:
+    """Find agents whose provider is not configured or cannot do what they ask."""
+    providers = config.get(PROVIDERS)
+    for index, agent in enumerate(agents.values()):
+        if agent.provider not in providers:
+            near = get_close_matches(agent.provider, providers, n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            yield Problem(
+                ("agents", index, "provider"),
+                f"agent '{agent.name}' uses provider '{agent.provider}', which is "
+                f"not under providers:{hint}",
+                "coulisse.E201",
+            )
+            continue
+        provider = providers[agent.provider]
+        for name in parameters.refused(provider, agent.parameters()):
+            yield Problem(
+                ("agents", index, name),
+                f"agent '{agent.name}' sets '{name}', which provider "
+                f"'{agent.provider}' ({provider.kind}) does not take; remove it",
+                "coulisse.E202",
+            )
+
+
+AGENTS: Section[dict[str, AgentConfig]] = Section(
+    key="agents",
+    shape=Annotated[list[AgentConfig], Field(min_length=1), AfterValidator(by_name)],
+    default=dict,
+    noun="agent",
+    required=True,
+    check=check_agents,
+)

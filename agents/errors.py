@@ -1,0 +1,9 @@
+"""What can go wrong when an agent is asked for."""
+
+from core.errors import NotFound
+
+
+class AgentUnknown(NotFound):
+    """There is no agent of that name."""
+
+    code = "model_not_found"

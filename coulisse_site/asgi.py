@@ -1,0 +1,29 @@
+"""The ASGI application uvicorn serves."""
+
+import os
+from typing import Any
+
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "coulisse_site.settings")
+django.setup()
+
+from coulisse_site.lifespan import Lifespan  # noqa: E402  apps must be ready first
+from gateway.handler import Handler  # noqa: E402
+
+
+class Application:
+    """Sends each kind of ASGI scope to who knows it."""
+
+    def __init__(self) -> None:
+        self._http = Handler()
+        self._lifespan = Lifespan()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(scope, receive, send)
+        else:
+            await self._http(scope, receive, send)
+
+
+application = Application()

@@ -1,0 +1,27 @@
+"""What a web process does when it starts and before it stops."""
+
+from typing import Any
+
+from config import live
+from providers import client
+from turns import lane
+
+
+class Lifespan:
+    """ASGI's lifespan protocol."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        watcher = live.Watcher()
+        await receive()
+        try:
+            live.current()
+            watcher.start()
+        except Exception as exc:
+            await send({"type": "lifespan.startup.failed", "message": str(exc)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        watcher.stop()
+        await lane.drain()
+        await client.close()
+        await send({"type": "lifespan.shutdown.complete"})

@@ -1,0 +1,14 @@
+"""Every path the server answers."""
+
+from django.urls import path
+from django.views.generic import TemplateView
+
+from gateway import health
+from gateway.api import api
+
+urlpatterns = [
+    path("v1/", api.urls),
+    path("health/live", health.is_live),
+    path("health/ready", health.is_ready),
+    path("admin/", TemplateView.as_view(template_name="studio_absent.html")),
+]

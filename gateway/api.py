@@ -1,0 +1,76 @@
+"""`/v1`: what OpenAI's clients call."""
+
+from typing import Any
+
+import orjson
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from ninja import Body, NinjaAPI
+from ninja.errors import HttpError, ValidationError
+from ninja.parser import Parser
+
+from agents import catalog
+from agents.config import AGENTS
+from config import live
+from core.errors import CoulisseError, Invalid
+from gateway import chat, errors, requests, wire
+from gateway.schemas import ChatRequest
+
+
+class JsonParser(Parser):
+    """Reads bodies with orjson; refuses what a browser can send without asking."""
+
+    def parse_body(self, request: HttpRequest) -> Any:
+        if request.content_type != "application/json":
+            # Any web page may post a form or plain text to a server on this machine.
+            raise Invalid(
+                "Send the body as JSON, with the header Content-Type: application/json",
+                code="unsupported_content_type",
+            )
+        try:
+            return orjson.loads(request.body)
+        except orjson.JSONDecodeError as exc:
+            raise Invalid(
+                f"The body is not valid JSON: {exc}", code="invalid_json"
+            ) from exc
+
+
+api = NinjaAPI(
+    title="Coulisse",
+    version="0.1.0",
+    parser=JsonParser(),
+    docs_url=None,
+    openapi_url="/openapi.json",
+    urls_namespace="v1",
+)
+api.add_exception_handler(CoulisseError, errors.on_domain_error)
+api.add_exception_handler(ValidationError, errors.on_invalid_body)
+api.add_exception_handler(HttpError, errors.on_http_error)
+api.add_exception_handler(Exception, errors.on_internal_error)
+
+
+@api.post("/chat/completions", tags=["Chat"], summary="Create a chat completion")
+async def create_completion(
+    request: HttpRequest, body: Body[ChatRequest]
+) -> HttpResponseBase:
+    turn = requests.to_turn(body)
+    if turn.stream:
+        options = body.stream_options
+        return await chat.stream(
+            turn, include_usage=options is not None and options.include_usage
+        )
+    return await chat.complete(turn)
+
+
+@api.get("/models", tags=["Models"], summary="List the agents")
+async def list_models(request: HttpRequest) -> HttpResponse:
+    config = live.current()
+    models = [wire.model(name, config.loaded_at) for name in config.get(AGENTS)]
+    return errors.json_response({"object": "list", "data": models})
+
+
+@api.get("/models/{path:name}", tags=["Models"], summary="Show one agent")
+async def show_model(request: HttpRequest, name: str) -> HttpResponse:
+    config = live.current()
+    agent = catalog.find(config, name)
+    return errors.json_response(wire.model(agent.name, config.loaded_at))

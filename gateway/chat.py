@@ -1,0 +1,77 @@
+"""A turn as an HTTP response: whole, or as a stream."""
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+
+from django.http import HttpResponse, StreamingHttpResponse
+
+from core.errors import CoulisseError
+from core.events import Event
+from gateway import errors, wire
+from gateway.sse import DONE, Frames
+from turns import flow
+from turns.flow import TurnRequest
+from turns.reply import Reply
+
+logger = logging.getLogger(__name__)
+
+
+async def complete(request: TurnRequest) -> HttpResponse:
+    """Take a turn and answer with the whole reply."""
+    head = wire.head(request.turn_id, request.agent)
+    reply = Reply()
+    async with aclosing(flow.run(request)) as events:
+        async for event in events:
+            reply.add(event)
+    return errors.json_response(wire.completion(head, reply))
+
+
+async def stream(request: TurnRequest, *, include_usage: bool) -> "EventStream":
+    """Take a turn and answer with its events as they come.
+
+    Waits for the first one, so what goes wrong before it has an honest status.
+    """
+    events = flow.run(request)
+    first = await anext(events)
+    frames = Frames(
+        wire.head(request.turn_id, request.agent), include_usage=include_usage
+    )
+    return EventStream(_encoded(frames, first, events))
+
+
+async def _encoded(
+    frames: Frames, first: Event, events: AsyncGenerator[Event]
+) -> AsyncGenerator[bytes]:
+    async with aclosing(events):
+        yield frames.first() + frames.encode(first)
+        try:
+            async for event in events:
+                if frame := frames.encode(event):
+                    yield frame
+        except CoulisseError as exc:
+            logger.warning("a stream broke off: %s", exc)
+            yield frames.error(exc)
+        except Exception:
+            logger.exception("a stream broke off")
+            yield frames.error(None)
+        yield DONE
+
+
+class EventStream(StreamingHttpResponse):
+    """A stream of frames that is closed the moment the client leaves.
+
+    Django wraps a streaming response's iterator in generators that nobody closes, so
+    a disconnect would reach the turn only when they are collected.
+    """
+
+    def __init__(self, frames: AsyncGenerator[bytes]) -> None:
+        super().__init__(content_type="text/event-stream")
+        self.headers["Cache-Control"] = "no-cache"
+        # Reverse proxies (nginx) would hold tokens back.
+        self.headers["X-Accel-Buffering"] = "no"
+        self._frames = frames
+        self.is_async = True
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._frames

@@ -1,0 +1,200 @@
+"""One table: what each family of errors is in OpenAI's terms.
+
+Domain code knows no status codes; nothing else maps errors to HTTP.
+"""
+
+import logging
+import math
+from typing import Any, NamedTuple
+
+import orjson
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from ninja.errors import HttpError, ValidationError
+
+from core.errors import (
+    CoulisseError,
+    Denied,
+    Invalid,
+    Limited,
+    NotFound,
+    Unavailable,
+    Upstream,
+)
+from providers.errors import Overloaded, RateLimited, TimedOut
+
+logger = logging.getLogger(__name__)
+
+
+class BodyTooLarge(Invalid):
+    """The body is larger than server.max_body_bytes allows."""
+
+    code = "body_too_large"
+
+
+class Kind(NamedTuple):
+    """How a family of errors looks from outside."""
+
+    status: int
+    type: str
+
+
+TABLE: list[tuple[type[CoulisseError], Kind]] = [
+    # The more particular first.
+    (RateLimited, Kind(429, "upstream_error")),
+    (Overloaded, Kind(503, "upstream_error")),
+    (TimedOut, Kind(504, "upstream_error")),
+    (BodyTooLarge, Kind(413, "invalid_request_error")),
+    (Invalid, Kind(400, "invalid_request_error")),
+    (Denied, Kind(403, "permission_error")),
+    (NotFound, Kind(404, "invalid_request_error")),
+    (Limited, Kind(429, "rate_limited")),
+    (Upstream, Kind(502, "upstream_error")),
+    (Unavailable, Kind(503, "service_unavailable")),
+    (CoulisseError, Kind(500, "server_error")),
+]
+
+INTERNAL = "The server had an error. Its log says more."
+
+
+def kind_of(error: CoulisseError) -> Kind:
+    """Return how an error looks from outside."""
+    return next(kind for family, kind in TABLE if isinstance(error, family))
+
+
+def body(error: CoulisseError) -> dict[str, Any]:
+    """Return an error in OpenAI's shape."""
+    return shape(
+        error.message,
+        kind_of(error).type,
+        param=getattr(error, "param", None),
+        code=error.code,
+    )
+
+
+def shape(
+    message: str, type: str, *, param: str | None = None, code: str | None = None
+) -> dict[str, Any]:
+    """Return OpenAI's error object."""
+    return {"error": {"message": message, "type": type, "param": param, "code": code}}
+
+
+def internal() -> dict[str, Any]:
+    """Return the error for a fault of ours, which says nothing of its inside."""
+    return shape(INTERNAL, "server_error", code="internal_error")
+
+
+def response(error: CoulisseError) -> HttpResponse:
+    """Return the HTTP response that tells a client of an error."""
+    answer = json_response(body(error), status=kind_of(error).status)
+    retry_after_seconds = getattr(error, "retry_after_seconds", None)
+    if retry_after_seconds is not None:
+        answer["Retry-After"] = str(math.ceil(retry_after_seconds))
+    return answer
+
+
+def json_response(content: dict[str, Any], *, status: int = 200) -> HttpResponse:
+    """Return `content` as JSON."""
+    return HttpResponse(
+        orjson.dumps(content), content_type="application/json", status=status
+    )
+
+
+def on_domain_error(request: HttpRequest, exc: CoulisseError) -> HttpResponse:
+    """Answer an error of ours; those that are the server's are logged."""
+    if kind_of(exc).status >= 500:
+        logger.warning("%s %s: %s", request.method, request.path, exc)
+    return response(exc)
+
+
+def on_invalid_body(request: HttpRequest, exc: ValidationError) -> HttpResponse:
+    """Answer a body that is not the shape it should be, naming the first place."""
+    return response(from_validation(exc.errors))
+
+
+def on_http_error(request: HttpRequest, exc: HttpError) -> HttpResponse:
+    """Answer what ninja itself refuses."""
+    family = "server_error" if exc.status_code >= 500 else "invalid_request_error"
+    return json_response(shape(str(exc), family), status=exc.status_code)
+
+
+def on_internal_error(request: HttpRequest, exc: Exception) -> HttpResponse:
+    """Answer a fault of ours, and log it whole."""
+    logger.exception("%s %s failed", request.method, request.path, exc_info=exc)
+    return json_response(internal(), status=500)
+
+
+def from_validation(errors: list[dict[str, Any]]) -> Invalid:
+    """Return pydantic's first complaint as OpenAI would put it."""
+    error = errors[0]
+    # ninja puts "body" and the view's argument first; unions name their branches.
+    path = [step for step in error["loc"] if step not in ("body", "data")]
+    param = _param(path)
+    if error["type"] == "extra_forbidden":
+        return Invalid(
+            f"Unrecognized request argument supplied: {param}",
+            param=param,
+            code="unknown_parameter",
+        )
+    if error["type"] == "missing":
+        return Invalid(
+            f"Missing required parameter: '{param}'",
+            param=param,
+            code="missing_required_parameter",
+        )
+    return Invalid(f"Invalid '{param}': {error['msg']}", param=param)
+
+
+BRANCHES = {"system", "developer", "user", "assistant", "tool"} | {
+    *("text", "image_url", "input_audio", "file", "refusal"),
+    *("json_object", "json_schema", "str", "NamedTool"),
+}
+
+
+def _param(path: list[str | int]) -> str:
+    param = ""
+    for position, step in enumerate(path):
+        if isinstance(step, int):
+            param += f"[{step}]"
+        elif position == 0 or not _is_branch(step, path[position - 1]):
+            param += f".{step}" if param else step
+    return param
+
+
+def _is_branch(step: str, before: str | int) -> bool:
+    """Whether a step is the name of a union's branch, which the client never wrote."""
+    return (
+        isinstance(before, int)
+        or before in ("content", "stop", "tool_choice", "response_format")
+    ) and (step in BRANCHES or "[" in step)
+
+
+def bad_url() -> HttpResponse:
+    """Return the answer to a URL that is not text."""
+    message = "The URL is not valid UTF-8."
+    return json_response(shape(message, "invalid_request_error"), status=400)
+
+
+NAMES = {
+    404: ("Unknown request URL: {method} {path}.", "not_found"),
+    405: ("{method} is not allowed for {path}.", "method_not_allowed"),
+}
+
+
+def shaped(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
+    """Return `answer`, in OpenAI's shape where Django speaks of its own accord."""
+    if answer.status_code < 400 or answer.get("Content-Type") == "application/json":
+        return answer
+    message, code = NAMES.get(answer.status_code, (INTERNAL, "internal_error"))
+    is_ours = answer.status_code >= 500
+    replacement = json_response(
+        shape(
+            message.format(method=request.method, path=request.path),
+            "server_error" if is_ours else "invalid_request_error",
+            code=code,
+        ),
+        status=answer.status_code,
+    )
+    if "Allow" in answer:
+        replacement["Allow"] = answer["Allow"]
+    return replacement

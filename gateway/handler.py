@@ -1,0 +1,100 @@
+"""Django's ASGI handler, made light for clients' requests.
+
+Django sends two signals and closes the response through a thread, on every request;
+each hop costs as much as a whole query (docs/performance.md). Clients' requests need
+neither: the database lane minds its own connections. Bodies are measured while they
+arrive, and every answer under `/v1` is OpenAI's shape.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from io import BytesIO
+from typing import Any
+
+from django.core.exceptions import RequestAborted
+from django.core.handlers.asgi import ASGIHandler, ASGIRequest
+from django.http.response import HttpResponseBase
+
+from config import live
+from config.config import SERVER
+from gateway import errors
+from gateway.errors import BodyTooLarge
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class Handler(ASGIHandler):
+    """Answers HTTP requests."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = None
+        try:
+            body = await read_body(scope, receive)
+        except RequestAborted:
+            return
+        except BodyTooLarge as exc:
+            await self.send_response(errors.response(exc), send)
+            return
+        request, _ = self.create_request(scope, BytesIO(body))
+        if request is None:
+            await self.send_response(errors.bad_url(), send)
+            return
+        await self._answer_while_connected(request, receive, send)
+
+    async def _answer_while_connected(
+        self, request: ASGIRequest, receive: Receive, send: Send
+    ) -> None:
+        """Answer the request, and stop as soon as the client is gone."""
+        answering = asyncio.ensure_future(self._answer(request, send))
+        leaving = asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait(
+                (answering, leaving), return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            leaving.cancel()
+            if not answering.done():
+                answering.cancel()
+        try:
+            await answering
+        except asyncio.CancelledError:
+            if not leaving.done() or leaving.cancelled():
+                raise
+
+    async def _answer(self, request: ASGIRequest, send: Send) -> None:
+        answer = await self.run_get_response(request)
+        await self.send_response(answer, send)
+
+    async def run_get_response(self, request: ASGIRequest) -> HttpResponseBase:
+        """Return Django's response, in OpenAI's shape where it is an error."""
+        return errors.shaped(request, await self.get_response_async(request))
+
+
+async def read_body(scope: Scope, receive: Receive) -> bytes:
+    """Return the whole body; raises `BodyTooLarge` as soon as that is known."""
+    most = live.current().get(SERVER).max_body_bytes
+    declared = dict(scope["headers"]).get(b"content-length", b"0")
+    if declared.isdigit() and int(declared) > most:
+        raise too_large(most)
+    chunks: list[bytes] = []
+    size = 0
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise RequestAborted
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
+        if size > most:
+            raise too_large(most)
+        more = message.get("more_body", False)
+    return b"".join(chunks)
+
+
+def too_large(most: int) -> BodyTooLarge:
+    return BodyTooLarge(
+        f"The body is larger than {most} bytes, the most this server takes; raise "
+        "server.max_body_bytes or send less"
+    )

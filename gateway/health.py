@@ -1,0 +1,49 @@
+"""`/health`: whether this process lives, and whether it can serve."""
+
+from django.db import connection
+from django.http import HttpRequest, HttpResponse
+
+from config import live
+from core.errors import CoulisseError
+from gateway.errors import json_response
+from turns import lane
+
+
+async def is_live(request: HttpRequest) -> HttpResponse:
+    """Answer 200: the process answers."""
+    return json_response({"status": "ok"})
+
+
+async def is_ready(request: HttpRequest) -> HttpResponse:
+    """Answer 200 when configuration and database are there, else 503 and which is not.
+
+    No model is called.
+    """
+    checks = {"configuration": _configuration(), "database": await _database()}
+    ready = all(state == "ok" for state in checks.values())
+    return json_response(
+        {"status": "ok" if ready else "unavailable", "checks": checks},
+        status=200 if ready else 503,
+    )
+
+
+def _configuration() -> str:
+    try:
+        live.current()
+    except CoulisseError:
+        return "invalid"
+    return "ok"
+
+
+async def _database() -> str:
+    try:
+        await lane.run(_ask_database)
+    except CoulisseError:
+        return "unavailable"
+    return "ok"
+
+
+def _ask_database() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM memory_thread LIMIT 1")
+        cursor.fetchall()

@@ -1,0 +1,213 @@
+"""OpenAI's chat completion request, as pydantic reads it.
+
+Source: OpenAI's API reference, "Create chat completion". What a field means to us is
+decided in `requests.py`; here is only its shape. Unknown fields are refused.
+"""
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from typing_extensions import TypedDict
+
+
+class TextPart(TypedDict):
+    type: Literal["text"]
+    text: str
+
+
+class ImageUrl(TypedDict):
+    url: Annotated[str, StringConstraints(min_length=1)]
+    detail: NotRequired[Literal["auto", "low", "high"]]
+
+
+class ImagePart(TypedDict):
+    type: Literal["image_url"]
+    image_url: ImageUrl
+
+
+class InputAudio(TypedDict):
+    data: str
+    format: Literal["wav", "mp3"]
+
+
+class AudioPart(TypedDict):
+    type: Literal["input_audio"]
+    input_audio: InputAudio
+
+
+class FileData(TypedDict):
+    file_data: str
+    filename: NotRequired[str]
+
+
+class FilePart(TypedDict):
+    type: Literal["file"]
+    file: FileData
+
+
+class RefusalPart(TypedDict):
+    type: Literal["refusal"]
+    refusal: str
+
+
+UserPart = Annotated[
+    TextPart | ImagePart | AudioPart | FilePart, Field(discriminator="type")
+]
+AssistantPart = Annotated[TextPart | RefusalPart, Field(discriminator="type")]
+
+
+class Shape(BaseModel):
+    """Clients send back what they were given, with fields of their own."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class SystemMessage(Shape):
+    role: Literal["system", "developer"]
+    content: str | list[TextPart]
+    name: str | None = None
+
+
+class UserMessage(Shape):
+    role: Literal["user"]
+    content: str | Annotated[list[UserPart], Field(min_length=1)]
+    name: str | None = None
+
+
+class CalledFunction(Shape):
+    name: str
+    arguments: str
+
+
+class CalledTool(Shape):
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
+class AssistantMessage(Shape):
+    role: Literal["assistant"]
+    content: str | list[AssistantPart] | None = None
+    refusal: str | None = None
+    name: str | None = None
+    tool_calls: list[CalledTool] | None = None
+
+
+class ToolMessage(Shape):
+    role: Literal["tool"]
+    content: str | list[TextPart]
+    tool_call_id: str
+
+
+ChatMessage = Annotated[
+    SystemMessage | UserMessage | AssistantMessage | ToolMessage,
+    Field(discriminator="role"),
+]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class StreamOptions(Strict):
+    include_usage: bool = False
+    include_obfuscation: Literal[False] | None = None
+
+
+class JsonSchema(Strict):
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    description: str | None = None
+    schema_: dict[str, Any] | bool = Field(alias="schema")
+    strict: bool | None = None
+
+
+class TextFormat(Strict):
+    type: Literal["text"]
+
+
+class JsonObjectFormat(Strict):
+    type: Literal["json_object"]
+
+
+class JsonSchemaFormat(Strict):
+    type: Literal["json_schema"]
+    json_schema: JsonSchema
+
+
+ResponseFormat = Annotated[
+    TextFormat | JsonObjectFormat | JsonSchemaFormat, Field(discriminator="type")
+]
+
+ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+
+
+class FunctionDefinition(TypedDict):
+    name: ToolName
+    description: NotRequired[str | None]
+    parameters: NotRequired[dict[str, Any] | None]
+    strict: NotRequired[bool | None]
+
+
+class Tool(TypedDict):
+    type: Literal["function"]
+    function: FunctionDefinition
+
+
+class NamedFunction(TypedDict):
+    name: str
+
+
+class NamedTool(TypedDict):
+    type: Literal["function"]
+    function: NamedFunction
+
+
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+TokenCount = Annotated[int, Field(ge=1)]
+
+
+class ChatRequest(Strict):
+    """Body of `POST /v1/chat/completions`."""
+
+    model: Annotated[str, StringConstraints(min_length=1)]
+    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+
+    metadata: dict[str, str] | None = None
+    safety_identifier: str | None = None
+    user: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    response_format: ResponseFormat | None = None
+
+    tools: list[Tool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    parallel_tool_calls: bool | None = None
+
+    frequency_penalty: Penalty | None = None
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    max_completion_tokens: TokenCount | None = None
+    max_tokens: TokenCount | None = None
+    prediction: dict[str, Any] | None = None
+    presence_penalty: Penalty | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    reasoning_effort: (
+        Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None
+    ) = None
+    seed: int | None = None
+    service_tier: str | None = None
+    stop: str | Annotated[list[str], Field(max_length=4)] | None = None
+    store: bool | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+
+    # Known, and answered with 400 when they ask for more than a turn can give.
+    audio: Any = None
+    function_call: Any = None
+    functions: Any = None
+    logprobs: bool | None = None
+    modalities: list[str] | None = None
+    n: int | None = None
+    top_logprobs: int | None = None
+    web_search_options: Any = None

@@ -1,0 +1,86 @@
+"""OpenAI's chat completion objects, made from what a turn says."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from core.events import Usage
+from core.ids import TurnId
+from turns.reply import Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What every object of one reply starts with."""
+
+    id: str
+    created: int
+    """Seconds since 1970."""
+    model: str
+    """The agent's name."""
+
+    def fields(self, kind: str) -> dict[str, Any]:
+        """Return the head as the first fields of an object of that kind."""
+        return {
+            "id": self.id,
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+        }
+
+
+def head(turn_id: TurnId, agent: str) -> Head:
+    """Return the head of a reply that begins now."""
+    return Head(f"chatcmpl-{turn_id.hex}", int(time.time()), agent)
+
+
+def completion(head: Head, reply: Reply) -> dict[str, Any]:
+    """Return a whole reply as a `chat.completion`."""
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": reply.text or (None if _said_otherwise(reply) else ""),
+        "refusal": reply.refusal or None,
+    }
+    if reply.reasoning:
+        message["reasoning_content"] = reply.reasoning
+    if reply.tool_calls:
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in reply.tool_calls
+        ]
+    return {
+        **head.fields("chat.completion"),
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "logprobs": None,
+                "finish_reason": reply.finish_reason,
+            }
+        ],
+        "usage": usage(reply.usage or Usage()),
+    }
+
+
+def _said_otherwise(reply: Reply) -> bool:
+    return bool(reply.tool_calls or reply.refusal)
+
+
+def usage(usage: Usage) -> dict[str, Any]:
+    """Return OpenAI's usage object; `prompt_tokens` includes the cached ones."""
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+def model(name: str, created: int) -> dict[str, Any]:
+    """Return an agent as one of OpenAI's models."""
+    return {"id": name, "object": "model", "created": created, "owned_by": "coulisse"}

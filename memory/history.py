@@ -1,0 +1,128 @@
+"""The transcript of each user's threads.
+
+Plain SQL, because it is read and written on every turn: the ORM costs more than the
+queries (see docs/performance.md). Every function takes the user it works for.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from django.db import connection, transaction
+
+from core.ids import TurnId, UserId
+from core.messages import Message
+from memory.models import Message as MessageRow
+from memory.models import Thread
+from memory.transcript import Entry, extra_of, text_of, to_message
+
+PAGE = 64
+"""Rows read at a time; a context rarely needs more than one page."""
+
+READ = """
+    SELECT m.position, m.tokens, m.role, m.text, m.extra
+    FROM memory_message m JOIN memory_thread t ON m.thread_id = t.id
+    WHERE t.user_id = %s AND t.name = %s AND m.position < %s
+    ORDER BY m.position DESC LIMIT %s
+"""
+
+CLAIM = """
+    INSERT INTO memory_thread (user_id, name, length, created_at, updated_at)
+    VALUES (%s, %s, %s, %s, %s)
+    ON CONFLICT (user_id, name) DO UPDATE SET
+        length = memory_thread.length + excluded.length,
+        updated_at = excluded.updated_at
+    RETURNING id, length
+"""
+
+INSERT = """
+    INSERT INTO memory_message (thread_id, position, turn_id, role, text, extra,
+        tokens, agent, finish_reason, created_at) VALUES
+"""
+ROW = "(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+
+NEWEST = 2**62
+
+
+def read(
+    user_id: UserId, thread: str, *, max_tokens: int, mid_exchange: bool = False
+) -> list[Message]:
+    """Return the newest messages of a thread that fit in `max_tokens`, oldest first.
+
+    Starts at a user message, so that no reply or tool result stands without its
+    cause. With `mid_exchange`, when the caller is about to answer the last tool
+    calls, everything back to the last user message is kept whatever it costs.
+    Costs the same however many messages are stored.
+    """
+    kept: list[Message] = []
+    tokens = 0
+    for size, message in _newest_first(user_id, thread):
+        tokens += size
+        if tokens > max_tokens and not mid_exchange:
+            break
+        kept.append(message)
+        mid_exchange = mid_exchange and message.role != "user"
+    while kept and kept[-1].role != "user":
+        kept.pop()
+    kept.reverse()
+    return kept
+
+
+def _newest_first(user_id: UserId, thread: str) -> Iterator[tuple[int, Message]]:
+    before = NEWEST
+    while True:
+        with connection.cursor() as cursor:
+            cursor.execute(READ, [_key(user_id), thread, before, PAGE])
+            rows = cursor.fetchall()
+        for position, tokens, role, text, extra in rows:
+            before = position
+            yield tokens, to_message(role, text, extra)
+        if len(rows) < PAGE:
+            return
+
+
+def append(
+    user_id: UserId, thread: str, turn_id: TurnId, entries: Sequence[Entry]
+) -> None:
+    """Store the messages of one turn at the end of a thread, all or none.
+
+    The thread's row is claimed first, so the turns of several processes follow each
+    other whole instead of interleaving.
+    """
+    if not entries:
+        return
+    now = datetime.now(UTC)
+    with transaction.atomic():
+        thread_id, length = _claim(user_id, thread, len(entries), now)
+        first = length - len(entries)
+        _insert(thread_id, first, turn_id, entries, now)
+
+
+def _claim(user_id: UserId, thread: str, count: int, now: datetime) -> tuple[int, int]:
+    at = connection.ops.adapt_datetimefield_value(now)
+    with connection.cursor() as cursor:
+        cursor.execute(CLAIM, [_key(user_id), thread, count, at, at])
+        thread_id, length = cursor.fetchone()
+    return thread_id, length
+
+
+def _insert(
+    thread_id: int,
+    first: int,
+    turn_id: TurnId,
+    entries: Sequence[Entry],
+    now: datetime,
+) -> None:
+    at = connection.ops.adapt_datetimefield_value(now)
+    turn = MessageRow._meta.get_field("turn_id").get_db_prep_value(turn_id, connection)
+    values = []
+    for position, entry in enumerate(entries, start=first):
+        message = entry.message
+        values += [thread_id, position, turn, message.role, text_of(message)]
+        values += [extra_of(message), entry.tokens, entry.agent]
+        values += [entry.finish_reason, at]
+    with connection.cursor() as cursor:
+        cursor.execute(INSERT + ", ".join([ROW] * len(entries)), values)
+
+
+def _key(user_id: UserId) -> object:
+    return Thread._meta.get_field("user_id").get_db_prep_value(user_id, connection)

@@ -1,0 +1,57 @@
+"""How a message becomes a row and a row a message."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from core.messages import Message, Reasoning, Role, ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A message about to be stored, with what is known about it."""
+
+    message: Message
+    tokens: int
+    agent: str = ""
+    finish_reason: str = ""
+
+
+def text_of(message: Message) -> str:
+    """Return the text as a database can hold it: PostgreSQL knows no NUL."""
+    return message.text.replace("\0", "\ufffd")
+
+
+def extra_of(message: Message) -> str:
+    """Return as JSON what the text leaves out, or "" when it leaves out nothing."""
+    extra: dict[str, Any] = {}
+    if message.content is not None and not isinstance(message.content, str):
+        extra["content"] = message.content
+    if message.name is not None:
+        extra["name"] = message.name
+    if message.tool_call_id is not None:
+        extra["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        extra["tool_calls"] = [(c.id, c.name, c.arguments) for c in message.tool_calls]
+        # Only a tool loop needs the thinking back; elsewhere it is spent.
+        extra["reasoning"] = [
+            (r.text, r.signature, r.redacted) for r in message.reasoning
+        ]
+    return orjson.dumps(extra).decode() if extra else ""
+
+
+def to_message(role: Role, text: str, extra: str) -> Message:
+    """Return the message a row holds."""
+    if not extra:
+        return Message(role, text)
+    known = orjson.loads(extra)
+    has_calls = "tool_calls" in known
+    return Message(
+        role,
+        known.get("content", text or None if has_calls else text),
+        name=known.get("name"),
+        tool_call_id=known.get("tool_call_id"),
+        tool_calls=tuple(ToolCall(*call) for call in known.get("tool_calls", ())),
+        reasoning=tuple(Reasoning(*block) for block in known.get("reasoning", ())),
+    )

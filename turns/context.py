@@ -1,0 +1,108 @@
+"""The prompt: what is said to the model, in which order."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import takewhile
+
+from core.messages import Message
+from core.tokens import estimate_message
+from turns.errors import MessagesInvalid
+
+
+def new_messages(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages after the last assistant one, without the system's.
+
+    A client that sends its whole conversation each time does not double what is
+    stored. Raises `MessagesInvalid` when nothing is left to answer.
+    """
+    start = 0
+    for position, message in enumerate(messages):
+        if message.role == "assistant":
+            start = position + 1
+    new = [m for m in messages[start:] if m.role != "system"]
+    if not new:
+        raise MessagesInvalid(
+            "messages must end with a user message (or the results of tool calls): "
+            "there is nothing to answer"
+        )
+    return new
+
+
+def conversation(messages: Sequence[Message]) -> list[Message]:
+    """Return all messages but the system's: the conversation as the client keeps it."""
+    return [message for message in messages if message.role != "system"]
+
+
+def system_messages(
+    preamble: str, instructions: Iterable[str], messages: Sequence[Message]
+) -> list[Message]:
+    """Return the agent's own system message and then the client's."""
+    own = "\n\n".join(text for text in (preamble.strip(), *instructions) if text)
+    client = [message for message in messages if message.role == "system"]
+    return [Message("system", own), *client] if own else client
+
+
+def count_tokens(messages: Iterable[Message]) -> int:
+    """Return about how many tokens the messages take."""
+    return sum(estimate_message(message) for message in messages)
+
+
+def is_mid_exchange(new: Sequence[Message]) -> bool:
+    """Whether the new messages answer tool calls that only the history holds."""
+    return new[0].role == "tool"
+
+
+def join(history: Sequence[Message], new: Sequence[Message]) -> list[Message]:
+    """Return history and new messages as one conversation every provider takes.
+
+    Raises `MessagesInvalid` for a new tool result whose call is nowhere.
+    """
+    joined = [*history, *new]
+    known = {call.id for message in joined for call in message.tool_calls}
+    for message in new:
+        if message.role == "tool" and message.tool_call_id not in known:
+            raise MessagesInvalid(
+                f"a tool message answers the call '{message.tool_call_id}', which the "
+                "conversation does not have: send the assistant message with its "
+                "tool_calls before it, or use the thread it was asked in"
+            )
+    return well_formed(joined)
+
+
+def well_formed(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages without what providers refuse.
+
+    A call nobody answered (the client gave up) is left out, as is a result that
+    follows no call; the same question asked twice in a row (a client that tried
+    again) is asked once.
+    """
+    kept: list[Message] = []
+    position = 0
+    while position < len(messages):
+        message = messages[position]
+        position += 1
+        if message.tool_calls:
+            results = _results(messages, position)
+            position += len(results)
+            kept += _exchange(message, results)
+        elif message.role == "user":
+            if not kept or kept[-1] != message:
+                kept.append(message)
+        elif message.role != "tool":
+            kept.append(message)
+    return kept
+
+
+def _results(messages: Sequence[Message], start: int) -> list[Message]:
+    return list(takewhile(lambda message: message.role == "tool", messages[start:]))
+
+
+def _exchange(message: Message, results: Sequence[Message]) -> list[Message]:
+    answers = {result.tool_call_id: result for result in results}
+    calls = tuple(call for call in message.tool_calls if call.id in answers)
+    if not calls:
+        return [replace(message, tool_calls=(), reasoning=())] if message.text else []
+    return [
+        replace(message, tool_calls=calls),
+        *(answers[call.id] for call in calls),
+    ]

@@ -1,0 +1,36 @@
+"""What can go wrong in a turn besides its parts."""
+
+from core.errors import Invalid, Unavailable, Upstream
+
+
+class DatabaseDown(Unavailable):
+    """The database is not available; nothing was stored. Try again."""
+
+    code = "database_unavailable"
+
+
+class MessagesInvalid(Invalid):
+    """The messages cannot be continued."""
+
+    def __init__(self, message: str, *, param: str = "messages") -> None:
+        super().__init__(message, param=param)
+
+
+class SchemaInvalid(Invalid):
+    """The JSON Schema of response_format is not valid."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, param="response_format", code="invalid_json_schema")
+
+
+class LanguageInvalid(Invalid):
+    """The language tag is not valid."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, param="metadata.language")
+
+
+class ReplyInvalid(Upstream):
+    """The model's reply never matched the format that was asked for."""
+
+    code = "response_format_mismatch"

@@ -1,0 +1,206 @@
+"""One turn, from top to bottom.
+
+Who is asking, which agent answers, what it is told, what it says, what is kept.
+*Prepare* is one trip to the database, *run* touches no table, *finish* is one trip.
+Streaming or not, a turn is the same events; the way in encodes them.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from access import identity
+from agents import catalog, loop
+from agents.config import AgentConfig
+from config import live
+from core import tokens
+from core.errors import CoulisseError
+from core.events import Event, Finished, Usage
+from core.ids import TurnId, UserId
+from core.messages import Message
+from memory import history
+from memory.transcript import Entry
+from providers.config import PROVIDERS, ProviderConfig
+from turns import context, lane, structured
+from turns.options import Options
+from turns.reply import Reply
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """What a client asks, read and checked by the way in."""
+
+    turn_id: TurnId
+    agent: str
+    messages: Sequence[Message]
+    """All the request's messages, the system's among them."""
+    options: Options
+    parameters: Mapping[str, Any]
+    """Sampling and tool parameters the request sets, under OpenAI's names."""
+    tools: Sequence[dict[str, Any]] = ()
+    """The client's own tools; their calls go back to the client."""
+    format: structured.Format | None = None
+    response_format: Mapping[str, Any] | None = None
+    """The same as `format`, for providers that enforce it themselves."""
+    stream: bool = False
+    safety_identifier: str | None = None
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn that is ready to run."""
+
+    request: TurnRequest
+    agent: AgentConfig
+    provider: ProviderConfig
+    user_id: UserId
+    new: Sequence[Message]
+    """The messages this turn adds to the transcript, before the reply."""
+    prompt: Sequence[Message]
+
+
+async def run(request: TurnRequest) -> AsyncGenerator[Event]:
+    """Take one turn and yield what the model says, `Finished` last.
+
+    The turn is stored before `Finished` is yielded, so a reply that was delivered
+    whole is never lost. When the client leaves (the generator is cancelled or closed)
+    or the provider breaks off, what was said until then is stored. Raises subclasses
+    of `CoulisseError`; those that come before the first event left no trace.
+    """
+    turn = await prepare(request)
+    reply = Reply()
+    try:
+        async with aclosing(_events(turn)) as events:
+            async for event in events:
+                if isinstance(event, Finished):
+                    event = _counted(turn, reply, event)
+                    reply.add(event)
+                    await finish(turn, reply)
+                else:
+                    reply.add(event)
+                yield event
+    except (asyncio.CancelledError, GeneratorExit):
+        await _finish_early(turn, reply, "cancelled")
+        raise
+    except CoulisseError:
+        if reply.said_something:
+            await _finish_early(turn, reply, "error")
+        raise
+
+
+async def prepare(request: TurnRequest) -> Turn:
+    """Find who asks and who answers, and compose the prompt."""
+    config = live.current()
+    agent = catalog.find(config, request.agent)
+    user_id = identity.resolve(config, request.safety_identifier, request.user)
+    new = context.new_messages(request.messages)
+    instructions = [request.options.language_instruction]
+    if request.format is not None:
+        instructions.append(request.format.instruction)
+    system = context.system_messages(agent.preamble, instructions, request.messages)
+    if request.options.uses_client_history:
+        spoken = context.well_formed(context.conversation(request.messages))
+    else:
+        spoken = context.join(
+            await lane.run(
+                history.read,
+                user_id,
+                request.options.thread,
+                max_tokens=agent.context_tokens - context.count_tokens([*system, *new]),
+                mid_exchange=context.is_mid_exchange(new),
+            ),
+            new,
+        )
+    return Turn(
+        request=request,
+        agent=agent,
+        provider=config.get(PROVIDERS)[agent.provider],
+        user_id=user_id,
+        new=new,
+        prompt=[*system, *spoken],
+    )
+
+
+def _events(turn: Turn) -> AsyncGenerator[Event]:
+    request = turn.request
+    parameters = loop.parameters(turn.agent, request.parameters)
+    if request.response_format is not None and turn.provider.is_json_native:
+        parameters["response_format"] = request.response_format
+
+    def ask(messages: Sequence[Message]) -> AsyncGenerator[Event]:
+        return loop.run(
+            turn.agent,
+            turn.provider,
+            messages=messages,
+            tools=request.tools,
+            parameters=parameters,
+            stream=request.stream,
+            user=turn.user_id.hex,
+        )
+
+    if request.format is None:
+        return ask(turn.prompt)
+    if request.stream:
+        return structured.checked(ask(turn.prompt), request.format)
+    return structured.repaired(ask, turn.prompt, request.format)
+
+
+def _counted(turn: Turn, reply: Reply, finished: Finished) -> Finished:
+    if finished.usage is not None:
+        return finished
+    return replace(
+        finished,
+        usage=Usage(
+            input_tokens=context.count_tokens(turn.prompt),
+            output_tokens=tokens.estimate(reply.reasoning)
+            + tokens.estimate_message(reply.message()),
+        ),
+    )
+
+
+async def finish(turn: Turn, reply: Reply, *, finish_reason: str = "") -> None:
+    """Store what the turn added, in one trip, unless it is incognito."""
+    if turn.request.options.is_incognito:
+        return
+    entries = [Entry(message, tokens.estimate_message(message)) for message in turn.new]
+    if reply.said_something:
+        message = reply.message()
+        entries.append(
+            Entry(
+                message,
+                _reply_tokens(turn, reply, message),
+                agent=turn.agent.name,
+                finish_reason=finish_reason or reply.finish_reason or "",
+            )
+        )
+    await lane.run_to_end(
+        history.append,
+        turn.user_id,
+        turn.request.options.thread,
+        turn.request.turn_id,
+        entries,
+    )
+
+
+def _reply_tokens(turn: Turn, reply: Reply, message: Message) -> int:
+    usage = reply.usage
+    # With a format the usage may be the sum of several attempts.
+    if usage is None or not usage.output_tokens or turn.request.format is not None:
+        return tokens.estimate_message(message)
+    return usage.output_tokens - usage.reasoning_tokens + tokens.MESSAGE_OVERHEAD
+
+
+async def _finish_early(turn: Turn, reply: Reply, finish_reason: str) -> None:
+    if reply.finish_reason is not None:
+        return
+    try:
+        await finish(turn, reply, finish_reason=finish_reason)
+    except CoulisseError as exc:
+        # The client is gone or about to hear of a worse error; say it in the log.
+        logger.error("turn %s was not stored: %s", turn.request.turn_id, exc)

@@ -1,0 +1,75 @@
+"""What a client may ask of a turn through `metadata`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from core.errors import Invalid
+from turns import language
+
+MAX_THREAD_LENGTH = 512
+
+LIMIT_KEYS = ("tokens_per_hour", "tokens_per_day", "tokens_per_month")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The recognised metadata keys, checked."""
+
+    thread: str = ""
+    """The user's thread this turn belongs to; "" is their default one."""
+    language_instruction: str = ""
+    uses_client_history: bool = False
+    """The request's own messages are the conversation, not the stored ones."""
+    is_incognito: bool = False
+    """Nothing is read from memory and no row is left anywhere."""
+
+
+def read(metadata: Mapping[str, str]) -> Options:
+    """Return the options in a request's metadata; other keys are the client's own.
+
+    Raises `Invalid`, naming the key, for a value that is not understood.
+    """
+    if not metadata:
+        return Options()
+    for key in LIMIT_KEYS:
+        if key in metadata:
+            raise Invalid(
+                f"metadata key '{key}' asks for a rate limit, which is not available "
+                "in this version of Coulisse; remove it",
+                param=f"metadata.{key}",
+            )
+    incognito = _choice(metadata, "memory", "incognito")
+    return Options(
+        thread=_thread(metadata),
+        language_instruction=(
+            language.instruction(metadata["language"]) if "language" in metadata else ""
+        ),
+        uses_client_history=_choice(metadata, "history", "client") or incognito,
+        is_incognito=incognito,
+    )
+
+
+def _choice(metadata: Mapping[str, str], key: str, value: str) -> bool:
+    given = metadata.get(key)
+    if given is not None and given != value:
+        raise Invalid(
+            f"metadata key '{key}' must be '{value}' or left out, got '{given}'",
+            param=f"metadata.{key}",
+        )
+    return given is not None
+
+
+def _thread(metadata: Mapping[str, str]) -> str:
+    thread = metadata.get("thread_id", "")
+    if "thread_id" in metadata and not thread.strip():
+        raise Invalid(
+            "metadata key 'thread_id' is empty: leave it out for the default thread",
+            param="metadata.thread_id",
+        )
+    if len(thread) > MAX_THREAD_LENGTH or "\0" in thread:
+        raise Invalid(
+            f"metadata key 'thread_id' must be at most {MAX_THREAD_LENGTH} characters "
+            "without NUL",
+            param="metadata.thread_id",
+        )
+    return thread

@@ -1,0 +1,98 @@
+"""What a turn has said so far."""
+
+from collections.abc import Iterator
+
+from core.events import (
+    Event,
+    Finished,
+    FinishReason,
+    ReasoningBlock,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+)
+from core.messages import Message, Reasoning, ToolCall
+
+
+class Reply:
+    """A reply gathered from its events."""
+
+    def __init__(self) -> None:
+        self.finish_reason: FinishReason | None = None
+        self.usage: Usage | None = None
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._reasoning: list[str] = []
+        self._blocks: list[Reasoning] = []
+        self._calls: dict[int, list[str]] = {}
+
+    def add(self, event: Event) -> None:
+        """Take in one more event."""
+        match event:
+            case TextDelta():
+                self._text.append(event.text)
+            case ToolCallDelta():
+                self._add_call(event)
+            case ReasoningDelta():
+                self._reasoning.append(event.text)
+            case RefusalDelta():
+                self._refusal.append(event.text)
+            case ReasoningBlock():
+                self._blocks.append(event.block)
+            case Finished():
+                self.finish_reason = event.reason
+                self.usage = event.usage
+
+    def _add_call(self, delta: ToolCallDelta) -> None:
+        call = self._calls.setdefault(delta.index, ["", "", ""])
+        call[0] = call[0] or delta.id or ""
+        call[1] = call[1] or delta.name or ""
+        call[2] += delta.arguments
+
+    @property
+    def text(self) -> str:
+        return "".join(self._text)
+
+    @property
+    def refusal(self) -> str:
+        return "".join(self._refusal)
+
+    @property
+    def reasoning(self) -> str:
+        return "".join(self._reasoning)
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return tuple(ToolCall(*self._calls[index]) for index in sorted(self._calls))
+
+    @property
+    def said_something(self) -> bool:
+        """Whether there is anything a user or a client could have seen."""
+        return bool(self._text or self._refusal or self._calls)
+
+    def message(self) -> Message:
+        """Return the reply as the assistant's message."""
+        calls = self.tool_calls
+        text = self.text or self.refusal
+        return Message(
+            "assistant",
+            None if calls and not text else text,
+            tool_calls=calls,
+            reasoning=tuple(self._blocks) if calls else (),
+        )
+
+    def events(self, *, text: str, usage: Usage | None) -> Iterator[Event]:
+        """Say the reply again, with another text and usage."""
+        if self.reasoning:
+            yield ReasoningDelta(self.reasoning)
+        for block in self._blocks:
+            yield ReasoningBlock(block)
+        if text:
+            yield TextDelta(text)
+        if self.refusal:
+            yield RefusalDelta(self.refusal)
+        for index, call in enumerate(self.tool_calls):
+            yield ToolCallDelta(index, call.id, call.name, call.arguments)
+        yield Finished(self.finish_reason or "stop", usage)
