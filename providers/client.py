@@ -1,0 +1,295 @@
+"""Calls to models: connections, timeouts, retries.
+
+    async for event in client.run("openai", provider, call): ...
+
+Closing the generator, or cancelling its task, closes the provider's connection at
+once, whether it has answered or not.
+"""
+
+import asyncio
+import contextlib
+import io
+import logging
+import urllib.request
+from collections.abc import AsyncGenerator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import aiohttp
+import orjson
+
+from core.errors import CoulisseError, Invalid
+from core.events import Event
+from providers import backoff, failures, kinds, parameters, sse
+from providers.calls import ModelCall
+from providers.config import ProviderConfig
+from providers.failures import FOREIGN, Source
+from providers.patience import Patience
+from providers.wire import StreamReader
+
+logger = logging.getLogger(__name__)
+
+KEEP_ALIVE_SECONDS = 30.0
+DRAIN_SECONDS = 0.25
+MAX_ERROR_BYTES = 64 * 1024
+# aiohttp warns of larger bodies given as bytes, for it writes them in one go.
+MAX_WHOLE_BODY_BYTES = 1024 * 1024
+
+_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = (
+    WeakKeyDictionary()
+)
+
+
+async def run(
+    name: str, provider: ProviderConfig, call: ModelCall
+) -> AsyncGenerator[Event]:
+    """Make one call and yield what the model says; the last event is Finished.
+
+    `name` is the provider's key in the YAML. Failures before the first event are
+    tried again as the configuration allows; none is after it. Raises what
+    `providers.errors` lists, and Invalid for what the provider's API cannot say.
+    """
+    exchange = await _begin(_prepare(name, provider, call))
+    try:
+        while True:
+            for event in exchange.events:
+                yield event
+            if exchange.finished:
+                break
+            await exchange.more()
+        await exchange.drain()
+    finally:
+        exchange.close()
+
+
+async def close() -> None:
+    """Close the connections of this event loop."""
+    session = _sessions.pop(asyncio.get_running_loop(), None)
+    if session is not None:
+        await session.close()
+
+
+def _session() -> aiohttp.ClientSession:
+    loop = asyncio.get_running_loop()
+    session = _sessions.get(loop)
+    if session is None or session.closed:
+        session = _sessions[loop] = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS
+            ),
+            # What a provider sets for one user must not come back for another.
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"Accept-Encoding": "identity", "User-Agent": "coulisse"},
+            timeout=aiohttp.ClientTimeout(total=None),
+            # Looking for a proxy costs time on each call: only where there is one.
+            trust_env=bool(urllib.request.getproxies()),
+        )
+    return session
+
+
+class _Request:
+    """A call made ready: everything its attempts share."""
+
+    def __init__(self, name: str, provider: ProviderConfig, call: ModelCall) -> None:
+        kind = kinds.of(provider)
+        self.provider = provider
+        self.source = Source(name, provider, call.model)
+        self.wire = kind.wire
+        self.stream = call.stream
+        self.url = kinds.url(provider)
+        self.body = _encode(kind.wire.body(call))
+        self.headers = _headers(provider, kind.wire.headers(_key(provider)))
+        self.patience = Patience(self.source, stream=call.stream)
+        self.timeout = aiohttp.ClientTimeout(
+            total=None, connect=provider.timeouts.connect_seconds
+        )
+
+
+def _prepare(name: str, provider: ProviderConfig, call: ModelCall) -> _Request:
+    parameters.check(name, provider, call.parameters)
+    return _Request(name, provider, call)
+
+
+def _key(provider: ProviderConfig) -> str | None:
+    return None if provider.api_key is None else provider.api_key.get_secret_value()
+
+
+def _headers(provider: ProviderConfig, wire: Any) -> dict[str, str]:
+    extra = {
+        name: secret.get_secret_value() for name, secret in provider.headers.items()
+    }
+    return {"Content-Type": "application/json", **wire, **extra}
+
+
+def _encode(body: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except orjson.JSONEncodeError as exc:
+        # Lone surrogates, numbers past 64 bits: valid to Python, not to JSON.
+        raise Invalid(f"the request cannot be written as JSON: {exc}") from exc
+
+
+async def _begin(request: _Request) -> "_Exchange":
+    """Return an exchange whose reply has begun, after as many tries as allowed."""
+    attempt = 0
+    while True:
+        exchange = _Exchange(request)
+        try:
+            await exchange.start()
+        except CoulisseError as error:
+            exchange.close()
+            attempt += 1
+            wait_seconds = _wait_seconds(request, error, attempt)
+            if wait_seconds is None:
+                raise
+            logger.info("retry %d in %.1f s: %s", attempt, wait_seconds, error)
+        except BaseException:
+            exchange.close()
+            raise
+        else:
+            return exchange
+        await backoff.pause(wait_seconds)
+        request.patience.spend(wait_seconds)
+
+
+def _wait_seconds(
+    request: _Request, error: CoulisseError, attempt: int
+) -> float | None:
+    """Return how long to wait before another try, or None if there is none."""
+    if attempt > request.provider.retries or not getattr(error, "retryable", False):
+        return None
+    seconds = backoff.wait_seconds(attempt, getattr(error, "retry_after_seconds", None))
+    if seconds is None or seconds >= request.patience.left:
+        return None
+    return seconds
+
+
+class _Exchange:
+    """One attempt at a call: a request, its response, the events read so far."""
+
+    def __init__(self, request: _Request) -> None:
+        self.events: list[Event] = []
+        self.finished = False
+        self._request = request
+        self._source = request.source
+        self._patience = request.patience
+        self._response: aiohttp.ClientResponse | None = None
+        self._failure: CoulisseError | None = None
+
+    async def start(self) -> None:
+        """Send the request and wait for the first events."""
+        self._patience.begin()
+        response = await self._send()
+        if response.status != 200:
+            raise await self._status_error(response)
+        if self._request.stream and response.content_type != "application/json":
+            self._content = response.content
+            self._parser = sse.Parser()
+            self._reader: StreamReader = self._request.wire.reader(self._source)
+            self._check_type(response)
+            await self.more()
+        else:
+            await self._read_whole(response)
+
+    async def _send(self) -> aiohttp.ClientResponse:
+        request = self._request
+        body = request.body
+        posted = _session().post(
+            request.url,
+            data=body if len(body) < MAX_WHOLE_BODY_BYTES else io.BytesIO(body),
+            headers=request.headers,
+            timeout=request.timeout,
+            # A key must not follow a redirect to who knows where.
+            allow_redirects=False,
+        )
+        self._response = await self._patience.wait(posted)
+        return self._response
+
+    async def more(self) -> None:
+        """Read until there are new events; raise what went wrong instead."""
+        if self._failure is not None:
+            raise self._failure
+        self.events = []
+        while not self.events:
+            piece = await self._read()
+            try:
+                self._take(piece)
+            except FOREIGN as exc:
+                error = failures.from_exception(self._source, exc)
+                error.__cause__ = exc
+                self._fail(error)
+            except CoulisseError as error:
+                self._fail(error)
+        self._patience.received = True
+
+    async def _read(self) -> bytes:
+        try:
+            # What has come already needs no timer.
+            piece = self._content.read_nowait()
+        except FOREIGN as exc:
+            raise failures.from_exception(self._source, exc) from exc
+        return piece or await self._patience.wait(self._content.readany())
+
+    def _take(self, piece: bytes) -> None:
+        """Turn bytes into events; no bytes is the end of the stream."""
+        reader = self._reader
+        events = self.events
+        for name, data in self._parser.feed(piece) if piece else self._parser.end():
+            events += reader.feed(name, data)
+            if reader.done:
+                break
+        if reader.done or not piece:
+            events.append(reader.end())
+            self.finished = True
+
+    def _fail(self, error: CoulisseError) -> None:
+        """Raise an error, but not before what was read ahead of it is told."""
+        if not self.events:
+            raise error
+        self._failure = error
+
+    async def _read_whole(self, response: aiohttp.ClientResponse) -> None:
+        """Read a whole reply; some servers answer so though a stream was asked."""
+        body = await self._patience.wait(response.read())
+        try:
+            payload = orjson.loads(body)
+        except orjson.JSONDecodeError as exc:
+            raise failures.from_exception(self._source, exc) from exc
+        self.events = list(self._request.wire.read(payload, self._source))
+        self.finished = True
+
+    def _check_type(self, response: aiohttp.ClientResponse) -> None:
+        if response.content_type == "text/html":
+            raise failures.broken(
+                self._source,
+                "is a web page: check "
+                f"providers.{self._source.name}.base_url (HTTP {response.status})",
+            )
+
+    async def _status_error(self, response: aiohttp.ClientResponse) -> CoulisseError:
+        body = b""
+        # The status says enough when its explanation does not arrive.
+        with contextlib.suppress(CoulisseError):
+            body = await self._patience.wait(response.content.read(MAX_ERROR_BYTES))
+        return failures.from_status(
+            self._source, response.status, response.headers, body
+        )
+
+    async def drain(self) -> None:
+        """Wait a moment for the end of the body, so the connection can be kept."""
+        response = self._response
+        if response is None or response.content.at_eof():
+            return
+        with contextlib.suppress(*FOREIGN):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await response.content.readany()
+
+    def close(self) -> None:
+        """Give the connection back if the reply was read to its end, else close it."""
+        response = self._response
+        if response is None:
+            return
+        if response.content.at_eof():
+            response.release()
+        else:
+            response.close()

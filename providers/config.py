@@ -1,0 +1,163 @@
+"""The `providers:` map of the YAML."""
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
+
+from config.sections import Section
+
+KindName = Literal[
+    "anthropic", "cohere", "deepseek", "gemini", "groq", "local", "openai"
+]
+KIND_NAMES: tuple[KindName, ...] = get_args(KindName)
+
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+class Timeouts(BaseModel):
+    """How long to wait for a provider, in seconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    connect_seconds: float = Field(
+        10, gt=0, description="To open a connection: name, network, TLS."
+    )
+    first_token_seconds: float = Field(
+        120,
+        gt=0,
+        description="From a streaming request to its first piece of reply.",
+    )
+    idle_seconds: float = Field(
+        60, gt=0, description="Between two reads of a stream that has begun."
+    )
+    total_seconds: float = Field(
+        600, gt=0, description="The whole call, its retries included."
+    )
+
+
+class ProviderConfig(BaseModel):
+    """One place model calls go to."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: KindName = Field(
+        description="Which API it speaks. The entry's own name unless given; any "
+        "OpenAI-compatible server is `openai` with a `base_url`.",
+    )
+    api_key: SecretStr | None = Field(
+        None,
+        description="The provider's key. Needed unless `kind` is `local` or "
+        "`base_url` is set.",
+    )
+    base_url: str | None = Field(
+        None,
+        description="Where the API is, in place of the kind's own address; for "
+        "OpenAI-compatible servers usually ending in `/v1`.",
+    )
+    headers: dict[str, SecretStr] = Field(
+        default_factory=dict, description="More headers to send with each call."
+    )
+    structured_outputs: Literal["native", "prompt"] | None = Field(
+        None,
+        description="How a reply is held to a JSON Schema: by the provider itself "
+        "or by instructions in the prompt. The kind's own way unless given.",
+    )
+    retries: int = Field(
+        2,
+        ge=0,
+        le=10,
+        description="How often to try again, before the reply has begun.",
+    )
+    timeouts: Timeouts = Field(
+        default_factory=lambda: Timeouts(),
+        description="How long to wait for what.",
+    )
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _known_kind(cls, value: Any) -> Any:
+        if not isinstance(value, str) or value in KIND_NAMES:
+            return value
+        raise ValueError(unknown_kind(value))
+
+    @field_validator("api_key", mode="before")
+    @classmethod
+    def _clean_key(cls, value: Any) -> Any:
+        return (value.strip() or None) if isinstance(value, str) else value
+
+    @field_validator("base_url")
+    @classmethod
+    def _clean_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if not re.match(r"https?://[^/\s?#]+[^\s?#]*$", value):
+            raise ValueError(
+                "must be an http:// or https:// address without a query, such as "
+                "http://localhost:11434/v1"
+            )
+        return value.rstrip("/")
+
+    @field_validator("headers")
+    @classmethod
+    def _sendable(cls, value: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        for name, secret in value.items():
+            if not HEADER_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is not a header name")
+            if CONTROL.search(secret.get_secret_value()):
+                raise ValueError(f"the value of {name!r} has control characters")
+        return value
+
+    @model_validator(mode="after")
+    def _has_key(self) -> "ProviderConfig":
+        if self.api_key is None and self.base_url is None and self.kind != "local":
+            raise ValueError(
+                f"a provider of kind '{self.kind}' needs an api_key, for example "
+                f"${{{self.kind.upper()}_API_KEY}} (is the variable set?)"
+            )
+        return self
+
+
+def unknown_kind(name: str) -> str:
+    """Return what to tell someone who named a kind that does not exist."""
+    near = difflib.get_close_matches(name.lower(), KIND_NAMES, n=1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return (
+        f"'{name}' is not a kind of provider: {hint}The kinds are "
+        f"{', '.join(KIND_NAMES)}; any OpenAI-compatible server is "
+        "`kind: openai` with a `base_url`."
+    )
+
+
+def _kinds_from_names(value: Any) -> Any:
+    """Give each entry without a kind its own name as the kind."""
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _with_kind(name, entry) for name, entry in value.items()}
+
+
+def _with_kind(name: Any, entry: Any) -> Any:
+    if isinstance(entry, Mapping) and entry.get("kind") is None:
+        return {**entry, "kind": name}
+    # `local:` with nothing under it is a whole entry.
+    return {"kind": name} if entry is None else entry
+
+
+PROVIDERS: Section[dict[str, ProviderConfig]] = Section(
+    key="providers",
+    shape=Annotated[dict[str, ProviderConfig], BeforeValidator(_kinds_from_names)],
+    default=dict,
+    noun="provider",
+    required=True,
+)

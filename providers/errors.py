@@ -1,0 +1,155 @@
+"""What can go wrong between us and a provider.
+
+Invalid
+└── RequestRefused        the provider refused what the caller sent
+Unavailable
+└── LocalModelDown        kind local, and nobody started the server
+Upstream
+├── ModelUnknown          no such model there, or a wrong base_url
+├── KeyRefused            the configured key is wrong or may not do this
+├── OutOfCredit           the account behind the key has nothing left
+├── RateLimited           too many requests for that account
+├── Overloaded            the provider is busy or broken (408, 409, 5xx)
+├── Unreachable           no connection: name, network, TLS
+├── Disconnected          the connection broke
+├── TimedOut              connect, first token, idle or total
+└── BrokenReply           an answer that makes no sense, or has no end
+
+`retryable` says whether the same call may do better a moment later.
+"""
+
+from typing import ClassVar, Literal
+
+from core.errors import Invalid, Unavailable, Upstream
+
+Wait = Literal["connect", "first_token", "idle", "total"]
+
+
+class RequestRefused(Invalid):
+    """The provider refused the request."""
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        provider: str = "",
+        param: str | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(message, param=param, code=code)
+        self.provider = provider
+
+
+class LocalModelDown(Unavailable):
+    """The local model server is not running: `manage.py start` runs it."""
+
+    code = "local_model_down"
+
+
+class ProviderFailed(Upstream):
+    """The provider failed."""
+
+    retryable: bool = False
+
+
+class ModelUnknown(ProviderFailed):
+    """The provider does not know the model."""
+
+    code = "provider_model_unknown"
+
+
+class KeyRefused(ProviderFailed):
+    """The provider refused the configured key."""
+
+    code = "provider_key_refused"
+
+
+class OutOfCredit(ProviderFailed):
+    """The provider's account has no credit left."""
+
+    code = "provider_out_of_credit"
+
+
+class RateLimited(ProviderFailed):
+    """The provider limits our requests."""
+
+    code = "provider_rate_limited"
+    retryable = True
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        provider: str = "",
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(message, provider=provider)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Overloaded(ProviderFailed):
+    """The provider is overloaded or broken."""
+
+    code = "provider_overloaded"
+    retryable = True
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        provider: str = "",
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(message, provider=provider)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Unreachable(ProviderFailed):
+    """The provider cannot be reached."""
+
+    code = "provider_unreachable"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        provider: str = "",
+        retryable: bool = True,
+    ) -> None:
+        super().__init__(message, provider=provider)
+        self.retryable = retryable
+
+
+class Disconnected(ProviderFailed):
+    """The connection to the provider broke."""
+
+    code = "provider_disconnected"
+    retryable = True
+
+
+class TimedOut(ProviderFailed):
+    """The provider took too long."""
+
+    code = "provider_timed_out"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        provider: str = "",
+        wait: Wait = "total",
+        seconds: float = 0,
+    ) -> None:
+        super().__init__(message, provider=provider)
+        self.wait: Wait = wait
+        self.seconds = seconds
+        # A provider that kept us waiting for a token once would do it again.
+        self.retryable = wait == "connect"
+
+
+class BrokenReply(ProviderFailed):
+    """The provider's reply makes no sense."""
+
+    code = "provider_broken_reply"

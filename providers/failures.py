@@ -1,0 +1,299 @@
+"""From what a provider did to the error it means.
+
+The one place where foreign exceptions, HTTP statuses and error objects become
+ours. No text leaves it with a configured secret inside.
+"""
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import orjson
+from aiohttp.http_exceptions import HttpProcessingError
+
+from core.errors import CoulisseError
+from providers.backoff import retry_after
+from providers.config import ProviderConfig
+from providers.errors import (
+    BrokenReply,
+    Disconnected,
+    KeyRefused,
+    ModelUnknown,
+    OutOfCredit,
+    Overloaded,
+    RateLimited,
+    RequestRefused,
+    TimedOut,
+    Unreachable,
+    Wait,
+)
+from providers.sse import EventTooLongError
+
+FOREIGN = (
+    aiohttp.ClientError,
+    HttpProcessingError,
+    OSError,
+    EOFError,
+    UnicodeError,
+    orjson.JSONDecodeError,
+    EventTooLongError,
+)
+"""All that transport and decoding may raise; `from_exception` knows each."""
+
+MAX_MESSAGE_CHARS = 600
+# A secret of a letter or two would eat every message; nobody's real key is this short.
+MIN_SECRET_CHARS = 6
+
+NO_CREDIT = {"insufficient_quota", "insufficient_balance", "billing_error"}
+BAD_KEY = {"invalid_api_key", "authentication_error", "permission_error"}
+BUSY = {"overloaded_error", "server_error", "api_error", "internal_server_error"}
+LIMITED = {"rate_limit_error", "rate_limit_exceeded", "requests", "tokens"}
+REFUSED = {"invalid_request_error", "request_too_large", "context_length_exceeded"}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The provider an error is about."""
+
+    name: str
+    provider: ProviderConfig
+    model: str = ""
+
+    def clean(self, text: str) -> str:
+        """Return the provider's text, short and without our secrets."""
+        for secret in self._secrets():
+            text = text.replace(secret, "[redacted]")
+        text = " ".join(text.split())
+        if len(text) > MAX_MESSAGE_CHARS:
+            text = text[:MAX_MESSAGE_CHARS] + "…"
+        return text
+
+    def _secrets(self) -> list[str]:
+        secrets = [value.get_secret_value() for value in self.provider.headers.values()]
+        if self.provider.api_key is not None:
+            secrets.append(self.provider.api_key.get_secret_value())
+        # "Bearer abc" in a header is also a secret without its first word.
+        secrets += [word for secret in secrets for word in secret.split()]
+        return sorted(
+            {secret for secret in secrets if len(secret) >= MIN_SECRET_CHARS},
+            key=len,
+            reverse=True,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorObject:
+    """What a provider says about its error, in whichever of their shapes."""
+
+    message: str = ""
+    code: str | None = None
+    type: str | None = None
+    param: str | None = None
+
+    @property
+    def words(self) -> set[str]:
+        """Return the names this error goes by."""
+        return {word for word in (self.code, self.type) if word}
+
+
+def error_object(payload: Any) -> ErrorObject:
+    """Read `{"error": {…}}`, `{"error": "…"}`, `{"message": …}` or Gemini's list."""
+    if isinstance(payload, list) and payload:
+        payload = payload[0]
+    if not isinstance(payload, dict):
+        return ErrorObject(message=payload if isinstance(payload, str) else "")
+    inner = payload.get("error", payload)
+    if not isinstance(inner, dict):
+        return ErrorObject(message=str(inner))
+    code = inner.get("code")
+    return ErrorObject(
+        message=_text(inner.get("message") or inner.get("detail")),
+        # Some put the HTTP status here, as a number.
+        code=code if isinstance(code, str) else None,
+        type=_name(inner.get("type") or inner.get("status")),
+        param=_name(inner.get("param")),
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str) or value is None:
+        return value or ""
+    return orjson.dumps(value, default=str).decode()
+
+
+def _name(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def from_status(
+    source: Source, status: int, headers: Mapping[str, str], body: bytes
+) -> CoulisseError:
+    """Return the error an HTTP status outside 2xx stands for."""
+    try:
+        said = error_object(orjson.loads(body))
+    except orjson.JSONDecodeError:
+        said = ErrorObject()
+    if 300 <= status < 400:
+        return BrokenReply(
+            f"provider '{source.name}' answered with a redirect (HTTP {status}): "
+            f"set providers.{source.name}.base_url to where it is now",
+            provider=source.name,
+        )
+    if status in (401, 403):
+        return _key_refused(source)
+    if status == 402:
+        return _out_of_credit(source)
+    if status in (404, 405, 410):
+        return _model_unknown(source, said)
+    if status == 429:
+        return _limited(source, said, retry_after(headers))
+    if status >= 500 or status in (408, 409, 425):
+        return _overloaded(source, said, f"HTTP {status}", retry_after(headers))
+    return _refused(source, said, f"HTTP {status}")
+
+
+def from_error_object(source: Source, payload: Any) -> CoulisseError:
+    """Return the error a provider reports inside a reply that began well."""
+    said = error_object(payload)
+    words = said.words
+    if words & (BAD_KEY | {"UNAUTHENTICATED", "PERMISSION_DENIED"}):
+        return _key_refused(source)
+    if words & NO_CREDIT:
+        return _out_of_credit(source)
+    if words & (LIMITED | {"RESOURCE_EXHAUSTED"}):
+        return _limited(source, said, None)
+    if words & REFUSED:
+        return _refused(source, said, "in its reply")
+    return _overloaded(source, said, "in its reply", None)
+
+
+def _said(source: Source, said: ErrorObject) -> str:
+    message = source.clean(said.message)
+    return f": {message}" if message else ""
+
+
+def _key_refused(source: Source) -> KeyRefused:
+    # Never the provider's own message: it often quotes the key.
+    return KeyRefused(
+        f"provider '{source.name}' refused the key: "
+        f"check providers.{source.name}.api_key and what that key may use",
+        provider=source.name,
+    )
+
+
+def _out_of_credit(source: Source) -> OutOfCredit:
+    return OutOfCredit(
+        f"provider '{source.name}' says the account behind "
+        f"providers.{source.name}.api_key has no credit or quota left",
+        provider=source.name,
+    )
+
+
+def _model_unknown(source: Source, said: ErrorObject) -> ModelUnknown:
+    return ModelUnknown(
+        f"provider '{source.name}' has no model '{source.model}', or "
+        f"providers.{source.name}.base_url is wrong{_said(source, said)}",
+        provider=source.name,
+    )
+
+
+def _limited(
+    source: Source, said: ErrorObject, wait_seconds: float | None
+) -> RateLimited | OutOfCredit:
+    if said.words & NO_CREDIT:
+        return _out_of_credit(source)
+    return RateLimited(
+        f"provider '{source.name}' limits our requests{_said(source, said)}",
+        provider=source.name,
+        retry_after_seconds=wait_seconds,
+    )
+
+
+def _overloaded(
+    source: Source, said: ErrorObject, where: str, wait_seconds: float | None
+) -> Overloaded:
+    return Overloaded(
+        f"provider '{source.name}' failed ({where}){_said(source, said)}",
+        provider=source.name,
+        retry_after_seconds=wait_seconds,
+    )
+
+
+def _refused(source: Source, said: ErrorObject, where: str) -> CoulisseError:
+    # Gemini answers a wrong key with 400.
+    if said.words & BAD_KEY or "API key not valid" in said.message:
+        return _key_refused(source)
+    return RequestRefused(
+        f"provider '{source.name}' refused the request ({where}){_said(source, said)}",
+        provider=source.name,
+        param=said.param,
+        code=said.code or said.type,
+    )
+
+
+def broken(source: Source, what: str) -> BrokenReply:
+    """Return the error for a reply that makes no sense."""
+    return BrokenReply(
+        f"provider '{source.name}' sent a reply that {what}", provider=source.name
+    )
+
+
+def from_exception(source: Source, exc: BaseException) -> CoulisseError:
+    """Return our error for any exception in FOREIGN."""
+    if isinstance(exc, (orjson.JSONDecodeError, UnicodeDecodeError)):
+        return broken(source, "is not valid JSON")
+    if isinstance(exc, EventTooLongError):
+        return broken(source, "is too long to hold")
+    if isinstance(exc, aiohttp.ConnectionTimeoutError):
+        return timed_out(source, "connect")
+    if isinstance(exc, _TLS):
+        return _unreachable(source, "TLS failed", exc, retryable=False)
+    if isinstance(exc, (aiohttp.InvalidURL, UnicodeError)):
+        return _unreachable(source, "its address is not valid", exc, retryable=False)
+    if isinstance(exc, _NO_CONNECTION):
+        return _unreachable(source, "no connection", exc, retryable=True)
+    if isinstance(exc, _NOT_HTTP):
+        return broken(source, "is not proper HTTP")
+    return Disconnected(
+        f"provider '{source.name}' broke the connection", provider=source.name
+    )
+
+
+_TLS = (aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch, ssl.SSLError)
+_NO_CONNECTION = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError)
+_NOT_HTTP = (aiohttp.ClientResponseError, HttpProcessingError)
+
+
+def _unreachable(
+    source: Source, what: str, exc: BaseException, *, retryable: bool
+) -> Unreachable:
+    reason = source.clean(str(exc))
+    return Unreachable(
+        f"provider '{source.name}' cannot be reached: {what}"
+        f"{f' ({reason})' if reason else ''}; "
+        f"check providers.{source.name}.base_url and the network",
+        provider=source.name,
+        retryable=retryable,
+    )
+
+
+WAITS: dict[Wait, str] = {
+    "connect": "to connect to",
+    "first_token": "to begin its reply",
+    "idle": "to go on with its reply",
+    "total": "to finish its reply",
+}
+
+
+def timed_out(source: Source, wait: Wait) -> TimedOut:
+    """Return the error for a wait that was too long."""
+    seconds: float = getattr(source.provider.timeouts, f"{wait}_seconds")
+    return TimedOut(
+        f"provider '{source.name}' took longer than {seconds:g} s {WAITS[wait]} "
+        f"(providers.{source.name}.timeouts.{wait}_seconds)",
+        provider=source.name,
+        wait=wait,
+        seconds=seconds,
+    )

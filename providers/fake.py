@@ -1,0 +1,389 @@
+"""A provider that says what a test tells it to, over real HTTP.
+
+    with FakeProvider() as fake:
+        fake.reply("Hello", "!")                    # one piece per token
+        fake.call_tool("add", {"a": 1, "b": 2})
+        fake.fail(429, headers={"Retry-After": "0"})
+        provider = fake.provider("openai")          # or fake.entry(...) for YAML
+        ...
+        assert fake.requests[-1].body["model"] == "gpt"
+
+What is scripted is used up in order, one answer a request; after that every request
+gets `fake.default`. Both wires are spoken, chosen by the path. The server runs in a
+thread of its own, so it serves synchronous tests too. No test needs to sleep:
+`fake.wait(lambda: ...)` and `await fake.until(lambda: ...)` return as soon as the
+condition holds.
+
+`python -m providers.fake --port 9000 --tokens 50` serves benchmarks.
+"""
+
+import argparse
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from providers import fake_wires
+from providers.config import ProviderConfig
+from providers.fake_wires import Answer, FakeWire, Place
+
+KEY = "sk-fake-0123456789"
+WAIT_SECONDS = 10.0
+
+
+@dataclass
+class Request:
+    """A request the fake has seen."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    """By their names in lower case."""
+    body: Any
+    aborted: bool = False
+    """Whether the client left before the answer was complete."""
+    answered: bool = False
+
+
+class FakeProvider:
+    """The server and its script."""
+
+    def __init__(self, *, port: int = 0) -> None:
+        self.requests: list[Request] = []
+        self.default: Answer | Callable[[Request], Answer] = Answer()
+        """What unscripted requests get: an answer, or a function that makes it."""
+        self._script: deque[Answer] = deque()
+        self._changed = threading.Condition()
+        self._port = port
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._ready = threading.Event()
+        self._released = asyncio.Event()
+        self._talks: set[asyncio.Task[None]] = set()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._ready.wait(WAIT_SECONDS)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(WAIT_SECONDS)
+
+    # Where it is.
+
+    @property
+    def root_url(self) -> str:
+        """Return the address, as the kind anthropic wants it."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def base_url(self) -> str:
+        """Return the address, as kinds that speak like OpenAI want it."""
+        return f"{self.root_url}/v1"
+
+    def entry(self, kind: str = "openai", **fields: Any) -> dict[str, Any]:
+        """Return an entry for the YAML's `providers:` that leads here."""
+        address = self.root_url if kind == "anthropic" else self.base_url
+        return {"kind": kind, "api_key": KEY, "base_url": address, **fields}
+
+    def provider(self, kind: str = "openai", **fields: Any) -> ProviderConfig:
+        """Return a configured provider that leads here."""
+        return ProviderConfig.model_validate(self.entry(kind, **fields))
+
+    # What to say.
+
+    def answer(self, answer: Answer) -> Answer:
+        """Put an answer on the script."""
+        self._script.append(answer)
+        return answer
+
+    def reply(self, *pieces: str, **fields: Any) -> Answer:
+        """Say this text, one piece a token; `fields` are those of Answer."""
+        return self.answer(Answer(pieces, **fields))
+
+    def call_tool(self, name: str, arguments: Any = None, **fields: Any) -> Answer:
+        """Call a tool."""
+        calls = [(name, {} if arguments is None else arguments)]
+        return self.reply(tool_calls=calls, **fields)
+
+    def fail(
+        self,
+        status: int,
+        message: str = "the fake fails",
+        *,
+        headers: Mapping[str, str] | None = None,
+        **error: Any,
+    ) -> Answer:
+        """Answer with an HTTP status; `error` are more fields of the error object."""
+        body = {"error": {"message": message, "type": "fake_error", **error}}
+        return self.raw(orjson.dumps(body), status=status, headers=headers or {})
+
+    def raw(self, body: bytes | str, **fields: Any) -> Answer:
+        """Answer with this body, JSON unless `content_type` says otherwise."""
+        encoded = body.encode() if isinstance(body, str) else body
+        fields.setdefault("content_type", "application/json")
+        return self.answer(Answer(raw=encoded, **fields))
+
+    def events(self, *data: Any, done: bool = True, **fields: Any) -> Answer:
+        """Stream these chunks: objects become JSON, a str is sent as it is."""
+        lines = [x if isinstance(x, str) else orjson.dumps(x).decode() for x in data]
+        lines += ["[DONE]"] if done else []
+        body = "".join(f"data: {line}\n\n" for line in lines)
+        return self.raw(body, content_type="text/event-stream", **fields)
+
+    def hang(self, place: Place = "headers", *pieces: str) -> Answer:
+        """Stop at a place until the client leaves or `release()` is called."""
+        return self.answer(Answer(pieces or ("Hello", " there"), hang=place))
+
+    def cut(self, place: Place = "headers", *pieces: str) -> Answer:
+        """Drop the connection at a place."""
+        return self.answer(Answer(pieces or ("Hello", " there"), cut=place))
+
+    def release(self) -> None:
+        """Let hanging answers go on, these and those to come."""
+        self._loop.call_soon_threadsafe(self._released.set)
+
+    # What happened.
+
+    @property
+    def bodies(self) -> list[Any]:
+        """Return the bodies of the requests so far."""
+        return [request.body for request in self.requests]
+
+    def wait(
+        self, condition: Callable[[], Any], timeout_seconds: float = WAIT_SECONDS
+    ) -> None:
+        """Block until something is true of `requests`; raise TimeoutError if never."""
+        with self._changed:
+            if not self._changed.wait_for(condition, timeout_seconds):
+                raise TimeoutError("the fake provider never saw that")
+
+    async def until(
+        self, condition: Callable[[], Any], timeout_seconds: float = WAIT_SECONDS
+    ) -> None:
+        """Wait as `wait` does, without blocking the event loop."""
+        await asyncio.to_thread(self.wait, condition, timeout_seconds)
+
+    def _note(self, change: Callable[[], None]) -> None:
+        with self._changed:
+            change()
+            self._changed.notify_all()
+
+    # How it serves.
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._listen())
+        self._ready.set()
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.run_until_complete(self._shut())
+            self._loop.close()
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(
+            self._connected, "127.0.0.1", self._port, backlog=1024
+        )
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def _shut(self) -> None:
+        self._server.close()
+        talks = list(self._talks)
+        for talk in talks:
+            talk.cancel()
+        await asyncio.gather(*talks, return_exceptions=True)
+
+    def _connected(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        task = self._loop.create_task(self._talk(reader, writer))
+        self._talks.add(task)
+        task.add_done_callback(self._talks.discard)
+
+    async def _talk(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        try:
+            while (request := await _read_request(reader)) is not None:
+                self._note(partial(self.requests.append, request))
+                if not await self._serve(request, reader, writer):
+                    break
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async def _serve(
+        self,
+        request: Request,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> bool:
+        """Answer one request; return whether the connection is still good."""
+        answer = self._next(request)
+        if not answer.lingers:
+            return await self._tell(request, answer, writer)
+        telling = asyncio.ensure_future(self._tell(request, answer, writer))
+        # Clients of ours never send ahead: anything to read is the end of them.
+        leaving = asyncio.ensure_future(reader.read(1))
+        try:
+            await asyncio.wait({telling, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not telling.done():
+                self._note(lambda: setattr(request, "aborted", True))
+                return False
+            return telling.result()
+        finally:
+            telling.cancel()
+            leaving.cancel()
+            await asyncio.gather(telling, leaving, return_exceptions=True)
+
+    def _next(self, request: Request) -> Answer:
+        if self._script:
+            return self._script.popleft()
+        return self.default(request) if callable(self.default) else self.default
+
+    async def _tell(
+        self, request: Request, answer: Answer, writer: asyncio.StreamWriter
+    ) -> bool:
+        streams = isinstance(request.body, dict) and bool(request.body.get("stream"))
+        wire = fake_wires.of(request.path)
+        if answer.raw is not None or not streams:
+            return await self._tell_whole(request, answer, wire, writer)
+        return await self._tell_stream(request, answer, wire, writer)
+
+    async def _tell_whole(
+        self,
+        request: Request,
+        answer: Answer,
+        wire: FakeWire,
+        writer: asyncio.StreamWriter,
+    ) -> bool:
+        if not await self._pass("headers", answer, writer):
+            return False
+        await _pause(answer.pause_seconds)
+        body = answer.raw if answer.raw is not None else wire.whole(answer)
+        head = _head(answer, f"Content-Length: {len(body)}", "application/json")
+        if answer.cut or answer.hang:
+            writer.write(head + body[: len(body) // 2])
+            return await self._stop_in_body(answer, writer, body[len(body) // 2 :])
+        writer.write(head + body)
+        self._note(lambda: setattr(request, "answered", True))
+        return True
+
+    async def _stop_in_body(
+        self, answer: Answer, writer: asyncio.StreamWriter, rest: bytes
+    ) -> bool:
+        await writer.drain()
+        if not await self._pass(answer.cut or answer.hang, answer, writer):
+            return False
+        writer.write(rest)
+        return True
+
+    async def _tell_stream(
+        self,
+        request: Request,
+        answer: Answer,
+        wire: FakeWire,
+        writer: asyncio.StreamWriter,
+    ) -> bool:
+        if not await self._pass("headers", answer, writer):
+            return False
+        first, *others = wire.frames(answer)
+        head = _head(answer, "Transfer-Encoding: chunked", "text/event-stream")
+        writer.write(head + _chunk(first))
+        if not await self._pass("first_token", answer, writer):
+            return False
+        for number, frame in enumerate(others):
+            await _pause(answer.pause_seconds)
+            if number == wire.lead and not await self._pass(
+                "mid_stream", answer, writer
+            ):
+                return False
+            writer.write(_chunk(frame))
+            if answer.pause_seconds:
+                await writer.drain()
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        self._note(lambda: setattr(request, "answered", True))
+        return True
+
+    async def _pass(
+        self, place: Place | None, answer: Answer, writer: asyncio.StreamWriter
+    ) -> bool:
+        """Do what the script wants at a place; return whether to go on."""
+        if answer.hang == place:
+            await writer.drain()
+            await self._released.wait()
+        if answer.cut == place:
+            await writer.drain()
+            writer.transport.abort()
+            return False
+        return True
+
+
+async def _pause(seconds: float) -> None:
+    if seconds:
+        await asyncio.sleep(seconds)
+
+
+def _head(answer: Answer, framing: str, content_type: str) -> bytes:
+    lines = [
+        f"HTTP/1.1 {answer.status} Fake",
+        f"Content-Type: {answer.content_type or content_type}",
+        framing,
+        *(f"{name}: {value}" for name, value in answer.headers.items()),
+    ]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+async def _read_request(reader: asyncio.StreamReader) -> Request | None:
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        return None
+    first, *lines = head.decode("latin-1").split("\r\n")
+    method, path, _ = first.split(" ", 2)
+    pairs = (line.split(":", 1) for line in lines if ":" in line)
+    headers = {name.lower(): value.strip() for name, value in pairs}
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        parsed = body
+    return Request(method, path, headers, parsed)
+
+
+def main() -> None:
+    """Serve benchmarks until interrupted."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--port", type=int, default=9000)
+    parser.add_argument("--tokens", type=int, default=50)
+    parser.add_argument("--pause-seconds", type=float, default=0.0)
+    arguments = parser.parse_args()
+    fake = FakeProvider(port=arguments.port)
+    fake.default = Answer(
+        ["word "] * arguments.tokens, pause_seconds=arguments.pause_seconds
+    )
+    with fake:
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""The kinds of provider: to add one, copy the nearest and add a line."""
+
+import os
+from dataclasses import dataclass
+from typing import Literal
+
+from providers.anthropic import AnthropicWire
+from providers.config import KindName, ProviderConfig
+from providers.errors import LocalModelDown
+from providers.openai import OpenAIWire
+from providers.wire import Wire
+
+LOCAL_MODEL_URL = "COULISSE_LOCAL_MODEL_URL"
+
+PARAMETERS = frozenset(
+    {
+        "audio",
+        "frequency_penalty",
+        "logit_bias",
+        "logprobs",
+        "max_completion_tokens",
+        "max_tokens",
+        "modalities",
+        "n",
+        "parallel_tool_calls",
+        "prediction",
+        "presence_penalty",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "reasoning_effort",
+        "response_format",
+        "seed",
+        "service_tier",
+        "stop",
+        "store",
+        "temperature",
+        "tool_choice",
+        "top_logprobs",
+        "top_p",
+        "verbosity",
+        "web_search_options",
+    }
+)
+"""OpenAI's parameters, by name."""
+
+OPENAI_ONLY = {
+    "audio",
+    "modalities",
+    "prediction",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "verbosity",
+    "web_search_options",
+}
+"""Those nobody who copied the API has copied."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of provider."""
+
+    wire: Wire
+    base_url: str | None = None
+    refuses: frozenset[str] | None = None
+    """Parameters its API does not take; None when it judges for itself."""
+    structured_outputs: Literal["native", "prompt"] = "prompt"
+
+
+def _refusing(*names: str) -> frozenset[str]:
+    return frozenset(OPENAI_ONLY.union(names))
+
+
+KINDS: dict[KindName, Kind] = {
+    "anthropic": Kind(
+        AnthropicWire(),
+        "https://api.anthropic.com",
+        _refusing(
+            "frequency_penalty",
+            "logit_bias",
+            "logprobs",
+            "presence_penalty",
+            "seed",
+            "top_logprobs",
+        ),
+    ),
+    # https://docs.cohere.com/docs/compatibility-api
+    "cohere": Kind(
+        OpenAIWire(),
+        "https://api.cohere.ai/compatibility/v1",
+        _refusing("logit_bias", "parallel_tool_calls", "service_tier", "top_logprobs"),
+    ),
+    # https://api-docs.deepseek.com/api/create-chat-completion
+    "deepseek": Kind(
+        OpenAIWire(reasoning_back=True),
+        "https://api.deepseek.com",
+        _refusing("logit_bias", "parallel_tool_calls", "seed", "service_tier"),
+    ),
+    # https://ai.google.dev/gemini-api/docs/openai: unknown fields are a 400.
+    "gemini": Kind(
+        OpenAIWire(),
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        _refusing(
+            "frequency_penalty",
+            "logit_bias",
+            "logprobs",
+            "presence_penalty",
+            "seed",
+            "service_tier",
+            "top_logprobs",
+        ),
+    ),
+    # https://console.groq.com/docs/openai
+    "groq": Kind(
+        OpenAIWire(max_tokens_as="max_completion_tokens", message_names=False),
+        "https://api.groq.com/openai/v1",
+        _refusing("logit_bias", "logprobs", "top_logprobs"),
+    ),
+    "local": Kind(OpenAIWire(), structured_outputs="native"),
+    "openai": Kind(
+        # The reasoning models refuse max_tokens; all take its successor.
+        OpenAIWire(
+            max_tokens_as="max_completion_tokens",
+            user_as="safety_identifier",
+            sends_store=True,
+        ),
+        "https://api.openai.com/v1",
+        structured_outputs="native",
+    ),
+}
+
+COMPATIBLE = Kind(OpenAIWire())
+"""Any server that speaks like OpenAI: `kind: openai` with a base_url."""
+
+
+def of(provider: ProviderConfig) -> Kind:
+    """Return how to speak to a provider."""
+    kind = KINDS[provider.kind]
+    elsewhere = provider.base_url not in (None, kind.base_url)
+    return COMPATIBLE if provider.kind == "openai" and elsewhere else kind
+
+
+def structured_outputs(provider: ProviderConfig) -> Literal["native", "prompt"]:
+    """Return how a provider's replies are held to a JSON Schema."""
+    return provider.structured_outputs or of(provider).structured_outputs
+
+
+def url(provider: ProviderConfig) -> str:
+    """Return where a provider's calls go."""
+    kind = of(provider)
+    return (provider.base_url or kind.base_url or _local_url()) + kind.wire.path
+
+
+def _local_url() -> str:
+    address = os.environ.get(LOCAL_MODEL_URL, "").rstrip("/")
+    if not address:
+        raise LocalModelDown
+    return address

@@ -1,0 +1,293 @@
+"""OpenAI's Chat Completions, and all who speak it more or less.
+
+https://platform.openai.com/docs/api-reference/chat
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from core.events import (
+    Event,
+    Finished,
+    FinishReason,
+    ReasoningBlock,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+)
+from core.messages import Message, Reasoning
+from providers.calls import ModelCall
+from providers.failures import Source, broken, from_error_object
+from providers.tool_calls import ToolCallReader
+
+FINISH_REASONS: dict[str, FinishReason] = {
+    "stop": "stop",
+    "eos": "stop",
+    "end_turn": "stop",
+    "complete": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "tool_calls": "tool_calls",
+    "tool_call": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+    "recitation": "content_filter",
+    "refusal": "content_filter",
+}
+# The provider gave up in the middle (OpenRouter, DeepSeek): not an end.
+FAILED_REASONS = {"error", "insufficient_system_resource"}
+
+ABOUT_TOOLS = {"parallel_tool_calls", "tool_choice"}
+
+
+@dataclass(frozen=True)
+class OpenAIWire:
+    """The wire, and in what its speakers differ."""
+
+    max_tokens_as: str = "max_tokens"
+    """The name of the one limit on a reply, whichever the caller used."""
+    user_as: str | None = None
+    """The field for the end user's id; None where there is none."""
+    sends_store: bool = False
+    message_names: bool = True
+    """Whether `messages[].name` is accepted."""
+    usage_in_stream: bool = True
+    """Whether `stream_options.include_usage` is accepted."""
+    reasoning_back: bool = False
+    """Whether calls in the history must carry the thinking that led to them."""
+
+    path = "/chat/completions"
+
+    def headers(self, api_key: str | None) -> Mapping[str, str]:
+        """Return the headers of a call."""
+        return {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+
+    def body(self, call: ModelCall) -> dict[str, Any]:
+        """Return the JSON body of a call."""
+        body: dict[str, Any] = {
+            "model": call.model,
+            "messages": [self._message(message) for message in call.messages],
+        }
+        if call.tools:
+            body["tools"] = list(call.tools)
+        body |= self._parameters(call)
+        if call.user is not None and self.user_as is not None:
+            body[self.user_as] = call.user
+        if call.stream:
+            body["stream"] = True
+            if self.usage_in_stream:
+                body["stream_options"] = {"include_usage": True}
+        return {**body, **call.extra_body}
+
+    def _parameters(self, call: ModelCall) -> dict[str, Any]:
+        given = {
+            name: value for name, value in call.parameters.items() if value is not None
+        }
+        limit = given.pop("max_tokens", None)
+        limit = given.pop("max_completion_tokens", limit)
+        if limit is not None:
+            given[self.max_tokens_as] = limit
+        if not self.sends_store:
+            given.pop("store", None)
+        # Checked to be 1, which is what all of them do unasked.
+        given.pop("n", None)
+        if not call.tools:
+            # Without tools they say nothing, and OpenAI refuses them.
+            for name in ABOUT_TOOLS:
+                given.pop(name, None)
+        return given
+
+    def _message(self, message: Message) -> dict[str, Any]:
+        body: dict[str, Any] = {"role": message.role, "content": message.content}
+        if message.name is not None and self.message_names:
+            body["name"] = message.name
+        if message.tool_call_id is not None:
+            body["tool_call_id"] = message.tool_call_id
+        if message.tool_calls:
+            body["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
+                for call in message.tool_calls
+            ]
+            if self.reasoning_back:
+                body["reasoning_content"] = "".join(
+                    block.text for block in message.reasoning
+                )
+        elif message.content is None:
+            body["content"] = ""
+        return body
+
+    def read(self, payload: Any, source: Source) -> Iterable[Event]:
+        """Return what a whole reply says."""
+        reader = OpenAIReader(source, keep_reasoning=self.reasoning_back)
+        events = reader.whole(payload)
+        events.append(reader.end())
+        return events
+
+    def reader(self, source: Source) -> "OpenAIReader":
+        """Return a reader for one streamed reply."""
+        return OpenAIReader(source, keep_reasoning=self.reasoning_back)
+
+
+class OpenAIReader:
+    """Reads a stream of chunks; `feed` is called for every token."""
+
+    def __init__(self, source: Source, *, keep_reasoning: bool = False) -> None:
+        self.done = False
+        self._source = source
+        self._usage: Usage | None = None
+        self._reason: FinishReason | None = None
+        self._begun = False
+        self._tools = ToolCallReader()
+        self._reasoning: list[str] | None = [] if keep_reasoning else None
+
+    def feed(self, name: str, data: bytes) -> Iterable[Event]:
+        """Return what one chunk says."""
+        if data == b"[DONE]":
+            self.done = True
+            return ()
+        chunk = orjson.loads(data)
+        if name == "error" or not isinstance(chunk, dict):
+            raise from_error_object(self._source, chunk)
+        self._read_usage(chunk)
+        choices = chunk.get("choices")
+        if not choices:
+            if chunk.get("error"):
+                raise from_error_object(self._source, chunk)
+            return ()
+        return self._choice(choices[0], "delta")
+
+    def whole(self, payload: Any) -> list[Event]:
+        """Return what a whole reply says, but for its end."""
+        if not isinstance(payload, dict):
+            raise broken(self._source, "is not a JSON object")
+        if payload.get("error"):
+            raise from_error_object(self._source, payload)
+        choices = payload.get("choices")
+        if not choices:
+            raise broken(self._source, "has no choices")
+        self._read_usage(payload)
+        events = self._choice(choices[0], "message")
+        self.done = True
+        return events
+
+    def end(self) -> Finished:
+        """Return the last event of the reply."""
+        if not self._begun or (not self.done and self._reason is None):
+            raise broken(self._source, "ended before it was finished")
+        reason = self._reason or "stop"
+        # With a forced function OpenAI itself says "stop"; Gemini always does.
+        if reason == "stop" and self._tools.any:
+            reason = "tool_calls"
+        return Finished(reason, self._usage)
+
+    def _choice(self, choice: Any, key: str) -> list[Event]:
+        if not isinstance(choice, dict) or choice.get("index"):
+            return []
+        self._begun = True
+        events: list[Event] = []
+        delta = choice.get(key)
+        if delta:
+            content = delta.get("content")
+            if content:
+                # Nearly every chunk is this and nothing else.
+                if len(delta) > 1 + ("role" in delta):
+                    self._rare(delta, events)
+                if type(content) is str:
+                    events.append(TextDelta(content))
+                else:
+                    events += self._parts(content)
+            else:
+                self._rare(delta, events)
+            if self._tools.any or delta.get("tool_calls") or "function_call" in delta:
+                events += self._tool_calls(delta)
+        reason = choice.get("finish_reason")
+        if reason:
+            self._finish(reason, choice)
+            events += self._kept_reasoning()
+        return events
+
+    def _rare(self, delta: dict[str, Any], events: list[Event]) -> None:
+        """Read what a delta may hold besides text and tool calls."""
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        if thought and isinstance(thought, str):
+            self._think(thought, events)
+        refusal = delta.get("refusal")
+        if refusal and isinstance(refusal, str):
+            events.append(RefusalDelta(refusal))
+
+    def _think(self, thought: str, events: list[Event]) -> None:
+        if self._reasoning is not None:
+            self._reasoning.append(thought)
+        events.append(ReasoningDelta(thought))
+
+    def _kept_reasoning(self) -> list[Event]:
+        """Return the thinking as one block, for those who want it back."""
+        if not self._reasoning:
+            return []
+        block = Reasoning("".join(self._reasoning))
+        self._reasoning = []
+        return [ReasoningBlock(block)]
+
+    def _parts(self, content: Any) -> list[Event]:
+        """Read content given as a list of parts (Mistral, some gateways)."""
+        events: list[Event] = []
+        for part in content if isinstance(content, list) else ():
+            if isinstance(part, str):
+                events.append(TextDelta(part))
+            elif isinstance(part, dict):
+                text = part.get("text") or part.get("refusal")
+                if text and isinstance(text, str):
+                    kind = RefusalDelta if part.get("type") == "refusal" else TextDelta
+                    events.append(kind(text))
+        return events
+
+    def _tool_calls(self, delta: dict[str, Any]) -> list[ToolCallDelta]:
+        function = delta.get("function_call")
+        if function:
+            return self._tools.feed([{"index": 0, "function": function}])
+        return self._tools.feed(delta.get("tool_calls"))
+
+    def _finish(self, reason: Any, choice: dict[str, Any]) -> None:
+        word = str(reason).lower()
+        if word in FAILED_REASONS:
+            raise from_error_object(self._source, choice.get("error") or {})
+        self._reason = FINISH_REASONS.get(word, "stop")
+
+    def _read_usage(self, chunk: dict[str, Any]) -> None:
+        raw = chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage")
+        if raw:
+            self._usage = usage(raw)
+
+
+def usage(raw: Mapping[str, Any]) -> Usage:
+    """Return a count in our terms.
+
+    `prompt_tokens` includes what was cached. Gemini and xAI leave the thinking out
+    of `completion_tokens` and count it in `total_tokens`, where it is billed.
+    """
+    prompt = raw.get("prompt_tokens") or 0
+    completion = raw.get("completion_tokens") or 0
+    prompt_details = raw.get("prompt_tokens_details") or {}
+    details = raw.get("completion_tokens_details") or {}
+    hidden = max(0, (raw.get("total_tokens") or 0) - prompt - completion)
+    cached = prompt_details.get("cached_tokens")
+    if cached is None:
+        cached = raw.get("prompt_cache_hit_tokens")
+    return Usage(
+        input_tokens=prompt,
+        output_tokens=completion + hidden,
+        cache_read_tokens=cached or 0,
+        reasoning_tokens=max(hidden, details.get("reasoning_tokens") or 0),
+    )

@@ -1,0 +1,31 @@
+"""Which of OpenAI's parameters a provider takes."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from core.errors import Invalid
+from providers import kinds
+from providers.config import ProviderConfig
+
+
+def refused(provider: ProviderConfig, names: Iterable[str]) -> list[str]:
+    """Return those of the names the provider's API does not take, in their order."""
+    refuses = kinds.of(provider).refuses
+    if refuses is None:
+        return []
+    return [name for name in names if name in refuses or name not in kinds.PARAMETERS]
+
+
+def check(name: str, provider: ProviderConfig, parameters: Mapping[str, Any]) -> None:
+    """Raise Invalid for the first parameter the provider cannot honour."""
+    given = (key for key, value in parameters.items() if value is not None)
+    for parameter in refused(provider, given):
+        raise Invalid(
+            f"provider '{name}' ({provider.kind}) does not take '{parameter}'",
+            param=parameter,
+            code="unsupported_parameter",
+        )
+    if parameters.get("n") not in (None, 1):
+        raise Invalid(
+            "a turn has one reply: n must be 1", param="n", code="unsupported_value"
+        )
