@@ -1,0 +1,56 @@
+"""What a server says of itself when it serves."""
+
+import os
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from django.conf import settings
+
+from agents.config import AGENTS
+from config.document import Config
+from processes.record import RunRecord
+
+
+def render(config: Config, run: RunRecord) -> str:
+    """Return the banner: addresses, memory, auth and every agent."""
+    return "\n".join(["", *_lines(config, run), ""])
+
+
+def describe_path(path: Path) -> str:
+    """Return the path as one would type it here: `./coulisse.yaml`, or in full."""
+    here = Path(os.path.abspath(os.curdir))
+    return f"./{path.relative_to(here)}" if path.is_relative_to(here) else str(path)
+
+
+def _lines(config: Config, run: RunRecord) -> Iterator[str]:
+    yield f"  coulisse {_version()}"
+    yield ""
+    yield f"  Proxy   →  {run.url}/v1"
+    yield f"  Admin   →  {run.url}/admin  (not in this version)"
+    yield ""
+    yield f"  Memory     {_database()}; user_state: disabled (history only)"
+    yield "  Auth       proxy: open · admin: open"
+    if run.local_model_url is not None:
+        yield f"  Model      on this machine, at {run.local_model_url}"
+    yield ""
+    agents = config.get(AGENTS)
+    yield f"  Agents ({len(agents)})"
+    width = max(map(len, agents), default=0)
+    for name, agent in agents.items():
+        yield f"    {name:<{width}}  {agent.provider} / {agent.model}"
+
+
+def _version() -> str:
+    project = tomllib.loads((settings.BASE_DIR / "pyproject.toml").read_text())
+    return str(project["project"]["version"])
+
+
+def _database() -> str:
+    database = settings.DATABASES["default"]
+    if "sqlite" not in database["ENGINE"]:
+        return f"postgresql at {database.get('HOST') or 'localhost'}"
+    path = Path(database["NAME"])
+    project = Path(settings.COULISSE_STATE_DIR).parent
+    shown = path.relative_to(project) if path.is_relative_to(project) else path
+    return f"sqlite at {shown}"

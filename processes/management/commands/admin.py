@@ -1,0 +1,7 @@
+"""`manage.py admin`: another name of `studio`."""
+
+from processes.management.commands import studio
+
+
+class Command(studio.Command):
+    """The same command."""

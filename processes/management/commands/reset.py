@@ -1,0 +1,78 @@
+"""`manage.py reset`: delete the SQLite database."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandParser
+from django.db import connections
+
+from processes import pidfile, state
+from processes.banner import describe_path
+from processes.command import ProcessCommand
+from processes.errors import AlreadyRunning, ResetRefused
+
+SUFFIXES = ("", "-wal", "-shm")
+
+
+class Command(ProcessCommand):
+    """List, ask, delete."""
+
+    help = "Delete the SQLite database: conversations and all else that is stored."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "-y", "--yes", action="store_true", help="Delete without asking."
+        )
+
+    def handle(self, **options: Any) -> None:
+        files = database_files()
+        if not files:
+            self.stdout.write("nothing to delete")
+            return
+        lock = pidfile.PidFile(state.current().pid)
+        try:
+            # Held while we ask: no server may open what we are about to delete.
+            lock.acquire()
+        except AlreadyRunning as exc:
+            raise ResetRefused(
+                f"the server is running (pid {exc.pid}): stop it first"
+            ) from exc
+        try:
+            self._delete(files, ask=not options["yes"])
+        finally:
+            lock.release()
+
+    def _delete(self, files: list[Path], *, ask: bool) -> None:
+        self.stdout.write("This deletes, for good:")
+        for path in files:
+            self.stdout.write(f"  {describe_path(path)}")
+        if ask and not self._is_confirmed():
+            self.stdout.write("nothing was deleted")
+            return
+        connections.close_all()
+        for path in files:
+            path.unlink(missing_ok=True)
+        self.stdout.write("deleted")
+
+    def _is_confirmed(self) -> bool:
+        if not sys.stdin.isatty():
+            raise ResetRefused("there is no terminal to ask at: pass -y to delete")
+        return input("Type 'yes' to go on: ").strip().lower() in ("y", "yes")
+
+
+def database_files() -> list[Path]:
+    """Return the files of the SQLite database that exist.
+
+    Raises `ResetRefused` when the database is not SQLite.
+    """
+    database = settings.DATABASES["default"]
+    if "sqlite" not in database["ENGINE"]:
+        raise ResetRefused(
+            "DATABASE_URL names a PostgreSQL database, which reset leaves alone: "
+            "drop it with `dropdb`, or empty it with `manage.py flush`"
+        )
+    names = [f"{database['NAME']}{suffix}" for suffix in SUFFIXES]
+    return [path for path in map(Path, names) if path.exists()]

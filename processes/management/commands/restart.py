@@ -1,0 +1,27 @@
+"""`manage.py restart`: stop, then start."""
+
+from typing import Any
+
+from django.core.management import call_command
+from django.core.management.base import CommandParser
+
+from config import loader
+from processes.management.commands import start
+
+
+class Command(start.Command):
+    """Start's options, with a stop before."""
+
+    help = "Stop the server if it runs, then start it. Takes the options of start."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--force", action="store_true", help="Kill the old server, do not wait."
+        )
+
+    def handle(self, **options: Any) -> None:
+        # A mistake in the YAML must not cost the server that still runs.
+        loader.load(self.config_path(options))
+        call_command("stop", force=options["force"], stdout=self.stdout)
+        super().handle(**options)

@@ -1,0 +1,89 @@
+"""`manage.py start`: serve the YAML."""
+
+from argparse import ArgumentTypeError
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from config import loader
+from config.document import Config
+from processes import banner, detached, foreground, plan, state
+from processes.command import ProcessCommand, running
+from processes.errors import AlreadyRunning
+from processes.record import RunRecord
+from processes.state import StateDir
+
+DETACHED_LIMIT_SECONDS = 15.0
+
+
+def seconds(text: str) -> float:
+    """Return the option's value, or say that it is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if value <= 0:
+        raise ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return value
+
+
+class Command(ProcessCommand):
+    """Check, prepare, then hand over to the foreground or the background."""
+
+    help = (
+        "Start the server in the background and return when it answers. Exits 0 when "
+        "it already runs, 1 when it cannot start."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "-F",
+            "--foreground",
+            action="store_true",
+            help="Stay attached; the log goes to the terminal.",
+        )
+        parser.add_argument(
+            "--timeout",
+            type=seconds,
+            metavar="SECONDS",
+            help="How long the server may take until it answers (default: "
+            f"{DETACHED_LIMIT_SECONDS:g}; in the foreground, as long as it takes).",
+        )
+
+    def handle(self, **options: Any) -> None:
+        config = loader.load(self.config_path(options))
+        planned = plan.make(config)
+        files = state.current()
+        files.prepare()
+        if options["foreground"]:
+            server = foreground.Server(
+                planned, files, announce=lambda run: self._announce(config, run)
+            )
+            server.serve(options["timeout"])
+        elif not self._is_running(config, files):
+            self._detach(config, files, options["timeout"] or DETACHED_LIMIT_SECONDS)
+
+    def _detach(self, config: Config, files: StateDir, limit_seconds: float) -> None:
+        try:
+            run = detached.start(config.path, files, limit_seconds=limit_seconds)
+        except AlreadyRunning as exc:
+            self.stdout.write(exc.message)
+        else:
+            self._announce(config, run)
+
+    def _is_running(self, config: Config, files: StateDir) -> bool:
+        found = running(files)
+        if found is None:
+            return False
+        pid, run = found
+        if run is not None and run.config != str(config.path):
+            raise AlreadyRunning(
+                pid, f" for {run.config}: stop it, or move one YAML elsewhere"
+            )
+        self.stdout.write(f"already running (pid {pid})")
+        return True
+
+    def _announce(self, config: Config, run: RunRecord) -> None:
+        self.stdout.write(banner.render(config, run))
+        self.stdout.flush()

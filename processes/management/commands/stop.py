@@ -1,0 +1,34 @@
+"""`manage.py stop`: end the running server."""
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from processes import ending, state
+from processes.command import ProcessCommand
+
+
+class Command(ProcessCommand):
+    """Say what was stopped."""
+
+    help = (
+        "Stop the server: open streams get a few seconds to finish. Exits 0 when "
+        "nothing runs, 1 when the server does not end within 10 s."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--force", action="store_true", help="Kill the server and its processes."
+        )
+
+    def handle(self, **options: Any) -> None:
+        files = state.current()
+        had_pid_file = files.pid.exists()
+        pid = ending.stop(files, force=options["force"])
+        if pid is not None:
+            self.stdout.write(f"stopped (pid {pid})")
+        elif had_pid_file:
+            self.stdout.write("not running; removed a stale pid file")
+        else:
+            self.stdout.write("not running")

@@ -1,0 +1,21 @@
+"""`manage.py studio`: open the studio in a browser."""
+
+import webbrowser
+from typing import Any
+
+from processes import state
+from processes.command import ProcessCommand, serving
+
+
+class Command(ProcessCommand):
+    """Ask the running server for its address, not the YAML."""
+
+    help = "Open the studio (/admin/) of the running server in the web browser."
+
+    def handle(self, **options: Any) -> None:
+        url = f"{serving(state.current()).url}/admin/"
+        self.stdout.write(f"opening {url}")
+        if not webbrowser.open(url):
+            self.stdout.write(
+                "no browser can be opened here: open the address yourself"
+            )

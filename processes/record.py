@@ -1,0 +1,57 @@
+"""What the supervisor tells other commands: its address and its children.
+
+Written to `.coulisse/processes.json` whenever it changes, read by `start`, `status`,
+`stop` and `studio`, and by the next supervisor to end what a killed one left over.
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ChildRecord:
+    """One child as it runs now."""
+
+    name: str
+    pid: int
+    created_at: float
+    """Its start by the kernel's account, in epoch seconds: tells a reused pid."""
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One supervisor and what it runs."""
+
+    pid: int
+    config: str
+    url: str
+    """Where a browser on this machine finds the server."""
+    local_model_url: str | None
+    is_detached: bool
+    is_serving: bool
+    """Whether it has answered a request; False while it boots."""
+    children: tuple[ChildRecord, ...]
+
+
+def write(path: Path, record: RunRecord) -> None:
+    """Replace the file atomically, so a reader sees the old record or the new one."""
+    draft = path.with_suffix(".new")
+    draft.write_text(json.dumps(asdict(record), indent=1))
+    os.replace(draft, path)
+
+
+def read(path: Path) -> RunRecord | None:
+    """Return what the file says, or None if it is missing or not ours."""
+    try:
+        return _parse(json.loads(path.read_text()))
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _parse(values: dict[str, Any]) -> RunRecord:
+    children = tuple(ChildRecord(**child) for child in values.pop("children"))
+    return RunRecord(**values, children=children)

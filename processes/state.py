@@ -1,0 +1,45 @@
+"""The files of one running server, in `.coulisse/` beside the YAML."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+
+from processes.errors import StateUnwritable
+
+
+@dataclass(frozen=True, slots=True)
+class StateDir:
+    """Where one project's server keeps its pid, its log and its list of children."""
+
+    root: Path
+
+    @property
+    def pid(self) -> Path:
+        return self.root / "coulisse.pid"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "coulisse.log"
+
+    @property
+    def record(self) -> Path:
+        return self.root / "processes.json"
+
+    def prepare(self) -> None:
+        """Create the directory, for its owner only.
+
+        Raises `StateUnwritable`.
+        """
+        try:
+            self.root.mkdir(mode=0o700, exist_ok=True)
+        except OSError as exc:
+            raise StateUnwritable(
+                f"cannot create {self.root}: {exc.strerror}; give yourself the right "
+                "to write beside the YAML, or move the YAML"
+            ) from exc
+
+
+def current() -> StateDir:
+    """Return the state directory of the configuration this command was given."""
+    return StateDir(Path(settings.COULISSE_STATE_DIR))

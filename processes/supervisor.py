@@ -1,0 +1,115 @@
+"""Keep the children of one server running, and end them in the right order."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from processes.child import Child
+from processes.errors import BootFailed
+from processes.inbox import Inbox
+
+BOOT_ATTEMPTS = 3
+"""Deaths of one child before the server ever answered that make the start a failure."""
+STOP_SECONDS = 9.5
+"""From the request to stop until what is left is killed; `stop` waits ten."""
+BOOT_LOOK_SECONDS = 0.1
+IDLE_LOOK_SECONDS = 3600.0
+"""Nothing to do until a signal comes; the number only bounds the wait."""
+
+logger = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """Starts the children, restarts them when they die, stops them."""
+
+    def __init__(
+        self, children: Sequence[Child], *, changed: Callable[["Supervisor"], None]
+    ) -> None:
+        self.children = children
+        self.is_serving = False
+        self._changed = changed
+        """Called whenever a child or `is_serving` is another than before."""
+
+    def watch(
+        self,
+        inbox: Inbox,
+        *,
+        serves: Callable[[], bool],
+        limit_seconds: float | None,
+    ) -> None:
+        """Run the children until a stop is requested.
+
+        `serves` says whether the server answers; it is asked until it does. Raises
+        `BootFailed` when a child keeps dying before that or the limit passes first.
+        """
+        started_at = time.monotonic()
+        while not inbox.is_stop_requested:
+            self._mend(time.monotonic())
+            if not self.is_serving:
+                self._check_boot(serves)
+                self._check_limit(started_at, limit_seconds)
+            inbox.wait(self._seconds_until_next())
+
+    def stop(self, inbox: Inbox) -> None:
+        """End all children: the web first, then what its open streams needed.
+
+        Kills what is left after `STOP_SECONDS`, or at once when the user insists.
+        """
+        deadline = (inbox.stop_requested_at or time.monotonic()) + STOP_SECONDS
+        web = [child for child in self.children if not child.command.outlives_web]
+        others = [child for child in self.children if child.command.outlives_web]
+        for stage in (web, others):
+            self._end(stage, inbox, deadline)
+
+    def _mend(self, now: float) -> None:
+        died = [child for child in self.children if child.reap(now)]
+        due = [
+            child
+            for child in self.children
+            if not child.is_running and child.seconds_until_due(now) <= 0
+        ]
+        for child in due:
+            child.start(now)
+        if died or due:
+            self._changed(self)
+
+    def _check_boot(self, serves: Callable[[], bool]) -> None:
+        for child in self.children:
+            if child.restarts >= BOOT_ATTEMPTS:
+                raise BootFailed(
+                    f"{child.command.name} ended {child.restarts} times before the "
+                    "server answered; its last lines above say why"
+                )
+        if all(child.is_running for child in self.children) and serves():
+            self.is_serving = True
+            self._changed(self)
+
+    def _check_limit(self, started_at: float, limit_seconds: float | None) -> None:
+        if self.is_serving or limit_seconds is None:
+            return
+        if time.monotonic() - started_at > limit_seconds:
+            raise BootFailed(f"the server did not answer within {limit_seconds:g} s")
+
+    def _seconds_until_next(self) -> float:
+        longest = IDLE_LOOK_SECONDS if self.is_serving else BOOT_LOOK_SECONDS
+        now = time.monotonic()
+        pauses = (
+            child.seconds_until_due(now)
+            for child in self.children
+            if not child.is_running
+        )
+        return min(pauses, default=longest)
+
+    def _end(self, stage: Iterable[Child], inbox: Inbox, deadline: float) -> None:
+        stage = list(stage)
+        for child in stage:
+            child.terminate()
+        while not all(child.is_gone() for child in stage):
+            seconds = deadline - time.monotonic()
+            if seconds <= 0 or inbox.is_urgent:
+                break
+            inbox.wait(seconds)
+        for child in stage:
+            if not child.is_gone():
+                logger.warning("%s did not end in time; killed", child.command.name)
+            child.kill()

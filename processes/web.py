@@ -1,0 +1,64 @@
+"""A web process: `python -m processes.web --fd N --lifeline N`.
+
+Serves the ASGI application of the settings on a socket the supervisor listens on, so
+connections made while this process restarts wait instead of being refused.
+"""
+
+import argparse
+import gc
+import logging
+import socket
+
+import django
+import uvicorn
+from django.conf import settings
+
+from processes import lifeline
+
+DRAIN_SECONDS = 8
+"""How long open streams may take to finish after SIGTERM."""
+HARD_END_SECONDS = 9.5
+
+
+class WebServer(uvicorn.Server):
+    """uvicorn, plus what this process does once it has started."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # What was loaded lives as long as the process; a full collection need not
+        # walk it again while requests wait.
+        gc.collect()
+        gc.freeze()
+
+
+def serve(listening: int) -> None:
+    """Answer requests until SIGTERM, then let open ones finish."""
+    module, _, attribute = settings.ASGI_APPLICATION.rpartition(".")
+    is_debug = logging.getLogger().isEnabledFor(logging.DEBUG)
+    config = uvicorn.Config(
+        f"{module}:{attribute}",
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        access_log=is_debug,
+        log_config=None,
+        log_level=None if is_debug else logging.WARNING,
+        server_header=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+    WebServer(config).run(sockets=[socket.socket(fileno=listening)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--lifeline", type=int, required=True)
+    arguments = parser.parse_args()
+    lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
+    django.setup()
+    serve(arguments.fd)
+
+
+if __name__ == "__main__":
+    main()
