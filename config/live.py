@@ -1,12 +1,22 @@
-"""The configuration this process runs with."""
+"""The configuration this process runs with, and the thread that keeps it fresh."""
 
+import logging
 import threading
+from collections.abc import Iterator
+from dataclasses import replace as with_changes
 from pathlib import Path
 
+import watchfiles
 from django.conf import settings
 
-from config import loader
+from config import changes, loader, reader, sections
 from config.document import Config
+from config.errors import ConfigInvalid
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.5
+"""How long an edit goes unseen when the file system does not report it."""
 
 _current: Config | None = None
 _first_load = threading.Lock()
@@ -20,13 +30,118 @@ def current() -> Config:
 
 def _load() -> Config:
     with _first_load:
-        if _current is None:
-            replace(loader.load(Path(settings.COULISSE_CONFIG)))
-    assert _current is not None  # noqa: S101 (tells mypy what replace() did)
-    return _current
+        config = _current
+        if config is None:
+            config = loader.load(Path(settings.COULISSE_CONFIG))
+            replace(config)
+    return config
 
 
 def replace(config: Config | None) -> None:
     """Put a configuration in force; None makes the next reader load the file."""
     global _current
     _current = config
+
+
+class Watcher:
+    """Puts each valid edit of the file in force, from a thread of its own.
+
+    It watches the directory: editors and ConfigMaps replace the file rather than
+    write to it. What counts is the content, so every way of changing it works.
+    """
+
+    def __init__(self) -> None:
+        config = current()
+        self.path = config.path
+        self._handled = config.digest
+        """The content last put in force or complained about."""
+        self._doubted = ""
+        """Invalid content seen once."""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name="config-watcher", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to watch."""
+        # It reports every change in the directory, whoever's file it is.
+        logging.getLogger("watchfiles").setLevel(logging.WARNING)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and wait for it."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        for _ in self._occasions():
+            try:
+                self.look()
+            except Exception:  # a fault in one section's check must not end the watch
+                logger.exception("could not look at %s", reader.label(self.path))
+
+    def _occasions(self) -> Iterator[object]:
+        """Yield when something in the directory changed, or enough time went by."""
+        try:
+            yield from watchfiles.watch(
+                self.path.parent,
+                watch_filter=None,
+                debounce=200,
+                stop_event=self._stop,
+                rust_timeout=int(POLL_SECONDS * 1000),
+                yield_on_timeout=True,
+                raise_interrupt=False,
+                recursive=False,
+            )
+        except OSError as exc:  # no inotify watches left, or the directory is gone
+            logger.warning("watching by polling only: %s", exc)
+        while not self._stop.wait(POLL_SECONDS):
+            yield None
+
+    def look(self) -> None:
+        """Take the file as it is now, if it is new and valid."""
+        try:
+            content = reader.read(self.path)
+        except ConfigInvalid as exc:
+            self._refuse(str(exc), exc)
+            return
+        digest = loader.digest(content)
+        if digest == self._handled:
+            return
+        try:
+            config = loader.parse(content, self.path)
+        except ConfigInvalid as exc:
+            self._refuse(digest, exc)
+        else:
+            self._handled = digest
+            self._adopt(config)
+
+    def _refuse(self, content: str, exc: ConfigInvalid) -> None:
+        if content == self._handled:
+            return
+        if content != self._doubted:
+            # An editor may be half-way through writing; judge it if it stays so.
+            self._doubted = content
+            return
+        self._handled = content
+        logger.error(
+            "%s is not valid; the old configuration stays in force:\n%s",
+            reader.label(self.path),
+            exc,
+        )
+
+    def _adopt(self, config: Config) -> None:
+        old, values = current(), dict(config.values)
+        told, restart = [], []
+        for key, section in sections.registered().items():
+            change = changes.between(old, config, section)
+            if change and section.applies == "restart":
+                values[key] = old.get(section)
+                restart.append(key)
+            elif change:
+                told.append(change)
+        replace(with_changes(config, values=values))
+        file = reader.label(self.path)
+        logger.info("%s reloaded: %s", file, "; ".join(told) or "nothing changed")
+        if restart:
+            logger.warning("restart to apply what changed in %s", ", ".join(restart))

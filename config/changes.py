@@ -1,0 +1,37 @@
+"""What an edit changed, by name; values may be secrets and are never told."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from config.document import Config
+from config.sections import Section
+
+
+def between(old: Config, new: Config, section: Section[Any]) -> str:
+    """Return what changed in a section, in words; empty when nothing did."""
+    before, after = old.get(section), new.get(section)
+    if before == after:
+        return ""
+    was, now = _entries(before), _entries(after)
+    if was is None or now is None:
+        return f"{section.key} changed"
+    kept = was.keys() & now.keys()
+    changes = {
+        "added": now.keys() - was.keys(),
+        "removed": was.keys() - now.keys(),
+        "changed": {name for name in kept if was[name] != now[name]},
+    }
+    told = [f"{verb} {_listed(names)}" for verb, names in changes.items() if names]
+    return f"{section.key}: {', '.join(told) or 'reordered'}"
+
+
+def _entries(value: Any) -> Mapping[str, Any] | None:
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, list) and all(hasattr(item, "name") for item in value):
+        return {item.name: item for item in value}
+    return None
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names))
