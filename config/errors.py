@@ -44,3 +44,7 @@ class ConfigInvalid(Invalid):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
+
+
+class StarterRefused(Invalid):
+    """The starter cannot be written there."""

@@ -1,0 +1,30 @@
+"""The YAML's problems as Django system checks."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core.checks import CheckMessage, Error
+
+from config import loader
+from config.errors import ConfigInvalid
+
+
+def check_config(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Return every problem of the YAML file.
+
+    Without a file there is none: `migrate` and `init` run before it is written.
+    `manage.py check` and the start of the server insist on it.
+    """
+    path = Path(settings.COULISSE_CONFIG)
+    if not path.exists():
+        return []
+    try:
+        loader.load(path)
+    except ConfigInvalid as exc:
+        return [Error(p.message, obj=p.position, id=p.code) for p in exc.problems]
+    return []

@@ -1,0 +1,46 @@
+import os
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from config import reader, starter
+from config.command import ConfigCommand
+from config.errors import StarterRefused
+
+WROTE = {
+    "anthropic": "one agent on Anthropic",
+    "openai": "one agent on OpenAI",
+    "local": "one agent on a small local model",
+    "tour": "a tour of every section",
+}
+KEY_HINT = (
+    "For a better model, set ANTHROPIC_API_KEY or OPENAI_API_KEY and run "
+    "`manage.py init --force`."
+)
+
+
+class Command(ConfigCommand):
+    help = "Writes a starter coulisse.yaml."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--from-example",
+            action="store_true",
+            help="Write a tour of every section instead of the minimum.",
+        )
+        parser.add_argument(
+            "--force", action="store_true", help="Overwrite an existing file."
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        path = self.config_path(options)
+        chosen = "tour" if options["from_example"] else starter.suited_to(os.environ)
+        try:
+            starter.write(chosen, path, force=options["force"])
+        except StarterRefused as exc:
+            raise CommandError(exc.message) from exc
+        shown = options.get("config") or reader.label(path)
+        self.stdout.write(f"wrote {shown}: {WROTE[chosen]}")
+        if chosen == "local":
+            self.stdout.write(KEY_HINT)

@@ -1,0 +1,56 @@
+"""The file someone starts from."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from config import reader
+from config.errors import StarterRefused
+
+Starter = Literal["anthropic", "openai", "local", "tour"]
+
+TEMPLATES = Path(__file__).parent / "starters"
+
+
+def suited_to(environment: Mapping[str, str]) -> Starter:
+    """Return the starter whose provider has a key in the environment."""
+    if environment.get("ANTHROPIC_API_KEY"):
+        return "anthropic"
+    if environment.get("OPENAI_API_KEY"):
+        return "openai"
+    return "local"
+
+
+def write(starter: Starter, path: Path, *, force: bool = False) -> None:
+    """Write a starter, whole or not at all; raises `StarterRefused`.
+
+    `force` overwrites; a link is kept and the file it leads to is written.
+    """
+    shown = reader.label(path)
+    if path.is_dir():
+        raise StarterRefused(f"{shown} is a directory; name a file")
+    if path.exists() and not force:
+        raise StarterRefused(f"{shown} exists already; --force overwrites it")
+    target = path.resolve()
+    if not target.parent.is_dir():
+        raise StarterRefused(f"there is no directory {target.parent}; make it first")
+    content = (TEMPLATES / f"{starter}.yaml").read_bytes()
+    try:
+        _put(content, target)
+    except OSError as exc:
+        raise StarterRefused(f"cannot write {shown}: {exc.strerror}") from exc
+
+
+def _put(content: bytes, target: Path) -> None:
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        # mkstemp keeps others out, as suits secrets; this holds none.
+        os.chmod(name, 0o644)
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
