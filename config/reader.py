@@ -76,8 +76,10 @@ def _refused(
     file: str,
     message: str,
     code: str = errors.UNREADABLE,
-    where: tuple[int, int] = (1, 1),
+    where: tuple[int, int] | None = None,
 ) -> ConfigInvalid:
+    if where is None:
+        return ConfigInvalid([Problem((), f"{file}: {message}", code)])
     return ConfigInvalid([Problem((), message, code, Position(file, *where))])
 
 
@@ -142,7 +144,7 @@ def _unprintable(exc: ReaderError, text: str, file: str) -> ConfigInvalid:
 def _syntax(exc: MarkedYAMLError, file: str) -> ConfigInvalid:
     """Keep where and what from the parser; its excerpt may show a secret."""
     mark = exc.problem_mark or exc.context_mark
-    where = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    where = (mark.line + 1, mark.column + 1) if mark else None
     problem = placeholders.show(exc.problem or "this cannot be read")
     hint = next((hint for start, hint in HINTS.items() if start in problem), "")
     message = f"not valid YAML: {problem}" + (f" ({hint})" if hint else "")

@@ -184,7 +184,7 @@ class _Slice:
 
 def _sentence(subject: str, says: str) -> str:
     """Join the two; what does not start with a verb stands by itself."""
-    joint = " " if subject[-1] == ":" or says.split()[0] in VERBS else ": "
+    joint = " " if subject[-1] == ":" or says.split(" ")[0] in VERBS else ": "
     return f"{subject}{joint}{says}"
 
 
