@@ -1,5 +1,6 @@
 """`/v1`: what OpenAI's clients call."""
 
+import time
 from typing import Any
 
 import orjson
@@ -15,6 +16,10 @@ from config import live
 from core.errors import CoulisseError, Invalid
 from gateway import chat, errors, requests, wire
 from gateway.schemas import ChatRequest
+
+
+STARTED_AT = int(time.time())
+"""When this process began to offer its models, in seconds since 1970."""
 
 
 class JsonParser(Parser):
@@ -64,13 +69,12 @@ async def create_completion(
 
 @api.get("/models", tags=["Models"], summary="List the agents")
 async def list_models(request: HttpRequest) -> HttpResponse:
-    config = live.current()
-    models = [wire.model(name, config.loaded_at) for name in config.get(AGENTS)]
+    agents = live.current().get(AGENTS)
+    models = [wire.model(name, STARTED_AT) for name in agents]
     return errors.json_response({"object": "list", "data": models})
 
 
 @api.get("/models/{path:name}", tags=["Models"], summary="Show one agent")
 async def show_model(request: HttpRequest, name: str) -> HttpResponse:
-    config = live.current()
-    agent = catalog.find(config, name)
-    return errors.json_response(wire.model(agent.name, config.loaded_at))
+    agent = catalog.find(live.current(), name)
+    return errors.json_response(wire.model(agent.name, STARTED_AT))

@@ -11,10 +11,12 @@ from pathlib import Path
 import openai
 import pytest
 import uvicorn
-from django.conf import settings
+from django.db import connection
+from django.test.utils import setup_databases, teardown_databases
 from providers.fake import FakeProvider
 
 from config import live, loader
+from config.document import Config
 
 CONFIG = """
 providers:
@@ -48,70 +50,58 @@ agents:
     seed: 7
 """
 
-
-@pytest.fixture(scope="session")
-def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Put the SQLite test database in a file: the server's threads share it."""
-    if "sqlite3" in settings.DATABASES["default"]["ENGINE"]:
-        path = tmp_path_factory.mktemp("database") / "test.db"
-        settings.DATABASES["default"]["TEST"] = {"NAME": str(path)}
+EMPTY = Config(Path("coulisse.yaml"), {})
 
 
 @pytest.fixture(scope="session")
-def database(django_db_setup: None, django_db_blocker) -> Iterator[None]:
+def database(
+    tmp_path_factory: pytest.TempPathFactory, django_db_blocker
+) -> Iterator[None]:
     """The tables, for the whole run: tests keep apart by users of their own."""
+    if connection.vendor == "sqlite":
+        # In a file, for the server's threads share it.
+        path = tmp_path_factory.mktemp("database") / "test.db"
+        connection.settings_dict["TEST"]["NAME"] = str(path)
     with django_db_blocker.unblock():
+        made = setup_databases(verbosity=0, interactive=False)
         yield
+        teardown_databases(made, verbosity=0)
 
 
-@pytest.fixture(scope="session")
-def scripted() -> Iterator[FakeProvider]:
+@pytest.fixture
+def fake() -> Iterator[FakeProvider]:
+    """The provider every test agent talks to, with nothing scripted yet."""
     with FakeProvider() as provider:
         yield provider
 
 
-@pytest.fixture
-def fake(scripted: FakeProvider) -> FakeProvider:
-    """The provider every test agent talks to, with nothing scripted yet."""
-    scripted.reset()
-    return scripted
-
-
 @pytest.fixture(scope="session")
-def config_path(
-    tmp_path_factory: pytest.TempPathFactory, scripted: FakeProvider
-) -> Path:
-    path = tmp_path_factory.mktemp("project") / "coulisse.yaml"
-    path.write_text(CONFIG.format(fake=scripted.base_url.removesuffix("/v1")))
-    return path
-
-
-@pytest.fixture(scope="session")
-def running(config_path: Path, database: None) -> Iterator[str]:
+def running(database: None) -> Iterator[str]:
     """The real application under uvicorn; yields its URL."""
-    settings.COULISSE_CONFIG = config_path
-    live.replace(loader.load(config_path))
+    live.replace(EMPTY)
     with serve("coulisse_site.asgi:application") as url:
         yield url
 
 
 @pytest.fixture
-def server(running: str, config_path: Path, fake: FakeProvider) -> str:
-    """The server's URL, with the standard configuration and nothing scripted."""
-    live.replace(loader.load(config_path))
-    return running
-
-
-@pytest.fixture
-def configure(server: str, fake: FakeProvider, tmp_path: Path) -> Callable[[str], None]:
+def configure(
+    running: str, fake: FakeProvider, tmp_path: Path
+) -> Callable[[str], None]:
     """Return a function that gives the running server another YAML."""
 
     def configure(text: str) -> None:
         path = tmp_path / "coulisse.yaml"
-        path.write_text(text.replace("{fake}", fake.base_url.removesuffix("/v1")))
+        path.write_text(text.replace("{fake}", fake.root_url))
         live.replace(loader.load(path))
 
     return configure
+
+
+@pytest.fixture
+def server(running: str, configure: Callable[[str], None]) -> str:
+    """The server's URL, with the standard configuration and nothing scripted."""
+    configure(CONFIG)
+    return running
 
 
 @pytest.fixture

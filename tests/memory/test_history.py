@@ -1,0 +1,193 @@
+"""The transcript: kept apart, in order, whole, and cheap to read."""
+
+import threading
+import uuid
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from core.ids import UserId, new_turn_id
+from core.messages import Message, Reasoning, ToolCall
+from memory import history
+from memory.models import Message as MessageRow
+from memory.transcript import Entry
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+
+@pytest.fixture
+def owner() -> UserId:
+    return UserId(uuid.uuid4())
+
+
+def say(user: UserId, *texts: str, thread: str = "", tokens: int = 10) -> None:
+    """Store one turn: what the user said, then the reply."""
+    roles = ("user", "assistant")
+    entries = [
+        Entry(Message(roles[i % 2], text), tokens) for i, text in enumerate(texts)
+    ]
+    history.append(user, thread, new_turn_id(), entries)
+
+
+def texts(user: UserId, thread: str = "", max_tokens: int = 1000) -> list[str]:
+    return [m.text for m in history.read(user, thread, max_tokens=max_tokens)]
+
+
+def test_it_reads_what_was_said_in_order(owner):
+    say(owner, "one", "two")
+    say(owner, "three", "four")
+    assert texts(owner) == ["one", "two", "three", "four"]
+
+
+def test_it_keeps_users_apart(owner):
+    stranger = UserId(uuid.uuid4())
+    say(owner, "mine", "yours")
+    assert texts(stranger) == []
+
+
+def test_it_keeps_threads_of_one_user_apart(owner):
+    say(owner, "default", "reply")
+    say(owner, "work", "reply", thread="work")
+    assert texts(owner) == ["default", "reply"]
+    assert texts(owner, "work") == ["work", "reply"]
+    assert texts(owner, "other") == []
+
+
+def test_it_keeps_the_newest_that_fit(owner):
+    for turn in range(5):
+        say(owner, f"question {turn}", f"answer {turn}", tokens=100)
+    assert texts(owner, max_tokens=400) == [
+        *("question 3", "answer 3", "question 4", "answer 4")
+    ]
+
+
+def test_it_never_starts_with_a_reply(owner):
+    for turn in range(3):
+        say(owner, f"question {turn}", f"answer {turn}", tokens=100)
+    assert texts(owner, max_tokens=300) == ["question 2", "answer 2"]
+
+
+@pytest.mark.parametrize("budget", [0, -50, 5])
+def test_it_returns_nothing_when_nothing_fits(owner, budget):
+    say(owner, "question", "answer")
+    assert texts(owner, max_tokens=budget) == []
+
+
+def test_it_keeps_an_open_exchange_whatever_it_costs(owner):
+    call = ToolCall("call_1", "look", "{}")
+    history.append(
+        owner,
+        "",
+        new_turn_id(),
+        [
+            Entry(Message("user", "look it up"), 500),
+            Entry(Message("assistant", None, tool_calls=(call,)), 500),
+        ],
+    )
+    kept = history.read(owner, "", max_tokens=10, mid_exchange=True)
+    assert [m.role for m in kept] == ["user", "assistant"]
+    assert history.read(owner, "", max_tokens=10) == []
+
+
+def test_it_gives_back_everything_a_message_holds(owner):
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
+    said = [
+        Message("user", [{"type": "text", "text": "what is this?"}, picture]),
+        Message(
+            "assistant",
+            None,
+            tool_calls=(ToolCall("c1", "zoom", '{"x": 1}'),),
+            reasoning=(Reasoning("hm", "sig"), Reasoning("", redacted="xx")),
+        ),
+        Message("tool", "closer", tool_call_id="c1"),
+        Message("assistant", "A cat.", name="bob"),
+    ]
+    history.append(owner, "", new_turn_id(), [Entry(m, 5) for m in said])
+    assert history.read(owner, "", max_tokens=100) == said
+
+
+@pytest.mark.parametrize("text", ["nul \0 inside", "😀 ünï ￾ 中文", "", "'; --"])
+def test_it_stores_any_text(owner, text):
+    say(owner, text, "ok")
+    assert texts(owner)[0] == text.replace("\0", "\ufffd")
+
+
+def test_an_empty_turn_leaves_no_row(owner):
+    history.append(owner, "", new_turn_id(), [])
+    assert texts(owner) == []
+
+
+@pytest.mark.parametrize("stored", [20, 2_000])
+def test_reading_costs_the_same_however_much_is_stored(owner, stored):
+    entries = [
+        Entry(Message(("user", "assistant")[i % 2], f"message {i}"), 10)
+        for i in range(stored)
+    ]
+    history.append(owner, "", new_turn_id(), entries)
+    with CaptureQueriesContext(connection) as queries:
+        assert len(texts(owner, max_tokens=200)) == 20
+    assert len(queries) == 1
+
+
+def test_reading_uses_the_index_and_sorts_nothing(owner):
+    say(owner, "a", "b")
+    explain = "EXPLAIN QUERY PLAN " if connection.vendor == "sqlite" else "EXPLAIN "
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SET enable_seqscan = off")
+        cursor.execute(
+            explain + history.READ, [history._key(owner), "", history.NEWEST, 64]
+        )
+        plan = str(cursor.fetchall())
+        if connection.vendor == "postgresql":
+            cursor.execute("RESET enable_seqscan")
+    assert "memory_message_thread_position" in plan or "autoindex" in plan
+    assert "TEMP B-TREE" not in plan
+
+
+def test_long_threads_are_read_page_by_page(owner):
+    count = history.PAGE * 2 + 10
+    entries = [
+        Entry(Message(("user", "assistant")[i % 2], str(i)), 1) for i in range(count)
+    ]
+    history.append(owner, "", new_turn_id(), entries)
+    assert texts(owner, max_tokens=10_000) == [str(i) for i in range(count)]
+
+
+def test_parallel_turns_follow_each_other_whole(owner):
+    barrier = threading.Barrier(4)
+
+    def speak(speaker: int) -> None:
+        barrier.wait()
+        for turn in range(10):
+            say(owner, f"{speaker}/{turn} q", f"{speaker}/{turn} a")
+        connection.close()
+
+    threads = [threading.Thread(target=speak, args=[n]) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    said = texts(owner, max_tokens=100_000)
+    assert len(said) == 80
+    pairs = list(zip(said[::2], said[1::2], strict=True))
+    assert all(q[:-1] == a[:-1] and q.endswith("q") for q, a in pairs)
+    for speaker in range(4):
+        own = [q for q, _ in pairs if q.startswith(f"{speaker}/")]
+        assert own == [f"{speaker}/{turn} q" for turn in range(10)]
+
+
+def test_a_turn_is_stored_whole_or_not_at_all(owner, monkeypatch):
+    def broken(*args: object) -> None:
+        raise RuntimeError("power cut")
+
+    monkeypatch.setattr(history, "_insert", broken)
+    with pytest.raises(RuntimeError):
+        say(owner, "one", "two")
+    monkeypatch.undo()
+    say(owner, "three", "four")
+    assert texts(owner) == ["three", "four"]
+    positions = MessageRow.objects.filter(thread__user_id=owner).values_list("position")
+    assert sorted(positions) == [(0,), (1,)]

@@ -1,0 +1,104 @@
+"""The prompt is what every provider takes, and nothing is said twice."""
+
+import pytest
+
+from core.messages import Message, Reasoning, ToolCall
+from turns import context
+from turns.errors import MessagesInvalid
+
+CALL = ToolCall("call_1", "look", "{}")
+OTHER = ToolCall("call_2", "look", "{}")
+
+
+def user(text: str) -> Message:
+    return Message("user", text)
+
+
+def assistant(text: str | None = None, *calls: ToolCall) -> Message:
+    return Message("assistant", text, tool_calls=calls)
+
+
+def result(id: str) -> Message:
+    return Message("tool", "found", tool_call_id=id)
+
+
+def test_only_what_follows_the_last_reply_is_new():
+    sent = [user("a"), assistant("b"), user("c"), user("d")]
+    assert context.new_messages(sent) == [user("c"), user("d")]
+
+
+def test_system_messages_are_never_part_of_the_conversation():
+    sent = [Message("system", "be kind"), user("a"), Message("system", "and brief")]
+    assert context.new_messages(sent) == [user("a")]
+    assert context.conversation(sent) == [user("a")]
+
+
+@pytest.mark.parametrize(
+    "sent", [[user("a"), assistant("b")], [Message("system", "x")], []]
+)
+def test_there_must_be_something_to_answer(sent):
+    with pytest.raises(MessagesInvalid, match="nothing to answer"):
+        context.new_messages(sent)
+
+
+def test_the_agents_own_system_message_comes_first_and_once():
+    client = Message("system", "from the client")
+    messages = context.system_messages("preamble\n", ["in French", ""], [client])
+    assert messages == [Message("system", "preamble\n\nin French"), client]
+
+
+def test_an_agent_without_preamble_says_nothing():
+    assert context.system_messages("", [""], [user("a")]) == []
+
+
+def test_answered_calls_stay():
+    spoken = [user("a"), assistant(None, CALL, OTHER)]
+    answers = [result("call_2"), result("call_1")]
+    assert context.join(spoken, answers) == [
+        *(user("a"), assistant(None, CALL, OTHER)),
+        *(result("call_1"), result("call_2")),
+    ]
+
+
+def test_a_call_nobody_answered_is_left_out():
+    spoken = [user("a"), assistant("looking", CALL), user("never mind")]
+    assert context.well_formed(spoken) == [
+        *(user("a"), assistant("looking"), user("never mind"))
+    ]
+
+
+def test_a_silent_call_nobody_answered_disappears():
+    spoken = [user("a"), assistant(None, CALL), user("b")]
+    assert context.well_formed(spoken) == [user("a"), user("b")]
+
+
+def test_thinking_goes_with_the_call_it_led_to():
+    thought = Message(
+        "assistant", "hm", tool_calls=(CALL,), reasoning=(Reasoning("x", "sig"),)
+    )
+    assert context.well_formed([user("a"), thought])[-1].reasoning == ()
+
+
+def test_of_two_calls_only_the_answered_one_stays():
+    spoken = [user("a"), assistant(None, CALL, OTHER), result("call_1"), user("b")]
+    assert context.well_formed(spoken)[1].tool_calls == (CALL,)
+
+
+def test_a_result_without_its_call_is_left_out_of_history():
+    assert context.well_formed([user("a"), result("gone"), user("b")]) == [
+        *(user("a"), user("b"))
+    ]
+
+
+def test_a_new_result_without_its_call_is_refused():
+    with pytest.raises(MessagesInvalid, match="call_9"):
+        context.join([user("a")], [result("call_9")])
+
+
+def test_the_same_question_asked_again_is_asked_once():
+    assert context.join([user("a")], [user("a")]) == [user("a")]
+
+
+def test_the_same_question_later_on_is_another_question():
+    spoken = [user("a"), assistant("b"), user("a")]
+    assert context.well_formed(spoken) == spoken
