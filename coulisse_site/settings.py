@@ -74,7 +74,8 @@ def database() -> dict[str, Any]:
                 "transaction_mode": "IMMEDIATE",
             },
         }
-    return env.db_url_config(url) | {
+    return {
+        **env.db_url_config(url),
         # The database lane's threads keep their own connections and mend them.
         "CONN_MAX_AGE": None,
         "CONN_HEALTH_CHECKS": True,

@@ -17,7 +17,6 @@ from core.errors import CoulisseError, Invalid
 from gateway import chat, errors, requests, wire
 from gateway.schemas import ChatRequest
 
-
 STARTED_AT = int(time.time())
 """When this process began to offer its models, in seconds since 1970."""
 
@@ -48,10 +47,10 @@ api = NinjaAPI(
     openapi_url="/openapi.json",
     urls_namespace="v1",
 )
-api.add_exception_handler(CoulisseError, errors.on_domain_error)
-api.add_exception_handler(ValidationError, errors.on_invalid_body)
-api.add_exception_handler(HttpError, errors.on_http_error)
-api.add_exception_handler(Exception, errors.on_internal_error)
+api.exception_handler(CoulisseError)(errors.on_domain_error)
+api.exception_handler(ValidationError)(errors.on_invalid_body)
+api.exception_handler(HttpError)(errors.on_http_error)
+api.exception_handler(Exception)(errors.on_internal_error)
 
 
 @api.post("/chat/completions", tags=["Chat"], summary="Create a chat completion")

@@ -7,12 +7,13 @@ arrive, and every answer under `/v1` is OpenAI's shape.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from io import BytesIO
 from typing import Any
 
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from config import live
@@ -21,8 +22,8 @@ from gateway import errors
 from gateway.errors import BodyTooLarge
 
 Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
 class Handler(ASGIHandler):
@@ -67,7 +68,7 @@ class Handler(ASGIHandler):
         answer = await self.run_get_response(request)
         await self.send_response(answer, send)
 
-    async def run_get_response(self, request: ASGIRequest) -> HttpResponseBase:
+    async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
         """Return Django's response, in OpenAI's shape where it is an error."""
         return errors.shaped(request, await self.get_response_async(request))
 

@@ -6,6 +6,7 @@ queries (see docs/performance.md). Every function takes the user it works for.
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from django.db import connection, transaction
 
@@ -124,5 +125,5 @@ def _insert(
         cursor.execute(INSERT + ", ".join([ROW] * len(entries)), values)
 
 
-def _key(user_id: UserId) -> object:
+def _key(user_id: UserId) -> Any:
     return Thread._meta.get_field("user_id").get_db_prep_value(user_id, connection)

@@ -23,6 +23,7 @@ from core.ids import TurnId, UserId
 from core.messages import Message
 from memory import history
 from memory.transcript import Entry
+from providers import kinds
 from providers.config import PROVIDERS, ProviderConfig
 from turns import context, lane, structured
 from turns.options import Options
@@ -130,7 +131,7 @@ async def prepare(request: TurnRequest) -> Turn:
 def _events(turn: Turn) -> AsyncGenerator[Event]:
     request = turn.request
     parameters = loop.parameters(turn.agent, request.parameters)
-    if request.response_format is not None and turn.provider.is_json_native:
+    if request.response_format and kinds.structured_outputs(turn.provider) == "native":
         parameters["response_format"] = request.response_format
 
     def ask(messages: Sequence[Message]) -> AsyncGenerator[Event]:
