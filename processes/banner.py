@@ -1,6 +1,5 @@
 """What a server says of itself when it serves."""
 
-import os
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +14,6 @@ from processes.record import RunRecord
 def render(config: Config, run: RunRecord) -> str:
     """Return the banner: addresses, memory, auth and every agent."""
     return "\n".join(["", *_lines(config, run), ""])
-
-
-def describe_path(path: Path) -> str:
-    """Return the path as one would type it here: `./coulisse.yaml`, or in full."""
-    here = Path(os.path.abspath(os.curdir))
-    return f"./{path.relative_to(here)}" if path.is_relative_to(here) else str(path)
 
 
 def _lines(config: Config, run: RunRecord) -> Iterator[str]:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from processes import leftovers, pidfile, record
 from processes.errors import StillRunning
+from processes.record import ChildRecord
 from processes.state import StateDir
 
 GRACE_SECONDS = 10.0
@@ -24,11 +25,12 @@ def stop(state: StateDir, *, force: bool) -> int | None:
     if pid is None:
         clear(state)
         return None
+    server = ChildRecord("server", pid, leftovers.created_at(pid), restarts=0)
     if force:
         _kill(pid, state)
     else:
         _send(pid, signal.SIGTERM)
-    if not _has_ended(state, FORCE_SECONDS if force else GRACE_SECONDS):
+    if not _has_ended(server, FORCE_SECONDS if force else GRACE_SECONDS):
         raise StillRunning(
             f"pid {pid} still runs after {GRACE_SECONDS:g} s: try `stop --force`"
         )
@@ -58,9 +60,9 @@ def _send(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def _has_ended(state: StateDir, seconds: float) -> bool:
+def _has_ended(server: ChildRecord, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
-    while pidfile.holder(state.pid) is not None:
+    while leftovers.is_alive(server):
         if time.monotonic() > deadline:
             return False
         time.sleep(LOOK_SECONDS)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from processes.errors import AlreadyRunning
 
-PATIENCE_SECONDS = 1.0
+PATIENCE_SECONDS = 0.5
 """How long a lock that someone only looks at, or a pid not yet written, may take."""
 
 

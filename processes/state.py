@@ -43,3 +43,9 @@ class StateDir:
 def current() -> StateDir:
     """Return the state directory of the configuration this command was given."""
     return StateDir(Path(settings.COULISSE_STATE_DIR))
+
+
+def describe_path(path: Path) -> str:
+    """Return the path as one would type it here: `./coulisse.yaml`, or in full."""
+    here = Path.cwd()
+    return f"./{path.relative_to(here)}" if path.is_relative_to(here) else str(path)

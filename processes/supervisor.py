@@ -8,7 +8,7 @@ from processes.child import Child
 from processes.errors import BootFailed
 from processes.inbox import Inbox
 
-BOOT_ATTEMPTS = 3
+BOOT_ATTEMPTS = 2
 """Deaths of one child before the server ever answered that make the start a failure."""
 STOP_SECONDS = 9.5
 """From the request to stop until what is left is killed; `stop` waits ten."""
@@ -78,7 +78,7 @@ class Supervisor:
             if child.restarts >= BOOT_ATTEMPTS:
                 raise BootFailed(
                     f"{child.command.name} ended {child.restarts} times before the "
-                    "server answered; its last lines above say why"
+                    "server answered; the lines above say why"
                 )
         if all(child.is_running for child in self.children) and serves():
             self.is_serving = True

@@ -7,9 +7,9 @@ connections made while this process restarts wait instead of being refused.
 import argparse
 import gc
 import logging
+import os
 import socket
 
-import django
 import uvicorn
 from django.conf import settings
 
@@ -34,7 +34,7 @@ class WebServer(uvicorn.Server):
 def serve(listening: int) -> None:
     """Answer requests until SIGTERM, then let open ones finish."""
     module, _, attribute = settings.ASGI_APPLICATION.rpartition(".")
-    is_debug = logging.getLogger().isEnabledFor(logging.DEBUG)
+    is_debug = os.environ.get("COULISSE_LOG_LEVEL", "").upper() == "DEBUG"
     config = uvicorn.Config(
         f"{module}:{attribute}",
         loop="uvloop",
@@ -56,7 +56,6 @@ def main() -> None:
     parser.add_argument("--lifeline", type=int, required=True)
     arguments = parser.parse_args()
     lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
-    django.setup()
     serve(arguments.fd)
 
 

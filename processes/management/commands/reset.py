@@ -6,12 +6,11 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandParser
-from django.db import connections
 
 from processes import pidfile, state
-from processes.banner import describe_path
 from processes.command import ProcessCommand
 from processes.errors import AlreadyRunning, ResetRefused
+from processes.state import describe_path
 
 SUFFIXES = ("", "-wal", "-shm")
 
@@ -52,7 +51,6 @@ class Command(ProcessCommand):
         if ask and not self._is_confirmed():
             self.stdout.write("nothing was deleted")
             return
-        connections.close_all()
         for path in files:
             path.unlink(missing_ok=True)
         self.stdout.write("deleted")

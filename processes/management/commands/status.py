@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from processes import state
-from processes.banner import describe_path
 from processes.command import ProcessCommand, running
 from processes.record import ChildRecord, RunRecord
-from processes.state import StateDir
+from processes.state import StateDir, describe_path
 
 NOT_RUNNING = 3
 """The exit code init scripts agree on (LSB)."""

@@ -1,0 +1,145 @@
+"""A project on disk and its commands, run as the processes they are."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from django.conf import settings
+
+from processes import listener, record
+from processes.record import RunRecord
+from processes.state import StateDir
+
+MANAGE = str(settings.BASE_DIR / "manage.py")
+YAML = """
+server: {{bind: 127.0.0.1, port: {port}{extra}}}
+default_user_id: main
+providers:
+  openai: {{base_url: "http://127.0.0.1:9/v1"}}
+agents:
+  - {{name: assistant, provider: openai, model: gpt-test}}
+  - {{name: pm, provider: openai, model: gpt-other}}
+"""
+
+
+def until(condition: Callable[[], object], seconds: float = 10) -> None:
+    """Wait for a condition, and fail when it does not come true."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+class Project:
+    """One YAML, its state directory and the commands about it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.port = listener.free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.state = StateDir(root / ".coulisse")
+        self.config = root / "coulisse.yaml"
+        self.attached: list[subprocess.Popen[str]] = []
+        self.environment = {
+            name: value for name, value in os.environ.items() if name != "DATABASE_URL"
+        }
+        self.environment["DJANGO_SETTINGS_MODULE"] = "tests.processes.small_settings"
+        self.write()
+
+    def write(self, extra: str = "") -> None:
+        self.config.write_text(YAML.format(port=self.port, extra=extra))
+
+    def run(self, *words: str, seconds: float = 30) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, MANAGE, *words],
+            cwd=self.root,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+        )
+
+    def attach(self) -> subprocess.Popen[str]:
+        """Begin `start --foreground`, without waiting for it to serve."""
+        process = subprocess.Popen(
+            [sys.executable, MANAGE, "start", "-F"],
+            cwd=self.root,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.attached.append(process)
+        return process
+
+    def serve(self) -> subprocess.Popen[str]:
+        """Run in the foreground and return once it serves."""
+        process = self.attach()
+        until(lambda: process.poll() is not None or self.is_serving(process.pid))
+        assert process.poll() is None, process.communicate()[0]
+        return process
+
+    def is_serving(self, pid: int) -> bool:
+        run = record.read(self.state.record)
+        return run is not None and run.pid == pid and run.is_serving
+
+    @property
+    def run_record(self) -> RunRecord:
+        run = record.read(self.state.record)
+        assert run is not None
+        return run
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as response:
+            return response.read().decode()
+
+    def processes(self) -> list[psutil.Process]:
+        """Return every process of this project that runs."""
+        return [
+            process
+            for process in psutil.process_iter()
+            if _environment(process).get("COULISSE_CONFIG") == str(self.config)
+            or (
+                process.pid in {attached.pid for attached in self.attached}
+                and process.status() != psutil.STATUS_ZOMBIE
+            )
+        ]
+
+    def clean(self) -> None:
+        for process in self.attached:
+            process.kill()
+            process.communicate()
+        for left in self.processes():
+            left.kill()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    """A project in a folder whose name has a space."""
+    root = tmp_path / "my project"
+    root.mkdir()
+    project = Project(root)
+    yield project
+    project.clean()
+
+
+def end(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> str:
+    """Send a signal, wait for the end and return everything that was printed."""
+    process.send_signal(number)
+    return process.communicate(timeout=15)[0]
+
+
+def _environment(process: psutil.Process) -> dict[str, str]:
+    try:
+        return process.environ()
+    except (psutil.Error, OSError):
+        return {}

@@ -1,0 +1,68 @@
+"""`reset` deletes the SQLite database, and only that, and only when nobody uses it."""
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from processes.pidfile import PidFile
+from processes.state import StateDir
+
+
+@pytest.fixture
+def state(tmp_path: Path, settings) -> StateDir:
+    settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
+    state = StateDir(settings.COULISSE_STATE_DIR)
+    state.prepare()
+    return state
+
+
+@pytest.fixture
+def database(state: StateDir, settings, monkeypatch) -> list[Path]:
+    base = state.root / "coulisse-memory.db"
+    monkeypatch.setitem(settings.DATABASES["default"], "NAME", base)
+    monkeypatch.setitem(
+        settings.DATABASES["default"], "ENGINE", "django.db.backends.sqlite3"
+    )
+    files = [base, Path(f"{base}-wal"), Path(f"{base}-shm")]
+    for path in files:
+        path.write_text("")
+    return files
+
+
+def test_it_deletes_the_database_and_its_sidecars(
+    state: StateDir, database: list[Path]
+) -> None:
+    state.log.write_text("a line")
+    output = StringIO()
+    call_command("reset", yes=True, stdout=output)
+    assert all(str(path) in output.getvalue() for path in database)
+    assert list(state.root.iterdir()) == [state.log]
+    call_command("reset", yes=True, stdout=output)
+    assert output.getvalue().endswith("nothing to delete\n")
+
+
+def test_it_needs_a_terminal_to_ask_at(database: list[Path]) -> None:
+    with pytest.raises(CommandError, match="pass -y"):
+        call_command("reset", stdout=StringIO())
+    assert all(path.exists() for path in database)
+
+
+def test_it_refuses_while_a_server_runs(state: StateDir, database: list[Path]) -> None:
+    lock = PidFile(state.pid)
+    lock.acquire()
+    try:
+        with pytest.raises(CommandError, match="the server is running"):
+            call_command("reset", yes=True, stdout=StringIO())
+    finally:
+        lock.release()
+    assert all(path.exists() for path in database)
+
+
+def test_it_leaves_postgresql_alone(settings, monkeypatch) -> None:
+    monkeypatch.setitem(
+        settings.DATABASES["default"], "ENGINE", "django.db.backends.postgresql"
+    )
+    with pytest.raises(CommandError, match="dropdb"):
+        call_command("reset", yes=True, stdout=StringIO())

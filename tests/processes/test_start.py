@@ -1,0 +1,125 @@
+"""`start`, in the background and in the foreground."""
+
+import socket
+import subprocess
+import sys
+
+from django.conf import settings
+
+from tests.processes.conftest import MANAGE, Project, end
+
+BANNER = """\
+  coulisse 0.1.0
+
+  Proxy   →  http://localhost:{port}/v1
+  Admin   →  http://localhost:{port}/admin  (not in this version)
+
+  Memory     sqlite at .coulisse/coulisse-memory.db; user_state: disabled (history only)
+  Auth       proxy: open · admin: open
+
+  Agents (2)
+    assistant  openai / gpt-test
+    pm         openai / gpt-other
+"""
+
+
+def test_it_starts_reports_and_stops(project: Project) -> None:
+    started = project.run("start")
+    assert (started.returncode, started.stderr) == (0, "")
+    assert BANNER.format(port=project.port) in started.stdout
+    assert project.get("/health/ready")
+
+    run = project.run_record
+    status = project.run("status")
+    assert status.returncode == 0
+    assert status.stdout.startswith(
+        f"running (pid {run.pid})\n"
+        "  config: ./coulisse.yaml\n"
+        "  log:    ./.coulisse/coulisse.log\n"
+        f"  url:    http://localhost:{project.port}/v1\n"
+        f"  web-1  pid {run.children[0].pid}, up 0m "
+    )
+    again = project.run("start")
+    assert (again.returncode, again.stdout) == (0, f"already running (pid {run.pid})\n")
+
+    stopped = project.run("stop")
+    assert (stopped.returncode, stopped.stdout) == (0, f"stopped (pid {run.pid})\n")
+    assert project.processes() == []
+    assert not project.state.pid.exists()
+    assert not project.state.record.exists()
+    assert project.state.root.stat().st_mode & 0o777 == 0o700
+
+
+def test_it_serves_attached_and_ends_with_exit_code_0(project: Project) -> None:
+    project.write(extra=", worker_threads: 2")
+    process = project.serve()
+    assert [child.name for child in project.run_record.children] == ["web-1", "web-2"]
+    output = end(process)
+    assert BANNER.format(port=project.port) in output
+    assert process.returncode == 0
+    assert project.processes() == []
+
+
+def test_it_refuses_a_wrong_yaml_with_every_problem(project: Project) -> None:
+    project.config.write_text("agents:\n  - {name: a, provider: nowhere}\ntypo: 1\n")
+    refused = project.run("start")
+    assert refused.returncode == 1
+    for part in ("providers", "model", "typo"):
+        assert part in refused.stderr
+    assert not project.state.root.exists()
+
+
+def test_it_says_that_the_port_is_taken(project: Project) -> None:
+    with socket.create_server(("127.0.0.1", project.port)):
+        refused = project.run("start")
+    assert refused.returncode == 1
+    assert f"port {project.port} is already in use" in refused.stderr
+    assert "server.port" in refused.stderr
+    assert project.processes() == []
+
+
+def test_it_gives_up_on_an_application_that_cannot_start(project: Project) -> None:
+    project.environment["SMALL_APP"] = "broken"
+    failed = project.run("start")
+    assert failed.returncode == 1
+    assert "this application is broken" in failed.stderr
+    assert "web-1 ended 2 times" in failed.stderr
+    assert project.processes() == []
+
+
+def test_it_gives_up_when_the_limit_passes(project: Project) -> None:
+    project.environment["SMALL_APP"] = "never ready"
+    failed = project.run("start", "--timeout", "1")
+    assert failed.returncode == 1
+    assert "did not answer within 1 s" in failed.stderr
+    assert project.processes() == []
+
+
+def test_one_of_two_starts_wins(project: Project) -> None:
+    racers = [
+        subprocess.Popen(
+            [sys.executable, MANAGE, "start"],
+            cwd=project.root,
+            env=project.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    outputs = [racer.communicate(timeout=30)[0] for racer in racers]
+    assert [racer.returncode for racer in racers] == [0, 0], outputs
+    winner = project.run_record.pid
+    told = [f"already running (pid {winner})" in output for output in outputs]
+    banners = ["Proxy" in output for output in outputs]
+    assert (sorted(told), sorted(banners)) == ([False, True], [False, True])
+    project.run("stop", "--force")
+
+
+def test_it_serves_the_real_application(project: Project) -> None:
+    project.environment["DJANGO_SETTINGS_MODULE"] = "coulisse_site.settings"
+    assert settings.ASGI_APPLICATION == "coulisse_site.asgi.application"
+    process = project.serve()
+    assert '"assistant"' in project.get("/v1/models")
+    end(process)
+    assert process.returncode == 0

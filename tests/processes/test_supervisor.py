@@ -1,0 +1,124 @@
+"""What happens when processes of a running server die or are told to end."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from processes import leftovers, record
+from tests.processes.conftest import Project, end, until
+
+
+def test_it_restarts_a_killed_web_process_on_the_same_port(project: Project) -> None:
+    process = project.serve()
+    killed = int(project.get("/pid"))
+    os.kill(killed, signal.SIGKILL)
+    # No retry: the connection waits in the backlog until the next process is there.
+    successor = int(project.get("/pid"))
+    assert successor != killed
+    until(lambda: project.run_record.children[0].pid == successor)
+    assert project.run_record.children[0].restarts == 1
+    assert "web-1 ended with signal SIGKILL; starting it again" in end(process)
+
+
+def test_its_children_end_when_it_is_killed(project: Project) -> None:
+    process = project.serve()
+    process.kill()
+    until(lambda: project.processes() == [])
+    status = project.run("status")
+    assert (status.returncode, status.stdout) == (3, "not running\n")
+    stopped = project.run("stop")
+    assert stopped.returncode == 0
+    assert stopped.stdout == "not running; removed a stale pid file\n"
+    assert not project.state.pid.exists()
+
+
+def test_the_next_start_ends_what_a_killed_one_left(
+    project: Project, stranger: subprocess.Popen[bytes]
+) -> None:
+    left = remember(stranger)
+    project.state.prepare()
+    run = record.RunRecord(
+        pid=1,
+        config=str(project.config),
+        url=project.url,
+        local_model_url=None,
+        is_detached=True,
+        is_serving=True,
+        children=(left,),
+    )
+    record.write(project.state.record, run)
+    output = end(project.serve())
+    assert f"ended web-1 (pid {stranger.pid}) of a killed server" in output
+    assert stranger.wait() == -signal.SIGKILL
+
+
+def test_it_lets_a_stream_finish(project: Project) -> None:
+    process = project.serve()
+    received: list[str] = []
+    reader = threading.Thread(target=lambda: received.append(project.get("/stream")))
+    reader.start()
+    web = psutil.Process(project.run_record.children[0].pid)
+    until(lambda: any(c.status == "ESTABLISHED" for c in web.net_connections()))
+    end(process)
+    reader.join()
+    assert received[0].count("tick") == 5
+    assert re.search(r"\d+$", received[0])
+
+
+def test_a_second_interrupt_ends_it_at_once(project: Project) -> None:
+    process = project.serve()
+    web = project.run_record.children[0]
+    os.kill(web.pid, signal.SIGSTOP)
+
+    def interrupt_again() -> bool:
+        if leftovers.is_alive(web):
+            process.send_signal(signal.SIGINT)
+            return False
+        return True
+
+    until(interrupt_again, seconds=5)
+    process.communicate(timeout=5)
+    assert process.returncode == 0
+    assert project.processes() == []
+
+
+def test_stop_by_force_leaves_nothing(project: Project) -> None:
+    project.serve()
+    assert project.run("stop", "--force").returncode == 0
+    assert project.processes() == []
+    assert not project.state.pid.exists()
+
+
+def test_a_reused_pid_is_never_killed(stranger: subprocess.Popen[bytes]) -> None:
+    earlier = remember(stranger, seconds_ago=60)
+    assert leftovers.end([earlier]) == []
+    assert stranger.poll() is None
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that waits until it is killed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, process_group=0
+    ) as process:
+        yield process
+        process.kill()
+
+
+def remember(
+    process: subprocess.Popen[bytes], *, seconds_ago: float = 0
+) -> record.ChildRecord:
+    """Return what a supervisor would have noted of this process."""
+    return record.ChildRecord(
+        name="web-1",
+        pid=process.pid,
+        created_at=leftovers.created_at(process.pid) - seconds_ago,
+        restarts=0,
+    )
