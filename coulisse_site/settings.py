@@ -96,6 +96,11 @@ LOGGING = {
         "line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "loggers": {
+        # A client's mistake is told to the client.
+        "django.request": {"level": "ERROR"},
+        "uvicorn.error": {"level": "WARNING"},
+    },
     "root": {
         "handlers": ["stderr"],
         "level": env.str("COULISSE_LOG_LEVEL", default="INFO").upper(),

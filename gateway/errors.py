@@ -95,9 +95,10 @@ def response(error: CoulisseError) -> HttpResponse:
 
 def json_response(content: dict[str, Any], *, status: int = 200) -> HttpResponse:
     """Return `content` as JSON."""
-    return HttpResponse(
-        orjson.dumps(content), content_type="application/json", status=status
-    )
+    body = orjson.dumps(content)
+    # Django leaves the length to a middleware, and uvicorn would send chunks.
+    headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+    return HttpResponse(body, headers=headers, status=status)
 
 
 def on_domain_error(request: HttpRequest, exc: CoulisseError) -> HttpResponse:
