@@ -75,13 +75,15 @@ class _Reading:
         return self.tree.problems
 
     def in_file_order(self) -> list[Problem]:
+        """Return the problems from top to bottom; an alias repeats none."""
         placed = [
             problem
             if problem.position
             else replace(problem, position=self.tree.position(problem.location))
             for problem in self.problems
         ]
-        return sorted(placed, key=_place)
+        distinct = {(p.position, p.message): p for p in placed}
+        return sorted(distinct.values(), key=_place)
 
     def values(self) -> dict[str, Any]:
         """Return each section's value, as far as it has one."""
@@ -149,7 +151,7 @@ def _findings(section: Section[Any], value: Any, config: Config) -> Iterator[Pro
 def _snippets(data: Any) -> dict[str, str]:
     """Return what `vars:` holds; what is not text there is a problem of its own."""
     entries = data.items() if isinstance(data, dict) else ()
-    return {name: text if isinstance(text, str) else "" for name, text in entries}
+    return {name: str(text) for name, text in entries}
 
 
 def _place(problem: Problem) -> tuple[int, int]:

@@ -149,6 +149,8 @@ class _Slice:
         hint = did_you_mean(value, _choices(phrases)) if isinstance(value, str) else ""
         if self._is_hidden(steps):
             hint = ""
+        if "text" in phrases and isinstance(value, int | float):
+            hint = "; put it in quotes"
         return f"must be {' or '.join(phrases)}{self._found(steps, value)}{hint}"
 
     def _found(self, steps: Location, value: Any) -> str:
@@ -179,7 +181,11 @@ class _Slice:
             return f"{noun} '{step}'"
         entry = self.data[step]
         name = entry.get("name") if isinstance(entry, dict) else None
-        return f"{noun} '{name}'" if isinstance(name, str) else f"{noun} {step + 1}"
+        return (
+            f"{noun} '{name}'"
+            if name and isinstance(name, str)
+            else f"{noun} {step + 1}"
+        )
 
 
 def _sentence(subject: str, says: str) -> str:

@@ -141,10 +141,9 @@ class Tree:
             self.failed.add(location)
             index = self._placeholder_index(node, failure.index)
             position = self.source.position(index)
-            problem = Problem(location, failure.message, failure.code, position)
-            # An alias leads here once more.
-            if problem not in self.problems:
-                self.problems.append(problem)
+            self.problems.append(
+                Problem(location, failure.message, failure.code, position)
+            )
         return text
 
     def _placeholder_index(self, node: ScalarNode, count: int) -> int:
@@ -181,6 +180,4 @@ class Tree:
         return Position(self.source.file, mark.line + 1, mark.column + 1)
 
     def _problem(self, location: Location, message: str, code: str, node: Node) -> None:
-        problem = Problem(location, message, code, self._start(node))
-        if problem not in self.problems:
-            self.problems.append(problem)
+        self.problems.append(Problem(location, message, code, self._start(node)))

@@ -1,0 +1,123 @@
+"""Stand-in sections, so that this layer is tested without those above it."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+from config import live, loader
+from config.document import Config
+from config.errors import ConfigInvalid
+from config.sections import Problem, Section
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Kitchen(Strict):
+    open: bool = True
+    stoves: int = Field(1, ge=1, le=9)
+    fuel: Literal["electricity", "gas"] = "gas"
+
+
+class Oven(Strict):
+    heat: int
+
+
+class Cook(Strict):
+    name: str = Field(min_length=1)
+    speciality: str = ""
+    api_key: SecretStr | None = None
+    dishes: list[str] = []
+    oven: bool | Oven = False
+    pace: float | None = None
+    boss: str | None = None
+
+
+def check_cooks(cooks: list[Cook], config: Config) -> Iterable[Problem]:
+    known = {cook.name for cook in cooks}
+    menu = config.get(MENU)
+    for index, cook in enumerate(cooks):
+        if cook.boss is not None and cook.boss not in known:
+            message = f"cook '{cook.name}' obeys '{cook.boss}', who is not there"
+            yield Problem(("cooks", index, "boss"), message, "coulisse.E901")
+        for dish in cook.dishes:
+            if dish not in menu:
+                message = f"cook '{cook.name}' cooks '{dish}', which is not on it"
+                yield Problem(("cooks", index, "dishes"), message, "coulisse.E902")
+
+
+COOKS: Section[list[Cook]] = Section(
+    key="cooks",
+    shape=list[Cook],
+    default=list,
+    noun="cook",
+    required=True,
+    check=check_cooks,
+)
+KITCHEN = Section(key="kitchen", shape=Kitchen, default=Kitchen, applies="restart")
+MENU: Section[dict[str, int]] = Section(
+    key="menu", shape=dict[str, int], default=dict, noun="dish"
+)
+
+COOK = "cooks: [{name: ann}]\n"
+"""The least that is valid."""
+
+
+@pytest.fixture(autouse=True)
+def _stand_ins(request: pytest.FixtureRequest) -> None:
+    if "real_sections" in request.fixturenames:
+        return
+    settings = request.getfixturevalue("settings")
+    here = "tests.config.conftest"
+    settings.COULISSE_SECTIONS = [
+        *(f"{here}.COOKS", f"{here}.KITCHEN", f"{here}.MENU"),
+        "config.config.VARS",
+    ]
+
+
+@pytest.fixture
+def real_sections() -> None:
+    """Asks for the sections of settings instead of the stand-ins."""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_in_force() -> Iterable[None]:
+    before = live._current
+    live.replace(None)
+    yield
+    live.replace(before)
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings) -> Path:
+    """`coulisse.yaml` in a directory of its own, which is the working directory."""
+    monkeypatch.chdir(tmp_path)
+    settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"
+    return settings.COULISSE_CONFIG
+
+
+@pytest.fixture
+def load(file: Path) -> Callable[[str], Config]:
+    """Writes the text and loads it."""
+
+    def write_and_load(text: str) -> Config:
+        file.write_text(text, encoding="utf-8")
+        return loader.load(file)
+
+    return write_and_load
+
+
+@pytest.fixture
+def refusal(load: Callable[[str], Config]) -> Callable[[str], str]:
+    """Loads a text that must be refused and returns what is said about it."""
+
+    def refused(text: str) -> str:
+        with pytest.raises(ConfigInvalid) as caught:
+            load(text)
+        return str(caught.value)
+
+    return refused

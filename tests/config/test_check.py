@@ -1,0 +1,63 @@
+import pytest
+from django.core.management import CommandError, call_command
+from django.core.management.base import SystemCheckError
+
+from config import checks
+
+from .conftest import COOK
+
+
+def test_it_says_ok_and_counts(file, capsys):
+    file.write_text(COOK)
+    call_command("check")
+    said = capsys.readouterr()
+    assert said.out == (
+        "ok — coulisse.yaml (0 agents, 0 judges, 0 experiments, 0 providers)\n"
+    )
+    assert said.err == ""
+
+
+@pytest.mark.usefixtures("real_sections")
+def test_it_counts_agents_and_providers(file, capsys, monkeypatch):
+    file.write_text(
+        "providers: {local: {kind: local}}\n"
+        "agents: [{name: a, provider: local, model: smollm2-135m}]\n"
+    )
+    call_command("check")
+    assert "(1 agents, 0 judges, 0 experiments, 1 providers)" in capsys.readouterr().out
+
+
+def test_it_shows_the_path_as_given(file, capsys):
+    (file.parent / "mine.yaml").write_text(COOK)
+    call_command("check", config="./mine.yaml")
+    assert capsys.readouterr().out.startswith("ok — ./mine.yaml (")
+
+
+def test_it_fails_with_every_problem(file):
+    file.write_text("cooks: [{name: ann, boss: zoe}]\nservr: 1\n")
+    with pytest.raises(SystemCheckError) as caught:
+        call_command("check")
+    assert "coulisse.yaml:1:21: (coulisse.E901) cook 'ann' obeys" in str(caught.value)
+    assert "coulisse.yaml:2:1: (coulisse.E012) 'servr'" in str(caught.value)
+
+
+def test_it_fails_without_a_file(file):
+    with pytest.raises(CommandError, match="there is no such file"):
+        call_command("check")
+
+
+def test_it_fails_on_the_file_named(file):
+    file.write_text(COOK)
+    with pytest.raises(CommandError, match=r"no\.yaml: there is no such file"):
+        call_command("check", config="no.yaml")
+
+
+def test_other_commands_do_without_a_file(file):
+    assert checks.check_config() == []
+
+
+def test_the_problems_are_system_checks(file):
+    file.write_text("cooks: []\ncook: 1\n")
+    (found,) = checks.check_config()
+    assert found.id == "coulisse.E012"
+    assert found.is_serious()

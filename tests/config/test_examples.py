@@ -1,0 +1,42 @@
+import json
+import re
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.core.management import call_command
+from jsonschema import Draft202012Validator
+from ruamel.yaml import YAML
+
+from config import loader, starter
+
+pytestmark = pytest.mark.usefixtures("real_sections")
+
+EXAMPLES = sorted((Path(settings.BASE_DIR) / "examples").glob("*.yaml"))
+SHIPPED = [*EXAMPLES, *sorted(starter.TEMPLATES.glob("*.yaml"))]
+
+
+@pytest.fixture(params=SHIPPED, ids=lambda path: f"{path.parent.name}/{path.name}")
+def shipped(request, monkeypatch):
+    for name in re.findall(r"\$\{([A-Z_]+)\}", request.param.read_text()):
+        monkeypatch.setenv(name, "dummy")
+    return request.param
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 4
+
+
+def test_what_we_ship_loads(shipped):
+    assert loader.load(shipped).values["agents"]
+
+
+def test_what_we_ship_fits_the_schema(shipped, capsys):
+    call_command("schema")
+    validator = Draft202012Validator(json.loads(capsys.readouterr().out))
+    document = YAML(typ="safe", pure=True).load(shipped)
+    assert [error.message for error in validator.iter_errors(document)] == []
+
+
+def test_what_we_ship_holds_no_key(shipped):
+    assert "sk-" not in shipped.read_text()

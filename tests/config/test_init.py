@@ -1,0 +1,126 @@
+import os
+import re
+import stat
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from config import loader, planned, sections
+
+pytestmark = pytest.mark.usefixtures("real_sections")
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch):
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def only_agent(file):
+    (agent,) = loader.load(file).values["agents"].values()
+    return agent.name, agent.provider, agent.model
+
+
+def test_it_starts_with_a_local_model_without_a_key(file, capsys):
+    call_command("init")
+    assert only_agent(file) == ("assistant", "local", "smollm2-135m")
+    wrote, hint = capsys.readouterr().out.splitlines()
+    assert wrote == "wrote coulisse.yaml: one agent on a small local model"
+    assert "ANTHROPIC_API_KEY" in hint
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        (["OPENAI_API_KEY"], ("assistant", "openai", "gpt-4o-mini")),
+        (
+            ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"],
+            ("assistant", "anthropic", "claude-sonnet-4-5-20250929"),
+        ),
+    ],
+)
+def test_it_takes_the_provider_a_key_is_set_for(file, monkeypatch, keys, expected):
+    for name in keys:
+        monkeypatch.setenv(name, "sk-test")
+    call_command("init")
+    assert only_agent(file) == expected
+    assert loader.load(file).values["users"] == "shared"
+    assert "sk-test" not in file.read_text()
+
+
+def test_an_empty_key_is_none(file, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    call_command("init")
+    assert only_agent(file)[1] == "local"
+
+
+def test_it_names_the_schema_on_the_first_line(file):
+    call_command("init")
+    assert file.read_text().splitlines()[0] == (
+        "# yaml-language-server: $schema=./coulisse.schema.json"
+    )
+
+
+def test_it_writes_where_it_is_told(file):
+    call_command("init", config="mine.yaml")
+    assert (file.parent / "mine.yaml").exists()
+    assert not file.exists()
+
+
+def test_it_leaves_an_existing_file(file):
+    file.write_text("mine")
+    with pytest.raises(CommandError, match="exists already; --force"):
+        call_command("init")
+    assert file.read_text() == "mine"
+
+
+def test_it_overwrites_by_force_and_keeps_a_link(file):
+    (file.parent / "real.yaml").write_text("mine")
+    file.symlink_to("real.yaml")
+    call_command("init", force=True)
+    assert file.is_symlink()
+    assert only_agent(file)[0] == "assistant"
+
+
+def test_it_writes_a_file_others_may_read_and_nothing_else(file):
+    call_command("init")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+    assert os.listdir(file.parent) == ["coulisse.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"), [("no/c.yaml", "make it first"), (".", "name a file")]
+)
+def test_it_refuses_what_it_cannot_write(file, path, expected):
+    with pytest.raises(CommandError, match=expected):
+        call_command("init", config=path)
+
+
+@pytest.fixture
+def tour(file, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-a")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-o")
+    call_command("init", from_example=True)
+    return file
+
+
+def test_the_tour_loads(tour):
+    assert len(loader.load(tour).values["agents"]) > 3
+
+
+def test_the_tour_shows_every_section_and_none_that_is_not_there(tour):
+    text = tour.read_text()
+    available = sections.registered().keys()
+    for key in available:
+        assert re.search(rf"^{key}:|`{key}:", text, re.MULTILINE), key
+    for key in planned.KEYS.keys() - available:
+        assert not re.search(rf"\b{key}:", text), key
+
+
+def test_the_tour_shows_every_field_of_an_agent_and_a_provider(tour):
+    for key in ("agents", "providers", "server"):
+        schema = sections.registered()[key].adapter.json_schema()
+        definitions = schema.get("$defs", {"": schema}).values()
+        for field, about in (f for d in definitions for f in d["properties"].items()):
+            if "Not available" not in about.get("description", ""):
+                assert re.search(rf"\b{field}:", tour.read_text()), field

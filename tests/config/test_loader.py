@@ -1,0 +1,123 @@
+import pytest
+
+from config.document import Config
+from config.errors import ConfigInvalid
+from config.sections import Section
+
+from .conftest import COOK, COOKS, KITCHEN, MENU
+
+JUDGES: Section[list[str]] = Section(key="judges", shape=list[str], default=list)
+
+
+def codes(load, text):
+    with pytest.raises(ConfigInvalid) as caught:
+        load(text)
+    return [problem.code for problem in caught.value.problems]
+
+
+def test_it_returns_typed_sections_and_defaults(load, file):
+    config = load(COOK + "menu: {tea: 3}\n")
+    assert config.path == file
+    assert config.get(COOKS)[0].name == "ann"
+    assert config.get(MENU) == {"tea": 3}
+    assert config.get(KITCHEN).stoves == 1
+
+
+def test_a_configuration_without_a_section_has_its_default(file):
+    assert Config(file, {}).get(MENU) == {}
+
+
+def test_a_snapshot_does_not_change(load):
+    config = load(COOK)
+    with pytest.raises(TypeError):
+        config.values["menu"] = {}
+
+
+def test_the_digest_tells_contents_apart(load):
+    assert load(COOK).digest == load(COOK).digest != load(COOK + "\n").digest
+
+
+@pytest.mark.parametrize("value", ["", "null", "~"])
+def test_a_key_with_nothing_under_it_is_absent(load, value):
+    assert load(COOK + f"kitchen: {value}\n").get(KITCHEN).stoves == 1
+
+
+@pytest.mark.parametrize("text", ["menu: {tea: 1}\n", "menu: {tea: 1}\ncooks:\n"])
+def test_a_required_key_must_be_there(refusal, text):
+    assert "'cooks:'" in (message := refusal(text))
+    assert "is missing, and must be there" in message
+
+
+def test_an_unknown_key_names_a_near_one(refusal):
+    message = refusal(COOK + "kitchn: {}\n")
+    assert message == (
+        "coulisse.yaml:2:1: 'kitchn' is not a known top-level key; "
+        "did you mean 'kitchen'?"
+    )
+
+
+def test_a_port_belongs_under_server(refusal):
+    assert "nest it under server:" in refusal(COOK + "port: 80\n")
+
+
+@pytest.mark.parametrize(
+    "value", ["[{name: q}]", "{a: 1}", "x", "false", "0", "''", "${UNSET}"]
+)
+def test_a_planned_key_is_refused(refusal, value):
+    message = refusal(COOK + f"judges: {value}\n")
+    assert message == (
+        "coulisse.yaml:2:1: 'judges' (models that score replies) is not available "
+        "in this version of Coulisse; remove the key"
+    )
+
+
+@pytest.mark.parametrize("value", ["", "null", "[]", "{}"])
+def test_a_planned_key_may_ask_for_nothing(load, value):
+    assert load(COOK + f"judges: {value}\nmcp: {value}\n")
+
+
+def test_a_section_makes_a_planned_key_available(load, settings):
+    settings.COULISSE_SECTIONS = [*settings.COULISSE_SECTIONS, f"{__name__}.JUDGES"]
+    assert load(COOK + "judges: [a]\n").get(JUDGES) == ["a"]
+
+
+def test_it_lists_every_problem_in_the_order_of_the_file(load, refusal):
+    text = (
+        "judges: [a]\n"
+        "kitchen: {stoves: 0, opn: 1}\n"
+        "cooks:\n"
+        "  - name: ann\n"
+        "    boss: zoe\n"
+        "  - name: ${UNSET_COOK}\n"
+        "menu: {tea: hot}\n"
+        "unheard: of\n"
+    )
+    lines = refusal(text).splitlines()
+    places = [":".join(line.split(":")[1:3]) for line in lines]
+    assert places == ["1:1", "2:11", "2:22", "6:11", "7:8", "8:1"]
+    assert codes(load, text) == [
+        f"coulisse.E0{n}" for n in ("13", "09", "11", "06", "09", "12")
+    ]
+
+
+def test_it_checks_references(refusal):
+    message = refusal("cooks:\n  - name: ann\n    boss: zoe\n")
+    assert message == "coulisse.yaml:3:5: cook 'ann' obeys 'zoe', who is not there"
+
+
+def test_it_checks_what_can_be_checked_beside_a_broken_section(load):
+    text = "cooks: [{name: ann, boss: zoe, dishes: [pie]}]\n"
+    assert codes(load, text) == ["coulisse.E901", "coulisse.E902"]
+    # The menu is unknown now, so nothing is said about what is on it.
+    assert codes(load, text + "menu: 3\n") == ["coulisse.E009"]
+    assert codes(load, text + "kitchen: 3\n") == [
+        "coulisse.E901",
+        "coulisse.E902",
+        "coulisse.E009",
+    ]
+
+
+def test_a_problem_in_what_is_merged_stands_where_it_is_written(refusal):
+    text = "cooks:\n- &c\n  name: ann\n  pace: x\n- <<: *c\n  name: bob\n"
+    lines = refusal(text).splitlines()
+    assert [line.split(": ")[0] for line in lines] == ["coulisse.yaml:4:3"] * 2

@@ -1,0 +1,203 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from config.placeholders import Expander, hide, show
+
+from .conftest import COOK, COOKS, MENU
+
+NASTY = [
+    "a: b",
+    "# no",
+    "x\ny: z",
+    "]",
+    "}",
+    "'",
+    '"',
+    "- a",
+    "*a",
+    "&a",
+    "${X}",
+    "|\n",
+]
+words = st.text(st.characters(codec="utf-8", exclude_characters="\r\n}"))
+secrets = st.one_of(st.sampled_from(NASTY), st.text(st.characters(codec="utf-8")))
+texts = st.lists(
+    st.one_of(
+        st.sampled_from(
+            ["${A}", "$${A}", "$${", "${", "${A:-x y}", "$", "}", "\n", "$$"]
+        ),
+        st.text(max_size=5),
+    )
+).map("".join)
+
+
+def speciality(load, text):
+    return (
+        load(f"cooks:\n  - name: ann\n    speciality: {text}\n")
+        .get(COOKS)[0]
+        .speciality
+    )
+
+
+@given(texts)
+def test_it_hides_and_shows_without_moving_a_character(text):
+    hidden = hide(text)
+    assert len(hidden) == len(text)
+    assert [c for c in hidden if c == "\n"] == [c for c in text if c == "\n"]
+    if not any(c >= "\U00100000" for c in text):
+        assert show(hidden) == text
+
+
+@given(words)
+def test_it_leaves_nothing_of_a_placeholder_to_the_parser(word):
+    hidden = hide("${X:-" + word + "}")
+    if not any(c >= "\U00100000" for c in word):
+        assert all(ord(c) >= 0x10000 for c in hidden)
+
+
+@given(secrets)
+def test_a_value_never_changes_the_structure(secret):
+    text = "a: {b: ${X}, c: [${X}, '${X}', \"${X}\"]} # ${X}\nd: |\n  ${X}\n"
+    tree = YAML(typ="safe", pure=True).load(hide(text))
+    expand = Expander({"X": secret}, {}).expand
+    assert list(tree) == ["a", "d"]
+    assert expand(tree["a"]["b"]) == secret
+    assert [expand(item) for item in tree["a"]["c"]] == [secret] * 3
+    assert expand(tree["d"]) == secret + "\n"
+
+
+@given(secrets, secrets)
+def test_what_is_put_in_is_never_expanded_again(first, second):
+    expander = Expander({"A": first + "${B}${vars.b}", "B": second}, {"b": "no"})
+    assert expander.expand(hide("${A}")) == first + "${B}${vars.b}"
+
+
+def test_it_keeps_the_icons_of_a_private_plane(load):
+    assert speciality(load, "\U00100123 \ue0b0") == "\U00100123 \ue0b0"
+
+
+def test_it_expands_in_block_flow_and_quotes(load, monkeypatch):
+    monkeypatch.setenv("DISH", "pie: # 'tart'")
+    assert speciality(load, "${DISH}") == "pie: # 'tart'"
+    assert speciality(load, "'a ${DISH} b'") == "a pie: # 'tart' b"
+    assert load("cooks: [{name: ${DISH}}]").get(COOKS)[0].name == "pie: # 'tart'"
+
+
+def test_it_makes_numbers_where_numbers_belong(load, monkeypatch):
+    monkeypatch.setenv("PRICE", "12")
+    assert load(COOK + "menu: {tea: ${PRICE}}\n").get(MENU) == {"tea": 12}
+
+
+def test_it_expands_keys(load, monkeypatch):
+    monkeypatch.setenv("DISH", "tea: no")
+    assert load(COOK + "menu: {${DISH}: 1}\n").get(MENU) == {"tea: no": 1}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(None, "soup # 2"), ("", "soup # 2"), ("pie", "pie")]
+)
+def test_a_default_is_for_unset_and_empty(load, monkeypatch, value, expected):
+    monkeypatch.delenv("DISH", raising=False)
+    if value is not None:
+        monkeypatch.setenv("DISH", value)
+    assert speciality(load, "${DISH:-soup # 2}") == expected
+
+
+def test_a_default_may_be_empty(load):
+    assert speciality(load, "a${UNSET_DISH:-}b") == "ab"
+
+
+def test_an_empty_variable_is_set(load, monkeypatch):
+    monkeypatch.setenv("DISH", "")
+    assert speciality(load, "x${DISH}") == "x"
+
+
+def test_two_dollars_are_text(load):
+    assert speciality(load, "a $${X} $${ b") == "a ${X} ${ b"
+    assert load("cooks: [{name: $${X}}]").get(COOKS)[0].name == "${X}"
+
+
+def test_it_leaves_comments_alone(load):
+    assert load(COOK + "# ${UNSET} ${ ${vars.none}\n")
+
+
+def test_an_unset_variable_is_named_and_placed(refusal):
+    message = refusal("cooks:\n  - name: ann\n    speciality: a ${UNSET_DISH}\n")
+    assert message == (
+        "coulisse.yaml:3:19: environment variable 'UNSET_DISH' is not set; set it, "
+        "or write ${UNSET_DISH:-default} to do without"
+    )
+
+
+def test_each_placeholder_of_a_block_is_placed(refusal):
+    text = "cooks:\n- name: >\n    ${UN_A} b\n\n    c ${UN_B}${UN_C}\n"
+    places = [line.split(": ")[0] for line in refusal(text).splitlines()]
+    assert places == [f"coulisse.yaml:{p}" for p in ("3:5", "5:7", "5:14")]
+
+
+def test_an_unset_variable_is_one_problem_not_two(refusal):
+    message = refusal("cooks: [{name: ${UN_A}, pace: ${UN_B}}]\n")
+    assert len(message.splitlines()) == 2
+
+
+def test_an_alias_to_a_bad_placeholder_is_one_problem(refusal):
+    message = refusal("cooks: [&c {name: ${UN_A}}, *c]\n")
+    assert len(message.splitlines()) == 1
+
+
+def test_an_unclosed_placeholder_does_not_swallow_the_file(refusal):
+    message = refusal("cooks:\n  - name: ${ANN\n    speciality: x}\n    pace: y\n")
+    first, second = message.splitlines()
+    assert first.startswith("coulisse.yaml:2:11: '${' has no closing '}'")
+    assert second.startswith("coulisse.yaml:4:5: ")
+
+
+@pytest.mark.parametrize(
+    "token", ["${}", "${a b}", "${1X}", "${X-y}", "${x.y}", "${X:-${Y}}", "${vars.}"]
+)
+def test_it_refuses_what_is_no_placeholder(refusal, token):
+    assert "is not a placeholder" in refusal(f"cooks:\n- name: x {token}\n")
+
+
+VARS = (
+    "vars:\n  rules: |\n    Be kind.\n\n    Be ${TONE:-quick}.\n  one: ${vars.rules}\n"
+)
+
+
+def test_a_snippet_is_put_in_and_lined_up(load):
+    text = VARS + "cooks:\n- name: ann\n  speciality: |\n    Hi\n      ${vars.rules}"
+    value = load(text).get(COOKS)[0].speciality
+    assert value == "Hi\n  Be kind.\n\n  Be quick.\n"
+
+
+def test_a_variable_of_the_environment_is_not_lined_up(load, monkeypatch):
+    monkeypatch.setenv("PEM", "a\nb")
+    assert speciality(load, "|\n      x\n        ${PEM}") == "x\n  a\nb\n"
+
+
+def test_a_snippet_in_a_snippet_stays_text(load):
+    config = load(VARS + "cooks: [{name: '${vars.one}'}]")
+    assert config.get(COOKS)[0].name == "${vars.rules}"
+
+
+def test_an_unknown_snippet_names_a_near_one(refusal):
+    message = refusal(VARS + "cooks:\n  - name: ${vars.ruls}\n")
+    assert message == (
+        "coulisse.yaml:8:11: 'ruls' is not under vars:; did you mean 'rules'?"
+    )
+
+
+def test_a_snippet_written_as_a_variable_is_recognised(refusal):
+    assert "did you mean '${vars.rules}'?" in refusal(
+        VARS + "cooks: [{name: ${rules}}]"
+    )
+
+
+def test_snippets_are_text(refusal):
+    message = refusal("vars: {n: 3, l: [a]}\ncooks: [{name: '${vars.n}'}]\n")
+    assert message.splitlines() == [
+        "coulisse.yaml:1:8: variable 'n': must be text, not 3; put it in quotes",
+        "coulisse.yaml:1:14: variable 'l': must be text, not a list",
+    ]

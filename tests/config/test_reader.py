@@ -1,0 +1,138 @@
+from pathlib import Path
+
+import pytest
+
+from config import loader
+from config.errors import ConfigInvalid
+
+from .conftest import COOK, MENU
+
+
+def said(path: Path) -> str:
+    with pytest.raises(ConfigInvalid) as caught:
+        loader.load(path)
+    return str(caught.value)
+
+
+def test_it_names_a_missing_file_and_the_remedy(file):
+    assert said(file).startswith("coulisse.yaml: there is no such file; `manage.py")
+
+
+def test_it_refuses_a_directory(file):
+    file.mkdir()
+    assert said(file) == "coulisse.yaml: this is a directory, not a file"
+
+
+def test_it_refuses_a_path_through_a_file(file):
+    file.touch()
+    assert "cannot be read: Not a directory" in said(file / "coulisse.yaml")
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n", "---\n"])
+def test_it_refuses_an_empty_file(refusal, text):
+    assert "is empty" in refusal(text) or "must be a map" in refusal(text)
+
+
+@pytest.mark.parametrize("text", ["- a\n", "hello\n", "3\n"])
+def test_it_refuses_what_is_not_a_map(refusal, text):
+    assert refusal(text).startswith("coulisse.yaml:1:1: the file must be a map")
+
+
+def test_it_refuses_what_is_not_utf8_at_its_place(file):
+    file.write_bytes(b"cooks:\n  - name: \xff\xfe\n")
+    assert said(file) == "coulisse.yaml:2:11: the file is not UTF-8 text"
+
+
+def test_it_refuses_binary(file):
+    file.write_bytes(b"a: \x00\x01\n")
+    assert said(file) == "coulisse.yaml:1:4: character U+0000 is not allowed in YAML"
+
+
+def test_it_refuses_a_huge_file(file):
+    file.write_bytes(b"# " + b"x" * 1024 * 1024)
+    assert said(file) == "coulisse.yaml: the file is larger than 1 MiB"
+
+
+def test_it_reads_a_byte_order_mark_and_windows_line_ends(file):
+    file.write_bytes(b"\xef\xbb\xbfcooks:\r\n- name: ann\r\nmenu:\r\n  tea: 3\r\n")
+    assert loader.load(file).get(MENU) == {"tea": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "hint"),
+    [
+        ("cooks:\n\t- name: a\n", "2:1", "indent with spaces"),
+        ("cooks: a: b\n", "1:9", "needs quotes"),
+        ("cooks: [\n", "2:1", ""),
+        ("cooks: *ann\n", "1:8", "needs an anchor"),
+        ("cooks: 'ann\n", "2:1", "never closed"),
+        ("a: 1\n---\nb: 2\n", "2:1", "one file holds one document"),
+    ],
+)
+def test_it_places_what_the_parser_refuses(refusal, text, place, hint):
+    message = refusal(text)
+    assert message.startswith(f"coulisse.yaml:{place}: not valid YAML: ")
+    assert hint in message
+
+
+def test_it_refuses_a_key_given_twice(refusal):
+    message = refusal("cooks:\n  - name: ann\n    name: bob\n")
+    assert (
+        message == "coulisse.yaml:3:5: key 'name' appears twice in this map; keep one"
+    )
+
+
+def test_it_never_shows_the_values_of_a_key_given_twice(refusal):
+    message = refusal("cooks: [{name: a, api_key: sk-1, api_key: sk-2}]\n")
+    assert "api_key" in message
+    assert "sk-" not in message
+
+
+def test_it_refuses_keys_that_become_the_same(refusal, monkeypatch):
+    monkeypatch.setenv("DISH", "tea")
+    assert "'tea' appears twice" in refusal(COOK + "menu: {tea: 1, ${DISH}: 2}\n")
+
+
+def test_it_refuses_billions_of_laughs(refusal):
+    lines = ["l0: &l0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
+    for n in range(1, 12):
+        lines.append(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]")
+    message = refusal("\n".join(lines) + "\ncooks: *l11\n")
+    assert "unreasonably large" in message
+
+
+def test_it_refuses_billions_of_merged_maps(refusal):
+    lines = ["menu:", "  m0: &m0 {a: 1}"]
+    for n in range(1, 30):
+        lines.append(f"  m{n}: &m{n} {{<<: [*m{n - 1}, *m{n - 1}]}}")
+    assert "unreasonably large" in refusal("\n".join(lines))
+
+
+@pytest.mark.parametrize("text", ["cooks: &a [*a]\n", "menu: &m {<<: *m}\n"])
+def test_it_refuses_what_holds_itself(refusal, text):
+    assert "unreasonably large" in refusal(text)
+
+
+def test_it_refuses_endless_nesting(refusal):
+    assert "nested too deeply" in refusal("cooks: " + "[" * 5000)
+
+
+def test_it_merges_maps(load):
+    text = "menu: {<<: [{tea: 1, pie: 2}, {pie: 9, jam: 3}], tea: 5}\n"
+    assert load(COOK + text).get(MENU) == {"tea": 5, "pie": 2, "jam": 3}
+
+
+@pytest.mark.parametrize(
+    "value", ["!!python/object:os.system x", "!mine x", "!!set {}"]
+)
+def test_it_refuses_tags(refusal, value):
+    assert "cannot be used here" in refusal(f"cooks: {value}\n")
+
+
+def test_it_takes_a_date_for_text(load):
+    config = load("cooks: [{name: 2024-08-06}]\n")
+    assert config.values["cooks"][0].name == "2024-08-06"
+
+
+def test_it_takes_yaml_1_2_words_for_text(load):
+    assert load("cooks: [{name: on}]\n").values["cooks"][0].name == "on"

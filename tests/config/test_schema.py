@@ -1,0 +1,90 @@
+import json
+
+import pytest
+from django.core.management import call_command
+from jsonschema import Draft202012Validator
+from ruamel.yaml import YAML
+
+from config import planned
+
+
+@pytest.fixture
+def complaints(capsys):
+    """What the schema says about a YAML text."""
+
+    def of(text):
+        call_command("schema")
+        schema = json.loads(capsys.readouterr().out)
+        Draft202012Validator.check_schema(schema)
+        document = YAML(typ="safe", pure=True).load(text)
+        return [
+            error.message
+            for error in Draft202012Validator(schema).iter_errors(document)
+        ]
+
+    return of
+
+
+@pytest.fixture
+def schema(capsys):
+    call_command("schema")
+    return json.loads(capsys.readouterr().out)
+
+
+def test_it_is_of_the_2020_draft_and_closed(schema):
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["additionalProperties"] is False
+    assert schema["required"] == ["cooks"]
+
+
+def test_it_knows_every_key_of_the_reference(schema):
+    assert planned.KEYS.keys() <= schema["properties"].keys()
+
+
+@pytest.mark.usefixtures("real_sections")
+def test_it_describes_keys_and_fields(schema):
+    server = schema["properties"]["server"]
+    assert "restart" in server["description"]
+    assert all(
+        field["description"] for field in server["anyOf"][0]["properties"].values()
+    )
+    assert all(key["description"] for key in schema["properties"].values())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cooks: [{name: ann, pace: 1.5, oven: {heat: 3}}]",
+        "cooks: [{name: ann, pace: '${PACE}', oven: '${OVEN}'}]",
+        "cooks: []\nkitchen: {stoves: '${N:-3}', open: '${OPEN}', fuel: '${FUEL}'}",
+        "cooks: []\nmenu: {tea: 'x ${PRICE}'}",
+        "cooks: []\nkitchen:\njudges: []\nmcp: {}\nskills:",
+    ],
+)
+def test_it_accepts_what_the_loader_accepts(complaints, text):
+    assert complaints(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cooks: [{nme: ann}]",
+        "cooks: [{name: ann, pace: fast}]",
+        "cooks: [{name: ann, pace: '$${X'}]",
+        "cooks: []\nkitchen: {stoves: 10}",
+        "cooks: []\nkitchen: {fuel: wood}",
+        "cooks: []\njudges: [a]",
+        "cooks: []\nport: 8421",
+        "cooks:",
+        "menu: {}",
+    ],
+)
+def test_it_refuses_what_the_loader_refuses(complaints, text):
+    assert complaints(text)
+
+
+def test_a_planned_key_says_so(schema):
+    assert (
+        "Not available in this version"
+        in (schema["properties"]["judges"]["description"])
+    )

@@ -1,0 +1,35 @@
+import pytest
+
+from config.config import SERVER
+
+
+@pytest.fixture
+def server(load, settings):
+    settings.COULISSE_SECTIONS = ["config.config.SERVER"]
+    return lambda text: load(f"server: {text}\n").get(SERVER)
+
+
+def test_it_listens_everywhere_on_8421_by_default(server):
+    config = server("")
+    assert (config.bind, config.port) == ("0.0.0.0", 8421)
+    assert (config.worker_threads, config.max_body_bytes) == (None, 2 * 1024 * 1024)
+
+
+def test_it_takes_a_port_from_the_environment(server, monkeypatch):
+    monkeypatch.setenv("PORT", "9000")
+    assert server("{port: ${PORT}, bind: '::1'}").port == 9000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{bind: localhost}", "'bind' must be an IP address such as 127.0.0.1"),
+        ("{port: 0}", "'port' must be at least 1"),
+        ("{port: 65536}", "'port' must be at most 65535"),
+        ("{worker_threads: 0}", "'worker_threads' must be at least 1"),
+        ("{max_body_bytes: 2 MiB}", "'max_body_bytes' must be a whole number"),
+    ],
+)
+def test_it_refuses_what_cannot_be_listened_on(refusal, settings, text, expected):
+    settings.COULISSE_SECTIONS = ["config.config.SERVER"]
+    assert f"server: {expected}" in refusal(f"server: {text}\n")

@@ -1,0 +1,96 @@
+import pytest
+
+
+def said(refusal, cook: str) -> list[str]:
+    """What is said of a cook with these fields, without the position."""
+    lines = refusal(f"cooks: [{{name: ann, {cook}}}]\nmenu: {{tea: 1}}\n").splitlines()
+    return [line.split(": ", 1)[1] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (
+            "specialty: x",
+            "'specialty' is not a known field; did you mean 'speciality'?",
+        ),
+        (
+            "zzz: x",
+            "'zzz' is not a known field; known here: name, speciality, api_key, "
+            "dishes, oven, pace, boss",
+        ),
+        ("pace: fast", "'pace' must be a number, not 'fast'"),
+        ("pace: [1]", "'pace' must be a number, not a list"),
+        ("speciality: 3", "'speciality' must be text, not 3; put it in quotes"),
+        ("speciality: yes: no", ""),
+        ("speciality: true", "'speciality' must be text, not true; put it in quotes"),
+        ("speciality: null", "'speciality' must be text, not nothing"),
+        ("dishes: tea", "'dishes' must be a list, not 'tea'"),
+        ("dishes: [tea, 3]", "'dishes[1]' must be text, not 3; put it in quotes"),
+        ("oven: [1]", "'oven' must be true or false or a map of fields, not a list"),
+        ("oven: {heat: x}", "'oven.heat' must be a whole number, not 'x'"),
+        ("oven: {}", "'oven.heat' is missing"),
+        (
+            "oven: {heat: 1, hat: 2}",
+            "'oven.hat' is not a known field; did you mean 'heat'?",
+        ),
+        ("pace: " + "x" * 50, f"'pace' must be a number, not '{'x' * 39}…'"),
+    ],
+)
+def test_it_says_what_is_wrong_with_a_field(refusal, fields, expected):
+    if expected:
+        assert said(refusal, fields) == [f"cook 'ann': {expected}"]
+    else:
+        assert "not valid YAML" in refusal(f"cooks: [{{{fields}}}]")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cooks: 3", "1:1: cooks: must be a list, not 3"),
+        ("cooks: {a: b}", "1:1: cooks: must be a list, not a map"),
+        ("cooks: [ann]", "1:9: cook 1: must be a map of fields, not 'ann'"),
+        ("cooks: [{}]", "1:9: cook 1: 'name' is missing"),
+        ("cooks: [{name: ''}]", "1:10: cook 1: 'name' must be filled in, not ''"),
+    ],
+)
+def test_it_names_an_entry_without_a_name_by_its_place(refusal, text, expected):
+    assert refusal(text + "\n") == f"coulisse.yaml:{expected}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("kitchen: {stoves: 10}", "kitchen: 'stoves' must be at most 9, not 10"),
+        ("kitchen: {stoves: 1.5}", "kitchen: 'stoves' must be a whole number, not 1.5"),
+        ("kitchen: {open: 3}", "kitchen: 'open' must be true or false, not 3"),
+        (
+            "kitchen: {fuel: gass}",
+            "kitchen: 'fuel' must be one of 'electricity' or 'gas', not 'gass'; "
+            "did you mean 'gas'?",
+        ),
+        ("menu: {tea: hot}", "dish 'tea': must be a whole number, not 'hot'"),
+    ],
+)
+def test_it_says_what_is_wrong_with_a_section(refusal, text, expected):
+    message = refusal(f"cooks: [{{name: ann}}]\n{text}\n")
+    assert message.split(": ", 1)[1] == expected
+
+
+@pytest.mark.parametrize("value", ["3", "[sk-secret]", "{sk-secret: 1}"])
+def test_it_never_shows_a_secret(refusal, value):
+    (message,) = said(refusal, f"api_key: {value}")
+    assert message.startswith("cook 'ann': 'api_key' must be text")
+    assert "sk-secret" not in message
+    assert "3" not in message
+
+
+def test_it_never_shows_what_a_placeholder_stands_for(refusal, monkeypatch):
+    monkeypatch.setenv("DB_URL", "sk-secret")
+    (message,) = said(refusal, "pace: ${DB_URL}")
+    assert message == "cook 'ann': 'pace' must be a number, which '${DB_URL}' is not"
+
+
+def test_it_suggests_nothing_from_what_a_placeholder_stands_for(refusal, monkeypatch):
+    monkeypatch.setenv("FUEL", "gass")
+    assert "did you mean" not in refusal("kitchen: {fuel: '${FUEL}'}\n")
