@@ -75,10 +75,7 @@ class Watcher:
 
     def _run(self) -> None:
         for _ in self._occasions():
-            try:
-                self.look()
-            except Exception:  # a fault in one section's check must not end the watch
-                logger.exception("could not look at %s", reader.label(self.path))
+            self.look()
 
     def _occasions(self) -> Iterator[object]:
         """Yield when something in the directory changed, or enough time went by."""
@@ -109,12 +106,14 @@ class Watcher:
         if digest == self._handled:
             return
         try:
-            config = loader.parse(content, self.path)
+            self._adopt(loader.parse(content, self.path))
+            self._handled = digest
         except ConfigInvalid as exc:
             self._refuse(digest, exc)
-        else:
+        except Exception:
+            # A fault in one section's check must not end the watch.
             self._handled = digest
-            self._adopt(config)
+            logger.exception("could not judge %s", reader.label(self.path))
 
     def _refuse(self, content: str, exc: ConfigInvalid) -> None:
         if content == self._handled:

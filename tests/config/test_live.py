@@ -1,0 +1,195 @@
+import logging
+import os
+import time
+
+import pytest
+
+from config import live
+from config.errors import ConfigInvalid
+
+from .conftest import COOK, COOKS, KITCHEN, MENU
+
+
+def eventually(condition, seconds=5.0):
+    """Wait for a condition, and say how long it took."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < seconds, "it never came true"
+        time.sleep(0.005)
+    return time.monotonic() - began
+
+
+def names():
+    return [cook.name for cook in live.current().get(COOKS)]
+
+
+@pytest.fixture
+def watching(file, caplog):
+    """A watcher at work on a valid file."""
+    caplog.set_level(logging.INFO)
+    file.write_text(COOK)
+    watcher = live.Watcher()
+    watcher.start()
+    yield watcher
+    watcher.stop()
+
+
+@pytest.fixture
+def looking(file, caplog):
+    """A watcher that looks when it is told to."""
+    caplog.set_level(logging.INFO)
+    file.write_text(COOK)
+    return live.Watcher()
+
+
+def test_it_loads_the_file_on_first_use_only(file):
+    file.write_text(COOK)
+    config = live.current()
+    file.write_text("broken")
+    assert live.current() is config
+
+
+def test_an_invalid_first_file_is_refused_each_time(file):
+    file.write_text("broken")
+    for _ in range(2):
+        with pytest.raises(ConfigInvalid):
+            live.current()
+
+
+def test_tests_may_put_a_configuration_in_force(load):
+    config = load(COOK)
+    live.replace(config)
+    assert live.current() is config
+
+
+def write(file, text):
+    file.write_text(text)
+
+
+def swap(file, text):
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    os.replace(new, file)
+
+
+def relink(file, text):
+    """As Kubernetes changes a ConfigMap: the file leads through a swapped link."""
+    folder = file.parent / f"..{time.monotonic_ns()}"
+    folder.mkdir()
+    (folder / file.name).write_text(text)
+    link = file.parent / "..new"
+    link.symlink_to(folder.name)
+    os.replace(link, file.parent / "..data")
+    if not file.is_symlink():
+        swapped = file.parent / "swapped"
+        swapped.symlink_to(f"..data/{file.name}")
+        os.replace(swapped, file)
+
+
+@pytest.mark.parametrize("edit", [write, swap, relink])
+def test_an_edit_is_live_within_a_second(watching, file, edit):
+    for name in ("bob", "cleo"):
+        edit(file, f"cooks: [{{name: {name}}}]\n")
+        assert eventually(lambda name=name: names() == [name]) < 1
+
+
+def test_it_sees_edits_the_file_system_does_not_report(
+    watching, file, tmp_path_factory
+):
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "real.yaml"
+    elsewhere.write_text(COOK + "menu: {tea: 1}\n")
+    file.unlink()
+    file.symlink_to(elsewhere)
+    eventually(lambda: live.current().get(MENU) == {"tea": 1})
+    elsewhere.write_text(COOK + "menu: {tea: 2}\n")
+    eventually(lambda: live.current().get(MENU) == {"tea": 2})
+
+
+def test_it_polls_where_nothing_can_be_watched(file, monkeypatch, caplog):
+    def out_of_watches(*args, **kwargs):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(live.watchfiles, "watch", out_of_watches)
+    monkeypatch.setattr(live, "POLL_SECONDS", 0.01)
+    file.write_text(COOK)
+    watcher = live.Watcher()
+    watcher.start()
+    file.write_text("cooks: [{name: bob}]\n")
+    eventually(lambda: names() == ["bob"])
+    watcher.stop()
+    assert "by polling only" in caplog.text
+
+
+def test_a_fault_in_a_look_does_not_end_the_watch(watching, file, monkeypatch, caplog):
+    def fail(*args):
+        raise RuntimeError("a fault in a check")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(live.loader, "parse", fail)
+        file.write_text("cooks: [{name: bob}]\n")
+        eventually(lambda: "a fault in a check" in caplog.text)
+    file.write_text("cooks: [{name: bob}] # again\n")
+    eventually(lambda: names() == ["bob"])
+
+
+def test_an_invalid_edit_is_told_once_and_the_old_one_stays(watching, file, caplog):
+    file.write_text("cooks: [{name: bob, pace: x}]\nmenu: {tea: y}\n")
+    eventually(lambda: "not valid" in caplog.text)
+    file.with_name("other").touch()
+    file.write_text("cooks: [{name: cleo}]\n")
+    eventually(lambda: names() == ["cleo"])
+    assert caplog.text.count("not valid") == 1
+    assert "'pace' must be" in caplog.text
+    assert "dish 'tea'" in caplog.text
+
+
+def test_an_invalid_edit_is_told_once_however_often_it_looks(looking, file, caplog):
+    file.write_text("cooks: 3")
+    looking.look()
+    assert caplog.text == ""  # it may be half written
+    for _ in range(3):
+        looking.look()
+    assert caplog.text.count("the old configuration stays in force") == 1
+    assert names() == ["ann"]
+
+
+def test_a_deleted_file_is_told_and_the_old_one_stays(looking, file, caplog):
+    file.unlink()
+    for _ in range(3):
+        looking.look()
+    assert caplog.text.count("there is no such file") == 1
+    assert names() == ["ann"]
+    file.write_text(COOK)
+    looking.look()
+    assert "nothing changed" in caplog.text
+
+
+def test_it_tells_what_changed_by_name(looking, file, caplog):
+    file.write_text("cooks: [{name: ann}, {name: bob}]\nmenu: {tea: 1}\n")
+    looking.look()
+    file.write_text("cooks: [{name: ann, api_key: sk-secret}, {name: cleo}]\n")
+    looking.look()
+    assert [record.message for record in caplog.records] == [
+        "coulisse.yaml reloaded: cooks: added 'bob'; menu: added 'tea'",
+        "coulisse.yaml reloaded: cooks: added 'cleo', removed 'bob', changed 'ann'; "
+        "menu: removed 'tea'",
+    ]
+
+
+def test_it_tells_of_a_new_order(looking, file, caplog):
+    for text in ("[{name: ann}, {name: bob}]", "[{name: bob}, {name: ann}]"):
+        file.write_text(f"cooks: {text}\n")
+        looking.look()
+    assert caplog.records[-1].message == "coulisse.yaml reloaded: cooks: reordered"
+
+
+def test_what_takes_a_restart_keeps_its_value(looking, file, caplog):
+    file.write_text("cooks: [{name: bob}]\nkitchen: {stoves: 4}\n")
+    looking.look()
+    assert names() == ["bob"]
+    assert live.current().get(KITCHEN).stoves == 1
+    assert caplog.records[-1].message == "restart to apply what changed in kitchen"
+    file.write_text("cooks: [{name: bob}]\n")
+    caplog.clear()
+    looking.look()
+    assert "restart" not in caplog.text
