@@ -53,9 +53,7 @@ class AnthropicWire:
     def read(self, payload: Any, source: Source) -> Iterable[Event]:
         """Return what a whole reply says."""
         reader = AnthropicReader(source)
-        events = reader.whole(payload)
-        events.append(reader.end())
-        return events
+        return [*reader.whole(payload), reader.end()]
 
     def reader(self, source: Source) -> "AnthropicReader":
         """Return a reader for one streamed reply."""

@@ -1,7 +1,7 @@
 """A call in the words of Anthropic's Messages API."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -12,6 +12,8 @@ from providers.calls import ModelCall
 
 DEFAULT_MAX_TOKENS = 8192
 """The API demands a limit; this is ours for callers that set none."""
+DEFAULT_THINKING_MAX_TOKENS = 32_768
+"""The same for models that think within the limit, as much as they choose."""
 
 CACHE_SYSTEM_CHARS = 4_000
 """A system prompt longer than this (about 1,000 tokens, the least the API caches) is
@@ -98,7 +100,7 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
             return [_tool_result(message)]
         case "assistant":
             return [
-                *map(_thinking, message.reasoning),
+                *_thinking(message.reasoning),
                 *_content(message.content),
                 *map(_tool_use, message.tool_calls),
             ]
@@ -160,10 +162,19 @@ def _base64(url: str) -> dict[str, Any]:
     return {"type": "base64", "media_type": match[1], "data": match[2]}
 
 
-def _thinking(block: Reasoning) -> dict[str, Any]:
-    if block.redacted:
-        return {"type": "redacted_thinking", "data": block.redacted}
-    return {"type": "thinking", "thinking": block.text, "signature": block.signature}
+def _thinking(blocks: Iterable[Reasoning]) -> list[dict[str, Any]]:
+    """Return the thinking to give back: only what Anthropic itself has signed."""
+    return [
+        {"type": "redacted_thinking", "data": block.redacted}
+        if block.redacted
+        else {
+            "type": "thinking",
+            "thinking": block.text,
+            "signature": block.signature,
+        }
+        for block in blocks
+        if block.redacted or block.signature
+    ]
 
 
 def _tool_use(call: ToolCall) -> dict[str, Any]:
@@ -221,8 +232,7 @@ def _parameters(call: ModelCall) -> dict[str, Any]:
     if call.tools:
         body |= _tool_choice(given)
     limit = given.get("max_completion_tokens", given.get("max_tokens"))
-    body["max_tokens"] = DEFAULT_MAX_TOKENS if limit is None else limit
-    return body | _thought(call.model, given, body["max_tokens"])
+    return body | _thought(call.model, given, limit)
 
 
 def _stop_sequences(stop: Any) -> list[str]:
@@ -275,22 +285,16 @@ def _choice(choice: Any) -> dict[str, Any]:
     )
 
 
-def _thought(model: str, given: Mapping[str, Any], limit: int) -> dict[str, Any]:
-    """Return the thinking a `reasoning_effort` asks for.
+def _thought(model: str, given: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
+    """Return the limit, and the thinking a `reasoning_effort` asks for.
 
     Models before 4.6 take a budget, which counts towards `max_tokens`: the limit is
     raised so that the reply keeps its own. Later ones refuse a budget and choose the
     amount themselves. With thinking the API takes no temperature but 1.
     """
-    effort = given.get("reasoning_effort")
-    if effort is None or effort == "none":
-        return {}
-    if effort not in BUDGETS:
-        raise Invalid(
-            f"reasoning_effort must be none or one of {', '.join(BUDGETS)}",
-            param="reasoning_effort",
-            code="unsupported_value",
-        )
+    effort = _effort(given)
+    if effort is None:
+        return {"max_tokens": DEFAULT_MAX_TOKENS if limit is None else limit}
     if given.get("temperature", 1) != 1:
         raise Invalid(
             "with reasoning_effort this model takes no temperature but 1",
@@ -301,12 +305,27 @@ def _thought(model: str, given: Mapping[str, Any], limit: int) -> dict[str, Any]
         return {
             "thinking": {"type": "adaptive"},
             "output_config": {"effort": EFFORTS.get(effort, effort)},
+            "max_tokens": DEFAULT_THINKING_MAX_TOKENS if limit is None else limit,
         }
     budget = BUDGETS[effort]
+    reply = DEFAULT_MAX_TOKENS if limit is None else limit
     return {
         "thinking": {"type": "enabled", "budget_tokens": budget},
-        "max_tokens": limit + budget,
+        "max_tokens": reply + budget,
     }
+
+
+def _effort(given: Mapping[str, Any]) -> str | None:
+    effort = given.get("reasoning_effort")
+    if effort is None or effort == "none":
+        return None
+    if effort not in BUDGETS:
+        raise Invalid(
+            f"reasoning_effort must be none or one of {', '.join(BUDGETS)}",
+            param="reasoning_effort",
+            code="unsupported_value",
+        )
+    return str(effort)
 
 
 def adaptive(model: str) -> bool:

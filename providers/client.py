@@ -8,10 +8,12 @@ once, whether it has answered or not.
 
 import asyncio
 import contextlib
+import functools
 import io
 import logging
+import urllib.parse
 import urllib.request
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,12 +22,12 @@ import orjson
 
 from core.errors import CoulisseError, Invalid
 from core.events import Event
-from providers import backoff, failures, kinds, parameters, sse
+from providers import backoff, failures, kinds, parameters
 from providers.calls import ModelCall
 from providers.config import ProviderConfig
 from providers.failures import FOREIGN, Source
 from providers.patience import Patience
-from providers.wire import StreamReader
+from providers.stream import Stream
 
 logger = logging.getLogger(__name__)
 
@@ -51,12 +53,12 @@ async def run(
     """
     exchange = await _begin(_prepare(name, provider, call))
     try:
-        while True:
-            for event in exchange.events:
+        for event in exchange.events:
+            yield event
+        stream = exchange.stream
+        while stream is not None and not stream.finished:
+            for event in await stream.more():
                 yield event
-            if exchange.finished:
-                break
-            await exchange.more()
         await exchange.drain()
     finally:
         exchange.close()
@@ -81,10 +83,17 @@ def _session() -> aiohttp.ClientSession:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Accept-Encoding": "identity", "User-Agent": "coulisse"},
             timeout=aiohttp.ClientTimeout(total=None),
-            # Looking for a proxy costs time on each call: only where there is one.
-            trust_env=bool(urllib.request.getproxies()),
         )
     return session
+
+
+@functools.lru_cache(maxsize=64)
+def _proxy(url: str) -> str | None:
+    """Return the proxy the environment wants; aiohttp itself would ask each call."""
+    parts = urllib.parse.urlsplit(url)
+    if urllib.request.proxy_bypass(parts.netloc):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)
 
 
 class _Request:
@@ -165,106 +174,47 @@ def _wait_seconds(
 
 
 class _Exchange:
-    """One attempt at a call: a request, its response, the events read so far."""
+    """One attempt at a call: a request and its response."""
 
     def __init__(self, request: _Request) -> None:
-        self.events: list[Event] = []
-        self.finished = False
+        self.events: Iterable[Event] = ()
+        """The first of the reply; all of it where there is no stream."""
+        self.stream: Stream | None = None
         self._request = request
         self._source = request.source
         self._patience = request.patience
         self._response: aiohttp.ClientResponse | None = None
-        self._failure: CoulisseError | None = None
 
     async def start(self) -> None:
         """Send the request and wait for the first events."""
         self._patience.begin()
-        response = await self._send()
+        response = self._response = await self._patience.wait(self._post())
         if response.status != 200:
             raise await self._status_error(response)
+        if response.content_type == "text/html":
+            raise failures.broken(
+                self._source,
+                f"is a web page: check providers.{self._source.name}.base_url",
+            )
+        # Some servers answer in one piece though a stream was asked for.
         if self._request.stream and response.content_type != "application/json":
-            self._content = response.content
-            self._parser = sse.Parser()
-            self._reader: StreamReader = self._request.wire.reader(self._source)
-            self._check_type(response)
-            await self.more()
+            self.stream = self._open(response)
+            self.events = await self.stream.more()
         else:
-            await self._read_whole(response)
+            self.events = await self._whole(response)
 
-    async def _send(self) -> aiohttp.ClientResponse:
+    async def _post(self) -> aiohttp.ClientResponse:
         request = self._request
         body = request.body
-        posted = _session().post(
+        return await _session().post(
             request.url,
             data=body if len(body) < MAX_WHOLE_BODY_BYTES else io.BytesIO(body),
             headers=request.headers,
+            proxy=_proxy(request.url),
             timeout=request.timeout,
             # A key must not follow a redirect to who knows where.
             allow_redirects=False,
         )
-        self._response = await self._patience.wait(posted)
-        return self._response
-
-    async def more(self) -> None:
-        """Read until there are new events; raise what went wrong instead."""
-        if self._failure is not None:
-            raise self._failure
-        self.events = []
-        while not self.events:
-            piece = await self._read()
-            try:
-                self._take(piece)
-            except FOREIGN as exc:
-                error = failures.from_exception(self._source, exc)
-                error.__cause__ = exc
-                self._fail(error)
-            except CoulisseError as error:
-                self._fail(error)
-        self._patience.received = True
-
-    async def _read(self) -> bytes:
-        try:
-            # What has come already needs no timer.
-            piece = self._content.read_nowait()
-        except FOREIGN as exc:
-            raise failures.from_exception(self._source, exc) from exc
-        return piece or await self._patience.wait(self._content.readany())
-
-    def _take(self, piece: bytes) -> None:
-        """Turn bytes into events; no bytes is the end of the stream."""
-        reader = self._reader
-        events = self.events
-        for name, data in self._parser.feed(piece) if piece else self._parser.end():
-            events += reader.feed(name, data)
-            if reader.done:
-                break
-        if reader.done or not piece:
-            events.append(reader.end())
-            self.finished = True
-
-    def _fail(self, error: CoulisseError) -> None:
-        """Raise an error, but not before what was read ahead of it is told."""
-        if not self.events:
-            raise error
-        self._failure = error
-
-    async def _read_whole(self, response: aiohttp.ClientResponse) -> None:
-        """Read a whole reply; some servers answer so though a stream was asked."""
-        body = await self._patience.wait(response.read())
-        try:
-            payload = orjson.loads(body)
-        except orjson.JSONDecodeError as exc:
-            raise failures.from_exception(self._source, exc) from exc
-        self.events = list(self._request.wire.read(payload, self._source))
-        self.finished = True
-
-    def _check_type(self, response: aiohttp.ClientResponse) -> None:
-        if response.content_type == "text/html":
-            raise failures.broken(
-                self._source,
-                "is a web page: check "
-                f"providers.{self._source.name}.base_url (HTTP {response.status})",
-            )
 
     async def _status_error(self, response: aiohttp.ClientResponse) -> CoulisseError:
         body = b""
@@ -274,6 +224,22 @@ class _Exchange:
         return failures.from_status(
             self._source, response.status, response.headers, body
         )
+
+    def _open(self, response: aiohttp.ClientResponse) -> Stream:
+        return Stream(
+            self._source,
+            response,
+            reader=self._request.wire.reader(self._source),
+            patience=self._patience,
+        )
+
+    async def _whole(self, response: aiohttp.ClientResponse) -> Iterable[Event]:
+        body = await self._patience.wait(response.read())
+        try:
+            payload = orjson.loads(body)
+        except orjson.JSONDecodeError as exc:
+            raise failures.from_exception(self._source, exc) from exc
+        return self._request.wire.read(payload, self._source)
 
     async def drain(self) -> None:
         """Wait a moment for the end of the body, so the connection can be kept."""
@@ -286,6 +252,8 @@ class _Exchange:
 
     def close(self) -> None:
         """Give the connection back if the reply was read to its end, else close it."""
+        if self.stream is not None:
+            self.stream.close()
         response = self._response
         if response is None:
             return

@@ -229,8 +229,16 @@ def _refused(source: Source, said: ErrorObject, where: str) -> CoulisseError:
         f"provider '{source.name}' refused the request ({where}){_said(source, said)}",
         provider=source.name,
         param=said.param,
-        code=said.code or said.type,
+        code=_refusal_code(said),
     )
+
+
+def _refusal_code(said: ErrorObject) -> str | None:
+    """Return the provider's code; only OpenAI has one for too long a prompt."""
+    too_long = "prompt is too long", "maximum context length", "context window"
+    if said.code is None and any(words in said.message for words in too_long):
+        return "context_length_exceeded"
+    return said.code
 
 
 def broken(source: Source, what: str) -> BrokenReply:

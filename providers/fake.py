@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import orjson
 
@@ -194,8 +194,11 @@ class FakeProvider:
             self._loop.close()
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(
-            self._connected, "127.0.0.1", self._port, backlog=1024
+        self._server = await self._loop.create_server(
+            lambda: _Connection(self._connected, self._loop),
+            "127.0.0.1",
+            self._port,
+            backlog=1024,
         )
         self._port = self._server.sockets[0].getsockname()[1]
 
@@ -219,7 +222,7 @@ class FakeProvider:
         try:
             while (request := await _read_request(reader)) is not None:
                 self._note(partial(self.requests.append, request))
-                if not await self._serve(request, reader, writer):
+                if not await self._serve(request, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
@@ -229,7 +232,6 @@ class FakeProvider:
     async def _serve(
         self,
         request: Request,
-        reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> bool:
         """Answer one request; return whether the connection is still good."""
@@ -237,8 +239,8 @@ class FakeProvider:
         if not answer.lingers:
             return await self._tell(request, answer, writer)
         telling = asyncio.ensure_future(self._tell(request, answer, writer))
-        # Clients of ours never send ahead: anything to read is the end of them.
-        leaving = asyncio.ensure_future(reader.read(1))
+        connection = cast(_Connection, writer.transport.get_protocol())
+        leaving = asyncio.ensure_future(connection.gone.wait())
         try:
             await asyncio.wait({telling, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not telling.done():
@@ -332,6 +334,26 @@ class FakeProvider:
             writer.transport.abort()
             return False
         return True
+
+
+class _Connection(asyncio.StreamReaderProtocol):
+    """A connection that can be waited to end without reading from it."""
+
+    def __init__(
+        self,
+        connected: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        super().__init__(asyncio.StreamReader(loop=loop), connected, loop=loop)
+        self.gone = asyncio.Event()
+
+    def eof_received(self) -> bool | None:
+        self.gone.set()
+        return super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.gone.set()
+        super().connection_lost(exc)
 
 
 async def _pause(seconds: float) -> None:

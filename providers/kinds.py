@@ -97,7 +97,7 @@ KINDS: dict[KindName, Kind] = {
     ),
     # https://ai.google.dev/gemini-api/docs/openai: unknown fields are a 400.
     "gemini": Kind(
-        OpenAIWire(),
+        OpenAIWire(signatures_back=True),
         "https://generativelanguage.googleapis.com/v1beta/openai",
         _refusing(
             "frequency_penalty",

@@ -3,7 +3,7 @@
 https://platform.openai.com/docs/api-reference/chat
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +62,9 @@ class OpenAIWire:
     usage_in_stream: bool = True
     """Whether `stream_options.include_usage` is accepted."""
     reasoning_back: bool = False
-    """Whether calls in the history must carry the thinking that led to them."""
+    """Whether tool calls sent back must carry the thinking that led to them."""
+    signatures_back: bool = False
+    """Whether tool calls sent back must carry Gemini's proof of its thinking."""
 
     path = "/chat/completions"
 
@@ -112,28 +114,34 @@ class OpenAIWire:
         if message.tool_call_id is not None:
             body["tool_call_id"] = message.tool_call_id
         if message.tool_calls:
-            body["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": call.arguments},
-                }
-                for call in message.tool_calls
-            ]
-            if self.reasoning_back:
-                body["reasoning_content"] = "".join(
-                    block.text for block in message.reasoning
-                )
+            body |= self._called(message)
         elif message.content is None:
             body["content"] = ""
         return body
 
+    def _called(self, message: Message) -> dict[str, Any]:
+        calls: list[dict[str, Any]] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in message.tool_calls
+        ]
+        signatures = [block.signature for block in message.reasoning if block.signature]
+        if self.signatures_back and signatures:
+            google = {"thought_signature": signatures[-1]}
+            calls[0]["extra_content"] = {"google": google}
+        if not self.reasoning_back:
+            return {"tool_calls": calls}
+        # Even empty: DeepSeek refuses calls without the field.
+        thought = "".join(block.text for block in message.reasoning)
+        return {"reasoning_content": thought, "tool_calls": calls}
+
     def read(self, payload: Any, source: Source) -> Iterable[Event]:
         """Return what a whole reply says."""
         reader = OpenAIReader(source, keep_reasoning=self.reasoning_back)
-        events = reader.whole(payload)
-        events.append(reader.end())
-        return events
+        return [*reader.whole(payload), reader.end()]
 
     def reader(self, source: Source) -> "OpenAIReader":
         """Return a reader for one streamed reply."""
@@ -160,15 +168,16 @@ class OpenAIReader:
         chunk = orjson.loads(data)
         if name == "error" or not isinstance(chunk, dict):
             raise from_error_object(self._source, chunk)
-        self._read_usage(chunk)
+        if chunk.get("usage") or "x_groq" in chunk:
+            self._read_usage(chunk)
         choices = chunk.get("choices")
-        if not choices:
-            if chunk.get("error"):
-                raise from_error_object(self._source, chunk)
-            return ()
-        return self._choice(choices[0], "delta")
+        if choices:
+            return self._choice(choices[0], "delta")
+        if chunk.get("error"):
+            raise from_error_object(self._source, chunk)
+        return ()
 
-    def whole(self, payload: Any) -> list[Event]:
+    def whole(self, payload: Any) -> Sequence[Event]:
         """Return what a whole reply says, but for its end."""
         if not isinstance(payload, dict):
             raise broken(self._source, "is not a JSON object")
@@ -192,66 +201,68 @@ class OpenAIReader:
             reason = "tool_calls"
         return Finished(reason, self._usage)
 
-    def _choice(self, choice: Any, key: str) -> list[Event]:
+    def _choice(self, choice: Any, key: str) -> Sequence[Event]:
         if not isinstance(choice, dict) or choice.get("index"):
-            return []
+            return ()
         self._begun = True
-        events: list[Event] = []
-        delta = choice.get(key)
-        if delta:
-            content = delta.get("content")
-            if content:
-                # Nearly every chunk is this and nothing else.
-                if len(delta) > 1 + ("role" in delta):
-                    self._rare(delta, events)
-                if type(content) is str:
-                    events.append(TextDelta(content))
-                else:
-                    events += self._parts(content)
-            else:
-                self._rare(delta, events)
-            if self._tools.any or delta.get("tool_calls") or "function_call" in delta:
-                events += self._tool_calls(delta)
+        delta = choice.get(key) or {}
+        content = delta.get("content")
         reason = choice.get("finish_reason")
+        if len(delta) == 1 and content and not reason and type(content) is str:
+            # Nearly every chunk is this.
+            return (TextDelta(content),)
+        events = self._delta(delta, content)
         if reason:
             self._finish(reason, choice)
-            events += self._kept_reasoning()
+            events += self._kept()
         return events
 
-    def _rare(self, delta: dict[str, Any], events: list[Event]) -> None:
-        """Read what a delta may hold besides text and tool calls."""
+    def _delta(self, delta: dict[str, Any], content: Any) -> list[Event]:
+        events: list[Event] = []
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         if thought and isinstance(thought, str):
-            self._think(thought, events)
+            events.append(self._think(thought))
+        if content:
+            events += self._content(content)
         refusal = delta.get("refusal")
         if refusal and isinstance(refusal, str):
             events.append(RefusalDelta(refusal))
+        events += self._tool_calls(delta)
+        return events
 
-    def _think(self, thought: str, events: list[Event]) -> None:
+    def _think(self, thought: str) -> ReasoningDelta:
         if self._reasoning is not None:
             self._reasoning.append(thought)
-        events.append(ReasoningDelta(thought))
+        return ReasoningDelta(thought)
 
-    def _kept_reasoning(self) -> list[Event]:
+    def _kept(self) -> list[Event]:
         """Return the thinking as one block, for those who want it back."""
-        if not self._reasoning:
-            return []
-        block = Reasoning("".join(self._reasoning))
-        self._reasoning = []
-        return [ReasoningBlock(block)]
+        kept: list[Event] = []
+        if self._reasoning:
+            kept.append(ReasoningBlock(Reasoning("".join(self._reasoning))))
+            self._reasoning = []
+        if self._tools.signature:
+            signed = Reasoning("", signature=self._tools.signature)
+            kept.append(ReasoningBlock(signed))
+        return kept
 
-    def _parts(self, content: Any) -> list[Event]:
-        """Read content given as a list of parts (Mistral, some gateways)."""
-        events: list[Event] = []
-        for part in content if isinstance(content, list) else ():
-            if isinstance(part, str):
-                events.append(TextDelta(part))
-            elif isinstance(part, dict):
-                text = part.get("text") or part.get("refusal")
-                if text and isinstance(text, str):
-                    kind = RefusalDelta if part.get("type") == "refusal" else TextDelta
-                    events.append(kind(text))
-        return events
+    def _content(self, content: Any) -> list[Event]:
+        """Read text, or a list of parts (Mistral, some gateways)."""
+        if isinstance(content, str):
+            return [TextDelta(content)]
+        parts = content if isinstance(content, list) else ()
+        events = (self._part(part) for part in parts)
+        return [event for event in events if event is not None]
+
+    def _part(self, part: Any) -> Event | None:
+        if isinstance(part, str):
+            return TextDelta(part)
+        if not isinstance(part, dict):
+            return None
+        if part.get("type") == "refusal":
+            return RefusalDelta(str(part.get("refusal") or ""))
+        text = part.get("text")
+        return TextDelta(text) if text and isinstance(text, str) else None
 
     def _tool_calls(self, delta: dict[str, Any]) -> list[ToolCallDelta]:
         function = delta.get("function_call")

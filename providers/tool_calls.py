@@ -27,6 +27,8 @@ class ToolCallReader:
     """
 
     def __init__(self) -> None:
+        self.signature = ""
+        """Gemini's proof of its thinking, which it wants back with the calls."""
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
 
@@ -43,10 +45,16 @@ class ToolCallReader:
         return [delta for delta in deltas if delta is not None]
 
     def _piece(self, piece: dict[str, Any]) -> ToolCallDelta | None:
+        self._sign(piece.get("extra_content"))
         function = piece.get("function") or {}
         name = function.get("name") or ""
         call = self._find(piece.get("index"), piece.get("id") or "", name)
         return self._add(call, piece.get("id") or "", name, function.get("arguments"))
+
+    def _sign(self, extra: Any) -> None:
+        google = extra.get("google") if isinstance(extra, dict) else None
+        if isinstance(google, dict) and google.get("thought_signature"):
+            self.signature = str(google["thought_signature"])
 
     def _find(self, index: Any, call_id: str, name: str) -> _Call:
         """Return the call a piece belongs to; one without index continues the last."""
