@@ -20,11 +20,12 @@ PAGE = 64
 """Rows read at a time; a context rarely needs more than one page."""
 
 READ = """
-    SELECT m.position, m.tokens, m.role, m.text, m.extra
-    FROM memory_message m JOIN memory_thread t ON m.thread_id = t.id
-    WHERE t.user_id = %s AND t.name = %s AND m.position < %s
-    ORDER BY m.position DESC LIMIT %s
+    SELECT position, tokens, role, text, extra FROM memory_message
+    WHERE thread_id = (SELECT id FROM memory_thread WHERE user_id = %s AND name = %s)
+    AND position < %s
+    ORDER BY position DESC LIMIT %s
 """
+"""Not a join: PostgreSQL would sort the whole thread instead of walking the index."""
 
 CLAIM = """
     INSERT INTO memory_thread (user_id, name, length, created_at, updated_at)
@@ -40,6 +41,9 @@ INSERT = """
         tokens, agent, finish_reason, created_at) VALUES
 """
 ROW = "(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+
+BATCH = 1000
+"""Rows of one INSERT: databases limit the values of a statement."""
 
 NEWEST = 2**62
 
@@ -115,14 +119,19 @@ def _insert(
 ) -> None:
     at = connection.ops.adapt_datetimefield_value(now)
     turn = MessageRow._meta.get_field("turn_id").get_db_prep_value(turn_id, connection)
-    values = []
-    for position, entry in enumerate(entries, start=first):
-        message = entry.message
-        values += [thread_id, position, turn, message.role, text_of(message)]
-        values += [extra_of(message), entry.tokens, entry.agent]
-        values += [entry.finish_reason, at]
+    rows = [
+        (
+            *(thread_id, position, turn, entry.message.role),
+            *(text_of(entry.message), extra_of(entry.message), entry.tokens),
+            *(entry.agent, entry.finish_reason, at),
+        )
+        for position, entry in enumerate(entries, start=first)
+    ]
     with connection.cursor() as cursor:
-        cursor.execute(INSERT + ", ".join([ROW] * len(entries)), values)
+        for start in range(0, len(rows), BATCH):
+            batch = rows[start : start + BATCH]
+            values = [value for row in batch for value in row]
+            cursor.execute(INSERT + ", ".join([ROW] * len(batch)), values)
 
 
 def _key(user_id: UserId) -> Any:
