@@ -1,0 +1,345 @@
+"""A streamed reply, frame by frame, and what becomes of one that breaks."""
+
+import json
+
+import httpx2
+import openai
+import pytest
+
+from core.events import Usage
+from providers.fake_wires import Answer
+from tests.gateway.calls import (
+    DONE,
+    PATH,
+    body,
+    choices,
+    frames,
+    post,
+    refused,
+    stored,
+    text_of,
+)
+from tests.gateway.openai_shapes import check
+
+pytestmark = pytest.mark.database
+
+BOTH = pytest.mark.parametrize("agent", ["assistant", "claude"])
+USAGE = {"stream_options": {"include_usage": True}}
+
+
+@BOTH
+def test_it_says_role_then_text_then_why_it_ended(server, fake, user, agent):
+    fake.reply("Hel", "lo")
+    read = frames(server, body(user, agent=agent))
+    assert [(c["delta"], c["finish_reason"]) for c in choices(read)] == [
+        ({"role": "assistant", "content": "", "refusal": None}, None),
+        ({"content": "Hel"}, None),
+        ({"content": "lo"}, None),
+        ({}, "stop"),
+    ]
+    assert read[-1] == DONE
+    assert read.count(DONE) == 1
+    assert stored(user) == [("user", "hi", ""), ("assistant", "Hello", "stop")]
+
+
+@BOTH
+def test_every_chunk_has_the_same_head(server, fake, user, agent):
+    *chunks, _ = frames(server, body(user, agent=agent, **USAGE))
+    assert len({(c["id"], c["created"], c["model"]) for c in chunks}) == 1
+    assert chunks[0]["model"] == agent
+
+
+@BOTH
+def test_usage_comes_last_and_only_when_asked_for(server, fake, user, agent):
+    fake.reply("a", "b", usage=Usage(70, 30, cache_read_tokens=50))
+    *chunks, last, _ = frames(server, body(user, agent=agent, **USAGE))
+    assert last["choices"] == []
+    assert last["usage"]["prompt_tokens"] == 70
+    assert last["usage"]["completion_tokens"] == 30
+    assert last["usage"]["total_tokens"] == 100
+    assert last["usage"]["prompt_tokens_details"] == {"cached_tokens": 50}
+    assert all(chunk["usage"] is None for chunk in chunks)
+    assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("options", [{}, {"stream_options": {"include_usage": False}}])
+def test_no_chunk_mentions_usage_when_nobody_asked(server, user, options):
+    *chunks, _ = frames(server, body(user, **options))
+    assert all(chunk["choices"] for chunk in chunks)
+    assert not any("usage" in chunk for chunk in chunks)
+
+
+def test_the_provider_is_always_asked_for_usage(server, fake, user):
+    frames(server, body(user))
+    assert fake.bodies[-1]["stream_options"] == {"include_usage": True}
+
+
+def test_usage_the_provider_did_not_count_is_estimated(server, fake, user):
+    fake.reply("x" * 400, usage=None)
+    *_, last, _ = frames(server, body(user, **USAGE))
+    assert 90 <= last["usage"]["completion_tokens"] <= 120
+    assert last["usage"]["prompt_tokens"] > 0
+
+
+@BOTH
+def test_tool_calls_are_named_on_their_first_piece_only(server, fake, user, agent):
+    fake.reply(tool_calls=[("add", {"a": 1}), ("look", {"at": "sky"})])
+    tool = {"type": "function", "function": {"name": "add"}}
+    read = frames(server, body(user, agent=agent, tools=[tool]))
+    pieces = [
+        piece for c in choices(read) for piece in c["delta"].get("tool_calls", ())
+    ]
+    for index, (name, arguments) in enumerate(
+        [("add", '{"a":1}'), ("look", '{"at":"sky"}')]
+    ):
+        first, *others = [p for p in pieces if p["index"] == index]
+        assert first["function"]["name"] == name
+        assert first["type"] == "function"
+        assert first["id"]
+        assert others
+        assert all(set(p) == {"index", "function"} for p in others)
+        assert all(set(p["function"]) == {"arguments"} for p in others)
+        said = "".join(p["function"]["arguments"] for p in [first, *others])
+        assert said == arguments
+    assert choices(read)[-1]["finish_reason"] == "tool_calls"
+    assert choices(read)[-1]["delta"] == {}
+
+
+@BOTH
+def test_thinking_is_streamed_apart_from_the_text(server, fake, user, agent):
+    fake.reply("42", reasoning=["let", " me"])
+    deltas = [c["delta"] for c in choices(frames(server, body(user, agent=agent)))]
+    assert deltas[1:-1] == [
+        {"reasoning_content": "let"},
+        {"reasoning_content": " me"},
+        {"content": "42"},
+    ]
+    assert stored(user)[-1] == ("assistant", "42", "stop")
+
+
+def test_a_refusal_is_streamed_as_one(server, fake, user):
+    fake.reply(refusal="No.")
+    deltas = [c["delta"] for c in choices(frames(server, body(user)))]
+    assert {"refusal": "No."} in deltas
+    assert stored(user)[-1] == ("assistant", "No.", "stop")
+
+
+@BOTH
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+def test_it_says_why_the_reply_ended(server, fake, user, agent, reason):
+    fake.reply("some", finish=reason)
+    read = frames(server, body(user, agent=agent))
+    assert choices(read)[-1]["finish_reason"] == reason
+
+
+@BOTH
+def test_an_empty_reply_is_a_whole_stream(server, fake, user, agent):
+    fake.reply()
+    read = frames(server, body(user, agent=agent))
+    assert [c["delta"] for c in choices(read)][1:] == [{}]
+    assert read[-1] == DONE
+
+
+def test_the_headers_keep_proxies_from_holding_it_back(server, user):
+    response = post(server, body(user, stream=True))
+    assert response.headers["content-type"] == "text/event-stream"
+    assert response.headers["cache-control"] == "no-cache"
+    assert response.headers["x-accel-buffering"] == "no"
+    assert "content-length" not in response.headers
+
+
+@BOTH
+def test_text_torn_between_tokens_arrives_whole(server, fake, user, agent):
+    # A family is several characters, each of several bytes.
+    pieces = ["👩", "\u200d👧", " za", "ż", "ó", "\u2028", "łć\n", "\n\ndata: x\r"]
+    fake.reply(*pieces)
+    read = frames(server, body(user, agent=agent))
+    assert text_of(read) == "".join(pieces)
+    assert stored(user)[-1][1] == "".join(pieces)
+
+
+@BOTH
+def test_tokens_arrive_as_they_are_said(server, fake, user, agent):
+    fake.hang("mid_stream", "first", "second")
+    request = body(user, agent=agent, stream=True)
+    with httpx2.stream("POST", server + PATH, json=request, timeout=20) as response:
+        lines = response.iter_lines()
+        heard = ""
+        while "first" not in heard:
+            heard = next(lines)
+        fake.release()
+        assert "second" in "".join(lines)
+
+
+@BOTH
+async def test_the_async_client_reads_it(async_client, fake, user, agent):
+    fake.reply("Hel", "lo")
+    stream = await async_client.chat.completions.create(
+        **body(user, agent=agent), stream=True, **USAGE
+    )
+    chunks = [chunk async for chunk in stream]
+    said = [c.choices[0].delta.content or "" for c in chunks if c.choices]
+    assert "".join(said) == "Hello"
+    assert chunks[-1].usage.total_tokens == 10
+
+
+def test_the_client_gathers_a_stream_into_a_completion(client, fake, user):
+    fake.reply(tool_calls=[("add", {"a": 1, "b": 2})])
+    tool = {
+        "type": "function",
+        "function": {"name": "add", "parameters": {"type": "object"}},
+    }
+    with client.chat.completions.stream(**body(user, tools=[tool])) as stream:
+        for _ in stream:
+            pass
+        message = stream.get_final_completion().choices[0].message
+    assert message.tool_calls[0].function.arguments == '{"a":1,"b":2}'
+
+
+# What breaks before the first token has an honest status.
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("status", "answer"), [(400, 400), (401, 502), (429, 429), (500, 503)]
+)
+def test_an_error_before_the_first_token_is_a_status(
+    server, fake, user, agent, status, answer
+):
+    fake.fail(status)
+    refused(server, body(user, agent=agent, stream=True), answer)
+    assert stored(user) == []
+
+
+@BOTH
+@pytest.mark.parametrize("place", ["headers", "first_token"])
+def test_a_connection_cut_before_the_first_token_is_a_status(
+    server, fake, user, agent, place
+):
+    fake.cut(place)
+    error = refused(server, body(user, agent=agent, stream=True), 502)
+    assert error["code"] == "provider_disconnected"
+
+
+@BOTH
+def test_an_error_event_before_the_first_token_is_a_status(server, fake, user, agent):
+    fake.answer(Answer((), error={"type": "overloaded_error", "message": "busy"}))
+    refused(server, body(user, agent=agent, stream=True), 503)
+
+
+# What breaks after it is one frame with an error, and never a finish reason.
+
+
+def broken(server, request):
+    """Return the text, and the error a stream ends with."""
+    read = frames(server, request)
+    *said, failed, done = read
+    assert done == DONE
+    assert set(failed) == {"error"}
+    assert all("error" not in frame for frame in said)
+    assert not any(c["finish_reason"] for c in choices(said))
+    return text_of(said), failed["error"]
+
+
+@BOTH
+def test_a_cut_in_the_middle_is_one_error_frame(server, fake, user, agent):
+    fake.cut("mid_stream", "Hel", "lo")
+    text, error = broken(server, body(user, agent=agent, **USAGE))
+    assert text == "Hel"
+    assert error["type"] == "upstream_error"
+    assert error["code"] == "provider_disconnected"
+    assert stored(user) == [("user", "hi", ""), ("assistant", "Hel", "error")]
+
+
+@BOTH
+def test_a_stream_without_its_end_is_an_error(server, fake, user, agent):
+    fake.reply("Hel", "lo", unterminated=True)
+    text, error = broken(server, body(user, agent=agent))
+    assert text == "Hello"
+    assert error["code"] == "provider_broken_reply"
+    assert stored(user)[-1] == ("assistant", "Hello", "error")
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ({"type": "overloaded_error", "message": "busy"}, "provider_overloaded"),
+        ({"type": "rate_limit_error", "message": "slow"}, "provider_rate_limited"),
+        ({"type": "weird", "message": "??"}, "provider_overloaded"),
+    ],
+)
+def test_an_error_the_provider_sends_in_the_middle_is_passed_on(
+    server, fake, user, agent, said, code
+):
+    fake.reply("Hel", "lo", error=said)
+    text, error = broken(server, body(user, agent=agent))
+    assert text == "Hello"
+    assert error["code"] == code
+    assert stored(user)[-1] == ("assistant", "Hello", "error")
+
+
+@BOTH
+def test_nonsense_in_the_middle_is_an_error(server, fake, user, agent):
+    good = {
+        "assistant": {"choices": [{"index": 0, "delta": {"content": "Hi"}}]},
+        "claude": {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": "Hi"},
+        },
+    }
+    fake.events(good[agent], "{broken")
+    text, error = broken(server, body(user, agent=agent))
+    assert text == "Hi"
+    assert error["code"] == "provider_broken_reply"
+
+
+def test_a_fault_of_ours_in_the_middle_tells_nothing_of_its_inside(
+    server, fake, user, monkeypatch
+):
+    def fail(*args: object) -> None:
+        raise RuntimeError("secret inside")
+
+    monkeypatch.setattr("gateway.sse.Frames._call", fail)
+    fake.reply("Hel", tool_calls=[("add", {})])
+    text, error = broken(server, body(user))
+    assert text == "Hel"
+    assert error["type"] == "server_error"
+    assert "secret" not in json.dumps(error)
+
+
+def test_the_client_raises_what_broke_the_stream(client, fake, user):
+    fake.cut("mid_stream", "Hel", "lo")
+    stream = client.chat.completions.create(**body(user), stream=True)
+    with stream, pytest.raises(openai.APIError, match="broke the connection"):
+        for _ in stream:
+            pass
+
+
+@BOTH
+def test_the_conversation_goes_on_after_a_broken_reply(server, fake, user, agent):
+    fake.cut("mid_stream", "Hel", "lo")
+    frames(server, body(user, agent=agent))
+    fake.reply("again")
+    read = frames(server, body(user, "go on", agent=agent))
+    assert text_of(read) == "again"
+    assert "Hel" in json.dumps(fake.bodies[-1])
+
+
+def test_chunks_come_whole_even_if_the_provider_answers_whole(server, fake, user):
+    whole = {
+        "id": "x",
+        "object": "chat.completion",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "Hello"},
+                "finish_reason": "stop",
+            }
+        ],
+    }
+    fake.raw(json.dumps(whole))
+    read = frames(server, body(user))
+    assert text_of(read) == "Hello"
+    check("chunk", read[0])
