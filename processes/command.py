@@ -12,6 +12,9 @@ from processes.pidfile import holder
 from processes.record import RunRecord
 from processes.state import StateDir
 
+INTERRUPTED = 130
+"""What shells expect of a program ended by ^C."""
+
 
 class ProcessCommand(ConfigCommand):
     """A command whose errors of ours end it with their message and exit code 1."""
@@ -21,6 +24,8 @@ class ProcessCommand(ConfigCommand):
             return super().execute(*args, **options)
         except CoulisseError as exc:
             raise CommandError(exc.message) from exc
+        except KeyboardInterrupt as exc:
+            raise CommandError("interrupted", returncode=INTERRUPTED) from exc
 
 
 def running(state: StateDir) -> tuple[int, RunRecord | None] | None:

@@ -10,7 +10,7 @@ from processes.inbox import Inbox
 
 BOOT_ATTEMPTS = 2
 """Deaths of one child before the server ever answered that make the start a failure."""
-STOP_SECONDS = 9.5
+STOP_SECONDS = 9.2
 """From the request to stop until what is left is killed; `stop` waits ten."""
 BOOT_LOOK_SECONDS = 0.1
 IDLE_LOOK_SECONDS = 3600.0

@@ -10,6 +10,11 @@ from processes.pidfile import PidFile
 from processes.state import StateDir
 
 
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 @pytest.fixture
 def state(tmp_path: Path, settings) -> StateDir:
     settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
@@ -47,6 +52,14 @@ def test_it_needs_a_terminal_to_ask_at(database: list[Path]) -> None:
     with pytest.raises(CommandError, match="pass -y"):
         call_command("reset", stdout=StringIO())
     assert all(path.exists() for path in database)
+
+
+@pytest.mark.parametrize(("answer", "is_deleted"), [("yes", True), ("", False)])
+def test_it_asks_first(database: list[Path], monkeypatch, answer, is_deleted) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("builtins.input", lambda prompt: answer)
+    call_command("reset", stdout=StringIO())
+    assert any(path.exists() for path in database) is not is_deleted
 
 
 def test_it_refuses_while_a_server_runs(state: StateDir, database: list[Path]) -> None:

@@ -4,8 +4,6 @@ import socket
 import subprocess
 import sys
 
-from django.conf import settings
-
 from tests.processes.conftest import MANAGE, Project, end
 
 BANNER = """\
@@ -50,16 +48,6 @@ def test_it_starts_reports_and_stops(project: Project) -> None:
     assert project.state.root.stat().st_mode & 0o777 == 0o700
 
 
-def test_it_serves_attached_and_ends_with_exit_code_0(project: Project) -> None:
-    project.write(extra=", worker_threads: 2")
-    process = project.serve()
-    assert [child.name for child in project.run_record.children] == ["web-1", "web-2"]
-    output = end(process)
-    assert BANNER.format(port=project.port) in output
-    assert process.returncode == 0
-    assert project.processes() == []
-
-
 def test_it_refuses_a_wrong_yaml_with_every_problem(project: Project) -> None:
     project.config.write_text("agents:\n  - {name: a, provider: nowhere}\ntypo: 1\n")
     refused = project.run("start")
@@ -85,6 +73,14 @@ def test_it_gives_up_on_an_application_that_cannot_start(project: Project) -> No
     assert "this application is broken" in failed.stderr
     assert "web-1 ended 2 times" in failed.stderr
     assert project.processes() == []
+
+
+def test_another_yaml_beside_it_is_another_server(project: Project) -> None:
+    server = project.serve()
+    project.config = project.config.rename(project.root / "other.yaml")
+    refused = project.run("start", "-c", "other.yaml")
+    assert refused.returncode == 1
+    assert f"already running (pid {server.pid}) for" in refused.stderr
 
 
 def test_it_gives_up_when_the_limit_passes(project: Project) -> None:
@@ -113,13 +109,16 @@ def test_one_of_two_starts_wins(project: Project) -> None:
     told = [f"already running (pid {winner})" in output for output in outputs]
     banners = ["Proxy" in output for output in outputs]
     assert (sorted(told), sorted(banners)) == ([False, True], [False, True])
-    project.run("stop", "--force")
+    assert project.run("stop", "--force").returncode == 0
+    assert project.processes() == []
+    assert not project.state.pid.exists()
 
 
 def test_it_serves_the_real_application(project: Project) -> None:
     project.environment["DJANGO_SETTINGS_MODULE"] = "coulisse_site.settings"
-    assert settings.ASGI_APPLICATION == "coulisse_site.asgi.application"
+    project.write(extra=", worker_threads: 2")
     process = project.serve()
     assert '"assistant"' in project.get("/v1/models")
-    end(process)
+    assert [child.name for child in project.run_record.children] == ["web-1", "web-2"]
+    assert BANNER.format(port=project.port) in end(process)
     assert process.returncode == 0

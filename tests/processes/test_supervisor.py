@@ -89,13 +89,6 @@ def test_a_second_interrupt_ends_it_at_once(project: Project) -> None:
     assert project.processes() == []
 
 
-def test_stop_by_force_leaves_nothing(project: Project) -> None:
-    project.serve()
-    assert project.run("stop", "--force").returncode == 0
-    assert project.processes() == []
-    assert not project.state.pid.exists()
-
-
 def test_a_reused_pid_is_never_killed(stranger: subprocess.Popen[bytes]) -> None:
     earlier = remember(stranger, seconds_ago=60)
     assert leftovers.end([earlier]) == []

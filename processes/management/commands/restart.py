@@ -6,6 +6,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandParser
 
 from config import loader
+from processes import plan
 from processes.management.commands import start
 
 
@@ -22,6 +23,6 @@ class Command(start.Command):
 
     def handle(self, **options: Any) -> None:
         # A mistake in the YAML must not cost the server that still runs.
-        loader.load(self.config_path(options))
+        plan.make(loader.load(self.config_path(options)))
         call_command("stop", force=options["force"], stdout=self.stdout)
         super().handle(**options)

@@ -85,5 +85,10 @@ class Command(ProcessCommand):
         return True
 
     def _announce(self, config: Config, run: RunRecord) -> None:
-        self.stdout.write(banner.render(config, run))
+        self.stdout.write(self._printable(banner.render(config, run)))
         self.stdout.flush()
+
+    def _printable(self, text: str) -> str:
+        # A terminal that knows no arrows must not cost the server.
+        encoding = getattr(self.stdout, "encoding", None) or "utf-8"
+        return text.encode(encoding, errors="replace").decode(encoding)

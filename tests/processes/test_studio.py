@@ -1,0 +1,52 @@
+"""`studio` opens the running server's own pages."""
+
+import os
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from processes import record
+from processes.pidfile import PidFile
+from processes.state import StateDir
+
+
+@pytest.fixture
+def state(tmp_path: Path, settings) -> StateDir:
+    settings.COULISSE_STATE_DIR = tmp_path
+    return StateDir(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["studio", "admin"])
+@pytest.mark.parametrize("has_browser", [True, False])
+def test_it_opens_a_browser(
+    state: StateDir, monkeypatch, command: str, has_browser: bool
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(
+        "webbrowser.open", lambda url: opened.append(url) or has_browser
+    )
+    run = record.RunRecord(
+        pid=os.getpid(),
+        config="coulisse.yaml",
+        url="http://localhost:8423",
+        local_model_url=None,
+        is_detached=True,
+        is_serving=True,
+        children=(),
+    )
+    record.write(state.record, run)
+    lock = PidFile(state.pid)
+    lock.acquire()
+    output = StringIO()
+    call_command(command, stdout=output)
+    lock.release()
+    assert opened == ["http://localhost:8423/admin/"]
+    assert output.getvalue().startswith("opening http://localhost:8423/admin/\n")
+    assert ("no browser" in output.getvalue()) is not has_browser
+
+
+def test_it_needs_a_running_server(state: StateDir) -> None:
+    with pytest.raises(CommandError, match="not running"):
+        call_command("studio")
