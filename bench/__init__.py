@@ -1,0 +1,1 @@
+"""What a turn costs, measured on the real server: `python -m bench`."""

@@ -1,0 +1,77 @@
+"""Measure the server: `python -m bench [FIGURE …] [--turns N] [--json]`.
+
+Always exits with 0: a missed target is a finding, not a failure.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from bench.figures import FIGURES, SMALL, Bench, Sizes
+from bench.meter import Weather
+from bench.table import Row, render
+
+
+def machine() -> str:
+    """Return what the figures were measured on."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text().splitlines()
+        names = [line.split(":")[1].strip() for line in lines if "model name" in line]
+        model = names[0] if names else model
+    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+def measure(names: list[str], sizes: Sizes) -> tuple[list[Row], str]:
+    """Return the figures, and what went wrong first, if anything did."""
+    rows: list[Row] = []
+    with Bench(sizes) as bench:
+        for name in names:
+            print(f"measuring {name} …", file=sys.stderr, flush=True)
+            rows += FIGURES[name](bench)
+        return rows, bench.first_error
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=", ".join(FIGURES))
+    parser.add_argument("--turns", type=int, help="turns of the memory figure")
+    parser.add_argument("--small", action="store_true", help="try the harness only")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    unknown = set(options.figures) - FIGURES.keys()
+    if unknown:
+        parser.error(f"no such figure: {', '.join(unknown)}; {', '.join(FIGURES)}")
+    sizes = SMALL if options.small else Sizes()
+    if options.turns is not None:
+        sizes = replace(sizes, memory_turns=options.turns)
+    weather = Weather()
+    rows, error = measure(options.figures or list(FIGURES), sizes)
+    if options.json:
+        print(
+            json.dumps(
+                {
+                    "machine": machine(),
+                    "weather": weather.report(),
+                    "error": error,
+                    "figures": [row.as_json() for row in rows],
+                },
+                indent=1,
+            )
+        )
+        return
+    print(f"{machine()}; {weather.report()}\n")
+    print(render(rows))
+    missed = sum(row.verdict == "MISSED" for row in rows)
+    print(f"\n{missed} missed" if missed else "\nevery target met")
+    if error:
+        print(f"the first error was: {error}")
+
+
+if __name__ == "__main__":
+    main()

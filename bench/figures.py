@@ -1,0 +1,330 @@
+"""The figures: what is sent, what is counted, what was promised."""
+
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Self
+
+from bench import meter
+from bench.load import Load, Outcome
+from bench.stage import CONTEXT_MESSAGES, Process, Sample, Stage, body
+from bench.table import Row
+
+SHORT = CONTEXT_MESSAGES
+STALL_MS = 100.0
+GROWTH_MB = 2.0
+"""What the allocator's noise may add where no growth is promised."""
+QUICK = "stream-4-1"
+"""A stream whose first token is all that matters."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything."""
+
+    rounds: int = 9
+    turns: int = 250
+    """Of each kind in a round."""
+    short_users: int = 2_000
+    long_users: int = 4
+    stored: int = 20_000
+    """Messages of a user with a long history."""
+    stream_tokens: int = 150
+    streams: tuple[int, ...] = (64, 128, 256)
+    stream_rounds: int = 2
+    memory_turns: int = 10_000
+    memory_users: int = 5_000
+
+    @property
+    def paced(self) -> str:
+        return f"stream-{self.stream_tokens}-20"
+
+
+SMALL = Sizes(
+    rounds=1,
+    turns=10,
+    short_users=20,
+    long_users=1,
+    stored=200,
+    stream_tokens=5,
+    streams=(4,),
+    stream_rounds=1,
+    memory_turns=40,
+    memory_users=10,
+)
+
+
+class Bench:
+    """A stage with the server on it, and users to send requests as."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self._short = [(f"short-{n}", SHORT) for n in range(sizes.short_users)]
+        self._long = [(f"long-{n}", sizes.stored) for n in range(sizes.long_users)]
+        self._short_names = cycle(name for name, _ in self._short)
+        self._long_names = cycle(name for name, _ in self._long)
+        self._stack = ExitStack()
+        self._errors: list[Outcome] = []
+
+    def __enter__(self) -> Self:
+        agents = ["reply", QUICK, self.sizes.paced]
+        with ExitStack() as stack:
+            self.stage = stack.enter_context(Stage(agents))
+            users = [*self._short, *self._long]
+            self.web = stack.enter_context(self.stage.web("project", users))
+            self.floor = stack.enter_context(self.stage.floor())
+            for server in (self.web, self.floor):
+                self.stage.wait_for(server, body("reply", "warm"))
+            self._check_context()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    def _check_context(self) -> None:
+        """See at the provider that the prompt is what the figures say it is."""
+        for user in ("short-0", "long-0"):
+            self.sample(self.web, [body("reply", user)])
+            self.prompt = self.stage.last_body()
+            seen = self.prompt.count('"role":')
+            # The preamble before them, the question after them.
+            if seen != SHORT + 2:
+                raise RuntimeError(
+                    f"the provider got {seen - 2} messages of history in place of "
+                    f"{SHORT}: correct the sizes in bench/stage.py"
+                )
+        for server in (self.web, self.floor):
+            warm = self.short(self.sizes.turns)
+            self.sample(server, warm, connections=4)
+
+    def short(self, count: int, agent: str = "reply") -> list[str]:
+        """Return requests of users with a short history."""
+        return [body(agent, user) for user in islice(self._short_names, count)]
+
+    def long(self, count: int) -> list[str]:
+        """Return requests of users with a long history."""
+        return [body("reply", user) for user in islice(self._long_names, count)]
+
+    def direct(self, count: int, agent: str = "reply") -> list[str]:
+        """Return calls as the provider itself gets them."""
+        return [self.prompt.replace('"model":"reply"', f'"model":"{agent}"')] * count
+
+    def sample(
+        self,
+        process: Process | None,
+        bodies: list[str],
+        *,
+        connections: int = 1,
+        tokens: int = 0,
+        spread_seconds: float = 0.0,
+    ) -> Sample:
+        """Send requests to a server, or to the provider itself."""
+        port = self.stage.provider_port if process is None else process.port
+        load = Load(port, bodies, connections, tokens, spread_seconds)
+        sample = self.stage.sample(process, load)
+        self._errors.append(sample.outcome)
+        return sample
+
+    @property
+    def errors(self) -> int:
+        return sum(outcome.errors for outcome in self._errors)
+
+    @property
+    def first_error(self) -> str:
+        return next((o.first_error for o in self._errors if o.errors), "")
+
+
+def quantile(values: list[float], share: float) -> float:
+    """Return the value that this share of them does not exceed."""
+    if not values:
+        return float("nan")
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+def _median(values: list[float]) -> float:
+    return statistics.median(values) if values else float("nan")
+
+
+def cpu(bench: Bench) -> Iterator[Row]:
+    """CPU time of the server for a turn, by length of history and load."""
+    turns = bench.sizes.turns
+    kinds: list[tuple[str, Process, Callable[[int], list[str]]]] = [
+        ("floor", bench.floor, bench.short),
+        ("20", bench.web, bench.short),
+        ("20,000", bench.web, bench.long),
+    ]
+    used: dict[tuple[str, int], list[float]] = {}
+    for _ in range(bench.sizes.rounds):
+        for connections in (1, 16):
+            for name, process, bodies in kinds:
+                sample = bench.sample(process, bodies(turns), connections=connections)
+                used.setdefault((name, connections), []).append(
+                    sample.cpu_seconds / turns * 1e6
+                )
+    for connections in (1, 16):
+        where = f"{connections} connection{'s' * (connections > 1)}"
+        floor = _median(used["floor", connections])
+        short = _median(used["20", connections])
+        long = _median(used["20,000", connections])
+        yield Row(f"CPU per turn, floor, {where}", floor, "µs", note="no database")
+        yield Row(
+            f"CPU per turn, 20 stored messages, {where}",
+            *(short, "µs", 1100),
+            note=f"{short / floor:.2f} x floor; blocks "
+            f"{min(used['20', connections]):,.0f}-{max(used['20', connections]):,.0f}",
+        )
+        yield Row(
+            f"CPU per turn, 20,000 stored messages, {where}",
+            *(long, "µs", 1100),
+            note=f"{long / floor:.2f} x floor",
+        )
+        yield Row(f"20,000 over 20, {where}", long / short, "x", 1.1, digits=2)
+
+
+def latency(bench: Bench) -> Iterator[Row]:
+    """What a turn takes beyond its provider's reply, one after the other."""
+    turns, direct, floor = [], [], []
+    for _ in range(bench.sizes.rounds):
+        size = bench.sizes.turns
+        direct.append(bench.sample(None, bench.direct(size)).outcome.latencies)
+        turns.append(bench.sample(bench.web, bench.short(size)).outcome.latencies)
+        floor.append(bench.sample(bench.floor, bench.short(size)).outcome.latencies)
+    yield from _added("turn", turns, direct, p50_ms=1.2, p99_ms=4.0)
+    yield _beside("floor: added time", floor, direct)
+    yield _alone("provider direct", direct)
+
+
+def first_token(bench: Bench) -> Iterator[Row]:
+    """What a stream's first token takes beyond the provider's."""
+    turns, direct = [], []
+    size = max(1, bench.sizes.turns * 2 // 5)
+    for _ in range(bench.sizes.rounds):
+        control = bench.sample(None, bench.direct(size, QUICK), tokens=4)
+        direct.append(control.outcome.firsts)
+        sample = bench.sample(bench.web, bench.short(size, QUICK), tokens=4)
+        turns.append(sample.outcome.firsts)
+    yield from _added("first token", turns, direct, p50_ms=None, p99_ms=4.0)
+    yield _alone("provider direct: first token", direct)
+
+
+def _added(
+    what: str,
+    turns: list[list[float]],
+    direct: list[list[float]],
+    *,
+    p50_ms: float | None,
+    p99_ms: float,
+) -> Iterator[Row]:
+    """Compare each block with the median of the direct block beside it."""
+    for share, target in ((0.5, p50_ms), (0.99, p99_ms)):
+        added = [
+            quantile(mine, share) - quantile(theirs, 0.5)
+            for mine, theirs in zip(turns, direct, strict=True)
+        ]
+        name = f"added to a {what}, p{share * 100:.0f}"
+        yield Row(name, _median(added), "ms", target, digits=2)
+
+
+def _beside(name: str, turns: list[list[float]], direct: list[list[float]]) -> Row:
+    p50, p99 = (row.value for row in _added("", turns, direct, p50_ms=None, p99_ms=0.0))
+    return Row(f"{name}, p50", p50, "ms", digits=2, note=f"p99 {p99:.2f} ms")
+
+
+def _alone(name: str, blocks: list[list[float]]) -> Row:
+    p50 = _median([quantile(block, 0.5) for block in blocks])
+    p99 = _median([quantile(block, 0.99) for block in blocks])
+    return Row(f"{name}, p50", p50, "ms", digits=2, note=f"p99 {p99:.2f} ms")
+
+
+def throughput(bench: Bench) -> Iterator[Row]:
+    """Turns a second of one web process on one core."""
+    rates: dict[str, list[float]] = {"web": [], "floor": []}
+    errors = 0
+    size = bench.sizes.turns * 4
+    for _ in range(max(1, bench.sizes.rounds // 2)):
+        for name, process in (("web", bench.web), ("floor", bench.floor)):
+            outcome = bench.sample(process, bench.short(size), connections=16).outcome
+            rates[name].append(len(outcome.latencies) / outcome.seconds)
+            errors += outcome.errors
+    web, floor = _median(rates["web"]), _median(rates["floor"])
+    yield Row(
+        "turns a second, 16 connections",
+        *(web, "/s"),
+        note=f"one process; {web / floor:.2f} x floor ({floor:,.0f}/s)",
+    )
+    yield Row("errors meanwhile", errors, "", 0)
+
+
+def streams(bench: Bench) -> Iterator[Row]:
+    """Streams side by side, a token every 20 ms."""
+    for count in bench.sizes.streams:
+        yield from _streams(bench, count)
+
+
+def _streams(bench: Bench, count: int) -> Iterator[Row]:
+    tokens, agent = bench.sizes.stream_tokens, bench.sizes.paced
+    gaps: list[float] = []
+    control: list[float] = []
+    used: list[float] = []
+    errors = 0
+    for _ in range(bench.sizes.stream_rounds):
+        options = {"connections": count, "tokens": tokens, "spread_seconds": 0.2}
+        direct = bench.sample(None, bench.direct(count, agent), **options)
+        control += direct.outcome.gaps
+        mine = bench.sample(bench.web, bench.short(count, agent), **options)
+        gaps += mine.outcome.gaps
+        errors += mine.outcome.errors
+        used.append(mine.cpu_seconds / (count * tokens) * 1e6)
+    promised = count <= 64
+    yield Row(
+        f"{count} streams: stalls over {STALL_MS:.0f} ms",
+        *(_stalls(gaps), "", 0 if promised else None),
+        note=f"provider direct {_stalls(control)}; {errors} errors",
+    )
+    yield Row(
+        f"{count} streams: gap between tokens, p99",
+        *(quantile(gaps, 0.99), "ms"),
+        digits=1,
+        note=f"longest {max(gaps, default=0):.1f}; provider direct p99 "
+        f"{quantile(control, 0.99):.1f}, longest {max(control, default=0):.1f}",
+    )
+    yield Row(f"{count} streams: CPU per token", _median(used), "µs")
+
+
+def _stalls(gaps: list[float]) -> int:
+    return sum(gap > STALL_MS for gap in gaps)
+
+
+def memory(bench: Bench) -> Iterator[Row]:
+    """What a new server holds after many turns of many users."""
+    sizes = bench.sizes
+    users = cycle(f"memory-{n}" for n in range(sizes.memory_users))
+    with bench.stage.web("memory", []) as web:
+        bench.stage.wait_for(web, body("reply", "warm"))
+        held = [meter.rss_mb(web.pid)]
+        for _ in range(2):
+            bodies = [body("reply", user) for user in islice(users, sizes.memory_turns)]
+            for start in range(0, len(bodies), 5000):
+                bench.sample(web, bodies[start : start + 5000], connections=16)
+            held.append(meter.rss_mb(web.pid))
+    started, first, second = held
+    turns = f"{sizes.memory_turns:,}"
+    yield Row(
+        f"memory after {turns} turns",
+        *(first, "MB", 150),
+        note=f"{started:.0f} MB when started; {sizes.memory_users:,} users",
+    )
+    yield Row(f"growth in the next {turns}", second - first, "MB", GROWTH_MB, digits=1)
+
+
+FIGURES: dict[str, Callable[[Bench], Iterator[Row]]] = {
+    "cpu": cpu,
+    "latency": latency,
+    "throughput": throughput,
+    "first-token": first_token,
+    "streams": streams,
+    "memory": memory,
+}

@@ -1,0 +1,109 @@
+"""The floor: Django, ninja and uvicorn around one provider call, and nothing else.
+
+`python -m bench.floor --fd N` serves it as `processes/web.py` serves Coulisse, with
+the same client and provider, but no database, users, history or configuration.
+"""
+
+import argparse
+import gc
+import os
+import socket
+from typing import Any
+
+import orjson
+import uvicorn
+from django.conf import settings
+from django.core.asgi import get_asgi_application
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+
+settings.configure(
+    SECRET_KEY="bench",
+    ALLOWED_HOSTS=["*"],
+    ROOT_URLCONF=__name__,
+    MIDDLEWARE=[],
+    USE_TZ=True,
+)
+application = get_asgi_application()
+
+from ninja import Body, NinjaAPI, Schema  # noqa: E402  Django must be ready first
+
+from core.events import Finished, TextDelta  # noqa: E402
+from core.messages import Message  # noqa: E402
+from providers import client  # noqa: E402
+from providers.calls import ModelCall  # noqa: E402
+from providers.config import ProviderConfig  # noqa: E402
+
+PROVIDER = ProviderConfig(
+    kind="openai", api_key="sk-bench", base_url=os.environ["BENCH_PROVIDER"]
+)
+SYSTEM = Message("system", "You are a helpful assistant.")
+
+
+class Said(Schema):
+    role: str
+    content: str
+
+
+class Asked(Schema):
+    model: str
+    messages: list[Said]
+    safety_identifier: str | None = None
+
+
+api = NinjaAPI(docs_url=None, openapi_url=None)
+
+
+@api.post("/chat/completions")
+async def complete(request: HttpRequest, body: Body[Asked]) -> HttpResponse:
+    said = [Message(message.role, message.content) for message in body.messages]
+    call = ModelCall(model="reply", messages=[SYSTEM, *said], stream=False)
+    text, reason = "", ""
+    async for event in client.run("openai", PROVIDER, call):
+        if isinstance(event, TextDelta):
+            text += event.text
+        elif isinstance(event, Finished):
+            reason = event.reason
+    message = {"role": "assistant", "content": text}
+    answer: dict[str, Any] = {
+        "object": "chat.completion",
+        "model": body.model,
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+    }
+    content = orjson.dumps(answer)
+    return HttpResponse(
+        content,
+        content_type="application/json",
+        headers={"Content-Length": str(len(content))},
+    )
+
+
+urlpatterns = [path("v1/", api.urls)]
+
+
+class Server(uvicorn.Server):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        gc.collect()
+        gc.freeze()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fd", type=int, required=True)
+    arguments = parser.parse_args()
+    config = uvicorn.Config(
+        application,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+    )
+    Server(config).run(sockets=[socket.socket(fileno=arguments.fd)])
+
+
+if __name__ == "__main__":
+    main()

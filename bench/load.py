@@ -1,0 +1,191 @@
+"""The load: bare sockets, so that it costs little beside what it measures.
+
+`python -m bench.load` reads one JSON command a line from its standard input, runs it
+and prints one JSON line. A command is the fields of `Load`, then those of `Outcome`
+come back. Connections are opened, "ready" is said, and nothing is sent before the
+next line, so that whoever counts CPU counts the turns alone.
+"""
+
+import asyncio
+import gc
+import itertools
+import json
+import re
+import sys
+import time
+from collections import deque
+from dataclasses import asdict, dataclass, field
+
+import uvloop
+
+PATIENCE_SECONDS = 60
+"""For one block."""
+LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+TOKEN = b'"content":"word'
+END = b"0\r\n\r\n"
+
+
+@dataclass
+class Load:
+    """What to send."""
+
+    port: int
+    bodies: list[str]
+    """One request each, in this order."""
+    connections: int = 1
+    tokens: int = 0
+    """How many a stream must have; 0 for replies in one piece."""
+    spread_seconds: float = 0.0
+    """Over how long the connections' first requests are spread."""
+
+
+@dataclass
+class Outcome:
+    """What came back."""
+
+    seconds: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+    """Milliseconds, of whole replies."""
+    firsts: list[float] = field(default_factory=list)
+    """Milliseconds from a request to its first token."""
+    gaps: list[float] = field(default_factory=list)
+    """Milliseconds between two tokens of a stream."""
+    errors: int = 0
+    first_error: str = ""
+
+    def fail(self, what: str) -> None:
+        self.errors += 1
+        self.first_error = self.first_error or what
+
+
+class Client(asyncio.Protocol):
+    """One kept connection, sending one request after the other."""
+
+    def __init__(self, load: Load, queue: deque[bytes], outcome: Outcome) -> None:
+        self.done = asyncio.get_running_loop().create_future()
+        self._streams = load.tokens > 0
+        self._tokens = load.tokens
+        self._queue = queue
+        self._outcome = outcome
+        self._busy = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._busy:
+            self._outcome.fail(f"the connection was closed: {exc}")
+        self._finish()
+
+    def send(self) -> None:
+        if not self._queue:
+            self._finish()
+            return
+        request = self._queue.popleft()
+        self._received = b""
+        self._size = 0
+        self._arrivals: list[float] = []
+        self._busy = True
+        self._sent_at = time.perf_counter()
+        self._transport.write(request)
+
+    def _finish(self) -> None:
+        self._busy = False
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        now = time.perf_counter()
+        self._received += data
+        if self._streams and self._received.startswith(b"HTTP/1.1 200"):
+            if TOKEN in data:
+                self._arrivals.append(now)
+            if self._received.endswith(END):
+                self._take_stream()
+        elif self._is_whole():
+            self._take_whole(now)
+
+    def _is_whole(self) -> bool:
+        if not self._size:
+            end = self._received.find(b"\r\n\r\n") + 4
+            if end < 4:
+                return False
+            declared = LENGTH.search(self._received, 0, end)
+            if declared is None:
+                return self._received.endswith(END)
+            self._size = end + int(declared[1])
+        return len(self._received) >= self._size
+
+    def _take_whole(self, now: float) -> None:
+        if self._received.startswith(b"HTTP/1.1 200") and TOKEN in self._received:
+            self._outcome.latencies.append((now - self._sent_at) * 1000)
+        else:
+            self._outcome.fail(self._received.decode("latin-1"))
+        self.send()
+
+    def _take_stream(self) -> None:
+        arrivals = self._arrivals
+        if self._received.count(TOKEN) != self._tokens:
+            self._outcome.fail(
+                f"{self._received.count(TOKEN)} tokens in place of {self._tokens}: "
+                + self._received[-400:].decode("latin-1")
+            )
+        else:
+            self._outcome.firsts.append((arrivals[0] - self._sent_at) * 1000)
+            self._outcome.gaps += [
+                (late - early) * 1000 for early, late in itertools.pairwise(arrivals)
+            ]
+        self.send()
+
+
+def _request(body: str) -> bytes:
+    encoded = body.encode()
+    return (
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+        % (len(encoded), encoded)
+    )
+
+
+async def run(load: Load) -> Outcome:
+    """Open the connections, wait for a line, send everything."""
+    loop = asyncio.get_running_loop()
+    outcome = Outcome()
+    queue = deque(map(_request, load.bodies))
+    clients = []
+    try:
+        for _ in range(load.connections):
+            _, client = await loop.create_connection(
+                lambda: Client(load, queue, outcome), "127.0.0.1", load.port
+            )
+            clients.append(client)
+    except OSError as exc:
+        outcome.fail(f"no connection: {exc}")
+    print("ready", flush=True)
+    sys.stdin.readline()
+    started = time.perf_counter()
+    for number, client in enumerate(clients):
+        loop.call_later(number * load.spread_seconds / len(clients), client.send)
+    rest = asyncio.gather(*(client.done for client in clients))
+    try:
+        await asyncio.wait_for(rest, PATIENCE_SECONDS)
+    except TimeoutError:
+        outcome.fail(f"no end after {PATIENCE_SECONDS} s")
+    outcome.seconds = time.perf_counter() - started
+    for client in clients:
+        client._busy = False
+        client._transport.close()
+    return outcome
+
+
+def main() -> None:
+    gc.disable()
+    for line in sys.stdin:
+        outcome = uvloop.run(run(Load(**json.loads(line))))
+        print(json.dumps(asdict(outcome)), flush=True)
+        del outcome
+        gc.collect()
+
+
+if __name__ == "__main__":
+    main()

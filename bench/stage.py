@@ -1,0 +1,254 @@
+"""The processes of a measurement: the server, the provider, the load, the floor."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from bench import meter
+from bench.load import Load, Outcome
+from core.messages import Message
+from core.tokens import MESSAGE_OVERHEAD, estimate_message
+
+ROOT = Path(__file__).resolve().parent.parent
+CONTEXT_MESSAGES = 20
+START_SECONDS = 30
+# With what the provider says a reply costs (30 tokens), all messages are one size.
+QUESTION = "And then? Tell me what happened next, in the town by the sea, in about "
+QUESTION += "thirty words, as you would tell it to a child of six."[
+    : 120 - len(QUESTION)
+]
+PREAMBLE = "You are a helpful assistant. Be brief and concrete."
+CONFIG = """
+providers:
+  openai:
+    api_key: sk-bench
+    base_url: {provider}
+    retries: 0
+agents:
+"""
+AGENT = """
+  - name: {name}
+    provider: openai
+    model: {name}
+    context_tokens: {context_tokens}
+    preamble: {preamble}
+"""
+
+
+def context_tokens() -> int:
+    """Return the budget that holds exactly the messages wanted."""
+    one = estimate_message(Message("user", QUESTION))
+    preamble = estimate_message(Message("system", PREAMBLE))
+    return preamble + one * (1 + CONTEXT_MESSAGES) + MESSAGE_OVERHEAD
+
+
+def body(agent: str, user: str) -> str:
+    """Return a request of a user to an agent."""
+    message = {"role": "user", "content": QUESTION}
+    fields = {"model": agent, "messages": [message], "safety_identifier": user}
+    if agent.startswith("stream"):
+        fields["stream"] = True
+    return json.dumps(fields, separators=(",", ":"))
+
+
+@dataclass
+class Process:
+    """A server under measurement."""
+
+    port: int
+    popen: subprocess.Popen[bytes]
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+
+@dataclass
+class Sample:
+    """One block of load and what it cost the server."""
+
+    outcome: Outcome
+    cpu_seconds: float = 0.0
+
+
+class Stage:
+    """Starts everything, and leaves nothing behind."""
+
+    def __init__(self, agents: list[str]) -> None:
+        self._agents = agents
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    def _start(self) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="coulisse-bench-"))
+        self._stack.callback(shutil.rmtree, self._directory, ignore_errors=True)
+        provider = self._module("provider", stdout=subprocess.PIPE)
+        self.provider_port = int(provider.stdout.readline())
+        self._load = self._module("load", stdout=subprocess.PIPE)
+
+    def project(self, name: str, users: list[tuple[str, int]]) -> dict[str, str]:
+        """Make a project with a filled database; return its environment."""
+        directory = self._directory / name
+        (directory / ".coulisse").mkdir(parents=True)
+        agents = [
+            AGENT.format(
+                name=agent, context_tokens=context_tokens(), preamble=repr(PREAMBLE)
+            )
+            for agent in self._agents
+        ]
+        config = directory / "coulisse.yaml"
+        config.write_text(CONFIG.format(provider=self.provider_url) + "".join(agents))
+        kept = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("COULISSE_", "DJANGO_"))
+            and key not in {"DATABASE_URL", "REDIS_URL", "DEBUG"}
+        }
+        environment = {
+            **kept,
+            "COULISSE_CONFIG": str(config),
+            "DJANGO_SETTINGS_MODULE": "coulisse_site.settings",
+            "PYTHONPATH": str(ROOT),
+        }
+        subprocess.run(
+            [sys.executable, "-P", "-m", "bench.seed"],
+            input=json.dumps([QUESTION, users]).encode(),
+            env=environment,
+            check=True,
+        )
+        return environment
+
+    @property
+    def provider_url(self) -> str:
+        return f"http://127.0.0.1:{self.provider_port}/v1"
+
+    @contextmanager
+    def web(self, name: str, users: list[tuple[str, int]]) -> Iterator[Process]:
+        """Run a web process as the supervisor does, on a project of its own."""
+        environment = self.project(name, users)
+        # It ends when the other end of this pipe does.
+        lifeline, other_end = os.pipe()
+        try:
+            with self._serving(
+                "processes.web", environment, ["--lifeline", str(lifeline)], [lifeline]
+            ) as process:
+                yield process
+        finally:
+            os.close(lifeline)
+            os.close(other_end)
+
+    @contextmanager
+    def floor(self) -> Iterator[Process]:
+        """Run the floor."""
+        environment = {
+            **os.environ,
+            "BENCH_PROVIDER": self.provider_url,
+            "PYTHONPATH": str(ROOT),
+        }
+        with self._serving("bench.floor", environment) as process:
+            yield process
+
+    @contextmanager
+    def _serving(
+        self,
+        module: str,
+        environment: dict[str, str],
+        arguments: list[str] | None = None,
+        descriptors: list[int] | None = None,
+    ) -> Iterator[Process]:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(1024)
+            fd = listener.fileno()
+            port = listener.getsockname()[1]
+            popen = subprocess.Popen(
+                [sys.executable, "-P", "-m", module, "--fd", str(fd)]
+                + (arguments or []),
+                env=environment,
+                pass_fds=(fd, *(descriptors or ())),
+                stdin=subprocess.DEVNULL,
+                process_group=0,
+            )
+        try:
+            yield Process(port, popen)
+        finally:
+            popen.terminate()
+            try:
+                popen.wait(15)
+            except subprocess.TimeoutExpired:
+                popen.kill()
+                popen.wait()
+
+    def _module(self, name: str, **fields: Any) -> subprocess.Popen[bytes]:
+        popen = subprocess.Popen(
+            [sys.executable, "-m", f"bench.{name}"],
+            stdin=subprocess.PIPE,
+            cwd=ROOT,
+            **fields,
+        )
+        self._stack.callback(_end, popen)
+        return popen
+
+    # Measure.
+
+    def sample(self, process: Process | None, load: Load) -> Sample:
+        """Send a load and count what it costs a server; None is the provider."""
+        pipe = self._load
+        pipe.stdin.write(json.dumps(asdict(load)).encode() + b"\n")
+        pipe.stdin.flush()
+        if pipe.stdout.readline().strip() != b"ready":
+            raise RuntimeError("the load generator did not start: see above")
+        before = 0.0 if process is None else meter.cpu_seconds(process.pid)
+        pipe.stdin.write(b"go\n")
+        pipe.stdin.flush()
+        answer = pipe.stdout.readline()
+        after = 0.0 if process is None else meter.cpu_seconds(process.pid)
+        return Sample(Outcome(**json.loads(answer)), after - before)
+
+    def last_body(self) -> str:
+        """Return the body of the last call the provider got."""
+        url = f"http://127.0.0.1:{self.provider_port}/last"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.read().decode()
+
+    def wait_for(self, process: Process, one: str) -> None:
+        """Wait until a server answers this request."""
+        until = time.monotonic() + START_SECONDS
+        while True:
+            outcome = self.sample(None, Load(process.port, [one])).outcome
+            if not outcome.errors:
+                return
+            if process.popen.poll() is not None or time.monotonic() > until:
+                raise RuntimeError(f"the server does not serve: {outcome.first_error}")
+            time.sleep(0.1)
+
+
+def _end(popen: subprocess.Popen[bytes]) -> None:
+    if popen.stdin is not None:
+        popen.stdin.close()
+    try:
+        popen.wait(5)
+    except subprocess.TimeoutExpired:
+        popen.kill()
+        popen.wait()
