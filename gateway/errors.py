@@ -114,7 +114,9 @@ def on_invalid_body(request: HttpRequest, exc: ValidationError) -> HttpResponse:
 
 
 def on_http_error(request: HttpRequest, exc: HttpError) -> HttpResponse:
-    """Answer what ninja itself refuses."""
+    """Answer what ninja itself refuses; it hides why a body could not be read."""
+    if isinstance(exc.__cause__, CoulisseError):
+        return on_domain_error(request, exc.__cause__)
     family = "server_error" if exc.status_code >= 500 else "invalid_request_error"
     return json_response(shape(str(exc), family), status=exc.status_code)
 
@@ -127,23 +129,59 @@ def on_internal_error(request: HttpRequest, exc: Exception) -> HttpResponse:
 
 def from_validation(errors: list[dict[str, Any]]) -> Invalid:
     """Return pydantic's first complaint as OpenAI would put it."""
-    error = errors[0]
-    # ninja puts "body" and the view's argument first; unions name their branches.
-    path = [step for step in error["loc"] if step not in ("body", "data")]
-    param = _param(path)
-    if error["type"] == "extra_forbidden":
-        return Invalid(
-            f"Unrecognized request argument supplied: {param}",
-            param=param,
-            code="unknown_parameter",
-        )
-    if error["type"] == "missing":
-        return Invalid(
-            f"Missing required parameter: '{param}'",
-            param=param,
-            code="missing_required_parameter",
-        )
+    error = _nearest(errors)
+    param = _param(_path(error))
+    if not param:
+        return Invalid("The body must be a JSON object", code="invalid_json")
+    match error["type"]:
+        case "extra_forbidden":
+            return Invalid(
+                f"Unrecognized request argument supplied: {param}",
+                param=param,
+                code="unknown_parameter",
+            )
+        case "missing":
+            return _missing(param)
+        case "union_tag_not_found":
+            return _missing(f"{param}.{_tag(error)}")
+        case "union_tag_invalid":
+            context = error["ctx"]
+            return Invalid(
+                f"Invalid '{param}.{_tag(error)}': '{context['tag']}' is not one of "
+                f"{context['expected_tags']}",
+                param=f"{param}.{_tag(error)}",
+            )
     return Invalid(f"Invalid '{param}': {error['msg']}", param=param)
+
+
+def _missing(param: str) -> Invalid:
+    return Invalid(
+        f"Missing required parameter: '{param}'",
+        param=param,
+        code="missing_required_parameter",
+    )
+
+
+def _tag(error: dict[str, Any]) -> str:
+    return str(error["ctx"]["discriminator"]).strip("'")
+
+
+def _path(error: dict[str, Any]) -> list[str | int]:
+    # ninja puts where it looked and the view's argument first.
+    return list(error["loc"][2:])
+
+
+def _nearest(errors: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the first error; of a union's, the branch the client came nearest to."""
+    path = _path(errors[0])
+    if len(path) < 2 or not _is_branch(path[-1], path[-2]):
+        return errors[0]
+    union = path[:-1]
+    return max(
+        (error for error in errors if _path(error)[: len(union)] == union),
+        # A wrong type is no step into its branch.
+        key=lambda error: (len(error["loc"]), not error["type"].endswith("_type")),
+    )
 
 
 BRANCHES = {"system", "developer", "user", "assistant", "tool"} | {
@@ -162,12 +200,16 @@ def _param(path: list[str | int]) -> str:
     return param
 
 
-def _is_branch(step: str, before: str | int) -> bool:
+def _is_branch(step: str | int, before: str | int) -> bool:
     """Whether a step is the name of a union's branch, which the client never wrote."""
     return (
-        isinstance(before, int)
-        or before in ("content", "stop", "tool_choice", "response_format")
-    ) and (step in BRANCHES or "[" in step)
+        isinstance(step, str)
+        and (
+            isinstance(before, int)
+            or before in ("content", "stop", "tool_choice", "response_format")
+        )
+        and (step in BRANCHES or "[" in step)
+    )
 
 
 def bad_url() -> HttpResponse:

@@ -76,7 +76,8 @@ def to_turn(body: ChatRequest) -> TurnRequest:
 def refuse_unsupported(body: ChatRequest) -> None:
     """Raise `Invalid` for what is known to OpenAI's clients and not done here."""
     for name, reason in REFUSED.items():
-        if getattr(body, name):
+        # `logprobs: false` asks for nothing; `web_search_options: {}` for a search.
+        if getattr(body, name) not in (None, False):
             raise _unsupported(name, reason)
     if body.n is not None and body.n != 1:
         raise _unsupported("n", "a turn has one reply; send the request again")
