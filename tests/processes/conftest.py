@@ -7,11 +7,13 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from io import StringIO
 from pathlib import Path
 
 import psutil
 import pytest
 from django.conf import settings
+from django.core.management import call_command
 
 from processes import listener, record
 from processes.record import RunRecord
@@ -66,6 +68,12 @@ class Project:
             text=True,
             timeout=seconds,
         )
+
+    def call(self, command: str, **options: object) -> str:
+        """Run a command that starts no process here, for speed; return its output."""
+        output = StringIO()
+        call_command(command, **options, stdout=output)
+        return output.getvalue()
 
     def attach(self) -> subprocess.Popen[str]:
         """Begin `start --foreground`, without waiting for it to serve."""
@@ -123,11 +131,14 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    """A project in a folder whose name has a space."""
+def project(tmp_path: Path, settings, monkeypatch) -> Iterator[Project]:
+    """A project in a folder whose name has a space; we stand in it."""
     root = tmp_path / "my project"
     root.mkdir()
+    monkeypatch.chdir(root)
     project = Project(root)
+    settings.COULISSE_CONFIG = project.config
+    settings.COULISSE_STATE_DIR = project.state.root
     yield project
     project.clean()
 

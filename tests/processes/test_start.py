@@ -4,6 +4,9 @@ import socket
 import subprocess
 import sys
 
+import pytest
+from django.core.management import CommandError
+
 from tests.processes.conftest import MANAGE, Project, end
 
 BANNER = """\
@@ -28,17 +31,14 @@ def test_it_starts_reports_and_stops(project: Project) -> None:
     assert project.get("/health/ready")
 
     run = project.run_record
-    status = project.run("status")
-    assert status.returncode == 0
-    assert status.stdout.startswith(
+    assert project.call("status").startswith(
         f"running (pid {run.pid})\n"
         "  config: ./coulisse.yaml\n"
         "  log:    ./.coulisse/coulisse.log\n"
         f"  url:    http://localhost:{project.port}/v1\n"
         f"  web-1  pid {run.children[0].pid}, up 0m "
     )
-    again = project.run("start")
-    assert (again.returncode, again.stdout) == (0, f"already running (pid {run.pid})\n")
+    assert project.call("start") == f"already running (pid {run.pid})\n"
 
     stopped = project.run("stop")
     assert (stopped.returncode, stopped.stdout) == (0, f"stopped (pid {run.pid})\n")
@@ -50,10 +50,10 @@ def test_it_starts_reports_and_stops(project: Project) -> None:
 
 def test_it_refuses_a_wrong_yaml_with_every_problem(project: Project) -> None:
     project.config.write_text("agents:\n  - {name: a, provider: nowhere}\ntypo: 1\n")
-    refused = project.run("start")
-    assert refused.returncode == 1
+    with pytest.raises(CommandError) as refused:
+        project.call("start")
     for part in ("providers", "model", "typo"):
-        assert part in refused.stderr
+        assert part in str(refused.value)
     assert not project.state.root.exists()
 
 
@@ -77,10 +77,11 @@ def test_it_gives_up_on_an_application_that_cannot_start(project: Project) -> No
 
 def test_another_yaml_beside_it_is_another_server(project: Project) -> None:
     server = project.serve()
-    project.config = project.config.rename(project.root / "other.yaml")
-    refused = project.run("start", "-c", "other.yaml")
-    assert refused.returncode == 1
-    assert f"already running (pid {server.pid}) for" in refused.stderr
+    project.config.rename(project.root / "other.yaml")
+    with pytest.raises(
+        CommandError, match=rf"already running \(pid {server.pid}\) for"
+    ):
+        project.call("start", config="other.yaml")
 
 
 def test_it_gives_up_when_the_limit_passes(project: Project) -> None:
