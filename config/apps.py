@@ -1,11 +1,11 @@
 from django.apps import AppConfig
 from django.core import checks
 
+from config.checks import check_config
+
 
 class ConfigApp(AppConfig):
     name = "config"
 
     def ready(self) -> None:
-        from config.checks import check_config
-
         checks.register(check_config)

@@ -1,16 +1,15 @@
 """Validates one slice of the YAML and says in plain words what is wrong in it."""
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
-from config import errors, outline, sentences
+from config import errors, faults, outline, sentences
+from config.faults import Fault
 from config.sections import Location, Problem, Section
 from config.spelling import did_you_mean
 
@@ -41,73 +40,8 @@ def validate(section: Section[Any], data: Any, written: Mapping[Location, str]) 
     except ValidationError as exc:
         found = exc.errors(include_url=False)
     slice_ = _Slice(section, data, written)
-    problems = (slice_.problem(group) for group in _grouped(found, data))
+    problems = (slice_.problem(group) for group in faults.grouped(found, data))
     raise ShapeError(problems) from None
-
-
-@dataclass(frozen=True)
-class _Fault:
-    error: ErrorDetails
-    steps: Location
-    """Where it is in the data."""
-    choice: Location | None
-    """Where the shape offers several forms, and this is a complaint about one."""
-    form: str | int = ""
-
-
-def _fault(error: ErrorDetails, data: Any) -> _Fault:
-    """Tell the steps into the data from pydantic's names for forms of a choice."""
-    steps: list[str | int] = []
-    choice, form = None, ""
-    missing = error["type"] == "missing"
-    for index, step in enumerate(error["loc"]):
-        below = _below(data, step)
-        if below is not None:
-            steps.append(step)
-            data = below[0]
-        elif missing and index == len(error["loc"]) - 1:
-            steps.append(step)
-        elif choice is None:
-            choice, form = tuple(steps), str(step)
-    # A validator of a whole list names the entry it means.
-    steps += error.get("ctx", {}).get("at", ())
-    return _Fault(error, tuple(steps), choice, form)
-
-
-def _below(data: Any, step: str | int) -> tuple[Any] | None:
-    if isinstance(data, dict) and step in data:
-        return (data[step],)
-    if isinstance(data, list) and isinstance(step, int):
-        return (data[step],)
-    return None
-
-
-def _grouped(found: list[ErrorDetails], data: Any) -> Iterator[list[_Fault]]:
-    """Yield the faults that make one message.
-
-    Where a value may have several forms, pydantic complains about each; only the form
-    that was probably meant is worth a message.
-    """
-    choices = defaultdict(list)
-    for fault in (_fault(error, data) for error in found):
-        if fault.choice is None:
-            yield [fault]
-        else:
-            choices[fault.choice].append(fault)
-    for place, faults in choices.items():
-        yield from _meant(place, faults)
-
-
-def _meant(place: Location, faults: list[_Fault]) -> list[list[_Fault]]:
-    forms = defaultdict(list)
-    for fault in faults:
-        forms[fault.form].append(fault)
-    entered = [
-        form for form in forms.values() if all(len(f.steps) > len(place) for f in form)
-    ]
-    if not entered:
-        return [[fault for fault in faults if fault.steps == place]]
-    return [[fault] for fault in min(entered, key=len)]
 
 
 @dataclass(frozen=True)
@@ -120,7 +54,7 @@ class _Slice:
     def schema(self) -> outline.Schema:
         return self.section.adapter.json_schema()
 
-    def problem(self, group: list[_Fault]) -> Problem:
+    def problem(self, group: list[Fault]) -> Problem:
         fault = group[0]
         match fault.error["type"]:
             case "missing":
@@ -139,7 +73,7 @@ class _Slice:
             hint = f"; known here: {', '.join(known)}"
         return f"is not a known field{hint}"
 
-    def _wrong(self, group: list[_Fault]) -> str:
+    def _wrong(self, group: list[Fault]) -> str:
         steps = group[0].steps
         expected = [sentences.expectation(fault.error) for fault in group]
         if None in expected:
@@ -151,7 +85,10 @@ class _Slice:
             hint = ""
         if "text" in phrases and isinstance(value, int | float):
             hint = "; put it in quotes"
-        return f"must be {' or '.join(phrases)}{self._found(steps, value)}{hint}"
+        found = self._found(steps, value)
+        if isinstance(value, list) and any("list" in phrase for phrase in phrases):
+            found = ""
+        return f"must be {' or '.join(phrases)}{found}{hint}"
 
     def _found(self, steps: Location, value: Any) -> str:
         written = self.written.get((self.section.key, *steps))

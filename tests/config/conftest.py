@@ -31,7 +31,8 @@ class Cook(Strict):
     name: str = Field(min_length=1)
     speciality: str = ""
     api_key: SecretStr | None = None
-    dishes: list[str] = []
+    headers: dict[str, int] = {}
+    dishes: list[str] = Field([], max_length=2)
     oven: bool | Oven = False
     pace: float | None = None
     boss: str | None = None

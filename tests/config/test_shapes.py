@@ -17,7 +17,7 @@ def said(refusal, cook: str) -> list[str]:
         (
             "zzz: x",
             "'zzz' is not a known field; known here: name, speciality, api_key, "
-            "dishes, oven, pace, boss",
+            "headers, dishes, oven, pace, boss",
         ),
         ("pace: fast", "'pace' must be a number, not 'fast'"),
         ("pace: [1]", "'pace' must be a number, not a list"),
@@ -27,6 +27,7 @@ def said(refusal, cook: str) -> list[str]:
         ("speciality: null", "'speciality' must be text, not nothing"),
         ("dishes: tea", "'dishes' must be a list, not 'tea'"),
         ("dishes: [tea, 3]", "'dishes[1]' must be text, not 3; put it in quotes"),
+        ("dishes: [a, b, c]", "'dishes' must be a list of at most 2 entries"),
         ("oven: [1]", "'oven' must be true or false or a map of fields, not a list"),
         ("oven: {heat: x}", "'oven.heat' must be a whole number, not 'x'"),
         ("oven: {}", "'oven.heat' is missing"),
@@ -83,6 +84,11 @@ def test_it_never_shows_a_secret(refusal, value):
     assert message.startswith("cook 'ann': 'api_key' must be text")
     assert "sk-secret" not in message
     assert "3" not in message
+
+
+def test_it_never_shows_what_is_named_like_a_secret(refusal):
+    (message,) = said(refusal, "headers: {X-Auth: sk-secret}")
+    assert message == "cook 'ann': 'headers.X-Auth' must be a whole number"
 
 
 def test_it_never_shows_what_a_placeholder_stands_for(refusal, monkeypatch):

@@ -1,0 +1,75 @@
+"""Pydantic's errors, placed in the data and gathered into what is worth saying."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+from config.sections import Location
+
+
+@dataclass(frozen=True)
+class Fault:
+    error: ErrorDetails
+    steps: Location
+    """Where it is in the data."""
+    choice: Location | None
+    """Where the shape offers several forms, and this is a complaint about one."""
+    form: str | int = ""
+
+
+def _fault(error: ErrorDetails, data: Any) -> Fault:
+    """Tell the steps into the data from pydantic's names for forms of a choice."""
+    steps: list[str | int] = []
+    choice, form = None, ""
+    missing = error["type"] == "missing"
+    for index, step in enumerate(error["loc"]):
+        below = _below(data, step)
+        if below is not None:
+            steps.append(step)
+            data = below[0]
+        elif missing and index == len(error["loc"]) - 1:
+            steps.append(step)
+        elif choice is None:
+            choice, form = tuple(steps), str(step)
+    # A validator of a whole list names the entry it means.
+    steps += error.get("ctx", {}).get("at", ())
+    return Fault(error, tuple(steps), choice, form)
+
+
+def _below(data: Any, step: str | int) -> tuple[Any] | None:
+    if isinstance(data, dict) and step in data:
+        return (data[step],)
+    if isinstance(data, list) and isinstance(step, int):
+        return (data[step],)
+    return None
+
+
+def grouped(found: list[ErrorDetails], data: Any) -> Iterator[list[Fault]]:
+    """Yield the faults that make one message.
+
+    Where a value may have several forms, pydantic complains about each; only the form
+    that was probably meant is worth a message.
+    """
+    choices = defaultdict(list)
+    for fault in (_fault(error, data) for error in found):
+        if fault.choice is None:
+            yield [fault]
+        else:
+            choices[fault.choice].append(fault)
+    for place, faults in choices.items():
+        yield from _meant(place, faults)
+
+
+def _meant(place: Location, faults: list[Fault]) -> list[list[Fault]]:
+    forms = defaultdict(list)
+    for fault in faults:
+        forms[fault.form].append(fault)
+    entered = [
+        form for form in forms.values() if all(len(f.steps) > len(place) for f in form)
+    ]
+    if not entered:
+        return [[fault for fault in faults if fault.steps == place]]
+    return [[fault] for fault in min(entered, key=len)]
