@@ -27,21 +27,24 @@ class Command(ProcessCommand):
             sys.exit(NOT_RUNNING)
         pid, run = found
         word = "running" if run is not None and run.is_serving else "starting"
-        self.stdout.write(f"{word} (pid {pid})")
-        if run is not None:
-            self._describe(run, files)
-
-    def _describe(self, run: RunRecord, files: StateDir) -> None:
-        log = describe_path(files.log) if run.is_detached else "its terminal"
-        self.stdout.write(f"  config: {describe_path(Path(run.config))}")
-        self.stdout.write(f"  log:    {log}")
-        self.stdout.write(f"  url:    {run.url}/v1")
-        width = max((len(child.name) for child in run.children), default=0)
-        for child in run.children:
-            self.stdout.write(f"  {child.name:<{width}}  {describe(child)}")
+        details = [] if run is None else describe_run(run, files)
+        # In one piece: a reader such as `head -1` may leave after the first line.
+        self.stdout.write("\n".join([f"{word} (pid {pid})", *details]))
 
 
-def describe(child: ChildRecord) -> str:
+def describe_run(run: RunRecord, files: StateDir) -> list[str]:
+    """Return a line for each file, address and child of a running server."""
+    log = describe_path(files.log) if run.is_detached else "its terminal"
+    width = max((len(child.name) for child in run.children), default=0)
+    return [
+        f"  config: {describe_path(Path(run.config))}",
+        f"  log:    {log}",
+        f"  url:    {run.url}/v1",
+        *(f"  {child.name:<{width}}  {describe_child(child)}" for child in run.children),
+    ]
+
+
+def describe_child(child: ChildRecord) -> str:
     """Return a child's pid, its age and how often it was started again."""
     seconds = max(0, int(time.time() - child.created_at))
     minutes, seconds = divmod(seconds, 60)
