@@ -15,7 +15,7 @@
 | coulisse.E011 | a field is not known |
 | coulisse.E012 | a top-level key is not known |
 | coulisse.E013 | a top-level key is not available in this version |
-| coulisse.E1xx | what a section checks itself, such as a reference that leads nowhere |
+| coulisse.E101 and up | what a section checks itself: its `config.py` says |
 """
 
 from collections.abc import Iterable

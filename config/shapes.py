@@ -80,9 +80,9 @@ class _Slice:
             return sentences.own_words(group[0].error)
         phrases = list(dict.fromkeys(filter(None, expected)))
         value = group[0].error["input"]
-        hint = did_you_mean(value, _choices(phrases)) if isinstance(value, str) else ""
-        if self._is_hidden(steps):
-            hint = ""
+        hint = ""
+        if isinstance(value, str) and not self._is_hidden(steps):
+            hint = did_you_mean(value, _choices(phrases))
         if "text" in phrases and isinstance(value, int | float):
             hint = "; put it in quotes"
         found = self._found(steps, value)
@@ -91,16 +91,17 @@ class _Slice:
         return f"must be {' or '.join(phrases)}{found}{hint}"
 
     def _found(self, steps: Location, value: Any) -> str:
+        if isinstance(value, str | int | float) and self._is_secret(steps):
+            return ""
         written = self.written.get((self.section.key, *steps))
         if written is not None:
             return f", which {sentences.described(written)} is not"
-        if isinstance(value, str | int | float) and self._is_hidden(steps):
-            return ""
         return f", not {sentences.described(value)}"
 
     def _is_hidden(self, steps: Location) -> bool:
-        if (self.section.key, *steps) in self.written:
-            return True
+        return (self.section.key, *steps) in self.written or self._is_secret(steps)
+
+    def _is_secret(self, steps: Location) -> bool:
         words = {word for s in steps for word in re.split(r"[_-]", str(s).lower())}
         return bool(words & SECRET_WORDS) or outline.is_secret(self.schema, steps)
 

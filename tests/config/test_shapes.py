@@ -86,8 +86,9 @@ def test_it_never_shows_a_secret(refusal, value):
     assert "3" not in message
 
 
-def test_it_never_shows_what_is_named_like_a_secret(refusal):
-    (message,) = said(refusal, "headers: {X-Auth: sk-secret}")
+@pytest.mark.parametrize("value", ["sk-secret", "'${UNSET_AUTH:-sk-secret}'"])
+def test_it_never_shows_what_is_named_like_a_secret(refusal, value):
+    (message,) = said(refusal, f"headers: {{X-Auth: {value}}}")
     assert message == "cook 'ann': 'headers.X-Auth' must be a whole number"
 
 
