@@ -35,12 +35,13 @@ class Command(ProcessCommand):
 def describe_run(run: RunRecord, files: StateDir) -> list[str]:
     """Return a line for each file, address and child of a running server."""
     log = describe_path(files.log) if run.is_detached else "its terminal"
-    width = max((len(child.name) for child in run.children), default=0)
+    children = run.children
+    width = max((len(child.name) for child in children), default=0)
     return [
         f"  config: {describe_path(Path(run.config))}",
         f"  log:    {log}",
         f"  url:    {run.url}/v1",
-        *(f"  {child.name:<{width}}  {describe_child(child)}" for child in run.children),
+        *(f"  {child.name:<{width}}  {describe_child(child)}" for child in children),
     ]
 
 
