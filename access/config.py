@@ -1,14 +1,11 @@
 """The YAML's word on who a request belongs to: `users` and `default_user_id`."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from config.sections import Problem, Section
-
-if TYPE_CHECKING:
-    from config.document import Config
+from config.sections import Config, Problem, Section
 
 SHARED_USER_ID = "main"
 
@@ -31,7 +28,7 @@ DefaultUserId = Annotated[
 ]
 
 
-def check_users(users: str | None, config: "Config") -> Iterable[Problem]:
+def check_users(users: str | None, config: Config) -> Iterable[Problem]:
     """Refuse the two keys that contradict each other."""
     default_user_id = config.get(DEFAULT_USER_ID)
     if default_user_id is None:

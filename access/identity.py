@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from access.config import DEFAULT_USER_ID, SHARED_USER_ID, USERS
 from access.errors import UserInvalid, UserRequired
-from config.document import Config
+from config.sections import Config
 from core.ids import UserId
 
 NAMESPACE = uuid.UUID("5d2e6b62-5f0a-5c43-9f7e-0c8f2a1c7d11")

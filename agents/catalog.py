@@ -4,7 +4,7 @@ from difflib import get_close_matches
 
 from agents.config import AGENTS, AgentConfig
 from agents.errors import AgentUnknown
-from config.document import Config
+from config.sections import Config
 
 
 def find(config: Config, name: str) -> AgentConfig:

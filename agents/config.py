@@ -2,17 +2,14 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from config.sections import Problem, Section
+from config.sections import Config, Problem, Section
 from providers import parameters
 from providers.config import PROVIDERS
-
-if TYPE_CHECKING:
-    from config.document import Config
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
@@ -132,7 +129,7 @@ def by_name(agents: list[AgentConfig]) -> dict[str, AgentConfig]:
     return named
 
 
-def check_agents(agents: dict[str, AgentConfig], config: "Config") -> Iterable[Problem]:
+def check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Problem]:
     """Find agents whose provider is not configured or cannot do what they ask."""
     providers = config.get(PROVIDERS)
     for index, agent in enumerate(agents.values()):

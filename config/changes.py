@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from config.document import Config
-from config.sections import Section
+from config.sections import Config, Section
 
 
 def between(old: Config, new: Config, section: Section[Any]) -> str:

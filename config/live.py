@@ -10,8 +10,8 @@ import watchfiles
 from django.conf import settings
 
 from config import changes, loader, reader, sections
-from config.document import Config
 from config.errors import ConfigInvalid
+from config.sections import Config
 
 logger = logging.getLogger(__name__)
 

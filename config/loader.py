@@ -16,10 +16,9 @@ from typing import Any, TypeVar
 from ruamel.yaml.nodes import Node
 
 from config import errors, planned, reader, sections, shapes
-from config.document import Config
 from config.errors import ConfigInvalid
 from config.placeholders import Expander
-from config.sections import Problem, Section
+from config.sections import Config, Problem, Section
 from config.spelling import did_you_mean
 from config.tree import Tree
 

@@ -1,20 +1,18 @@
-"""What an app declares about its slice of the YAML.
+"""What an app declares about its slice of the YAML, and one valid reading of it all.
 
 Each app's `config.py` makes one `Section` per top-level key it owns and names it in
 `settings.COULISSE_SECTIONS`; nothing else in this layer knows the apps.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
 
 from django.conf import settings
 from django.utils.module_loading import import_string
 from pydantic import TypeAdapter
-
-if TYPE_CHECKING:
-    from config.document import Config
 
 T = TypeVar("T")
 
@@ -80,3 +78,22 @@ def registered() -> dict[str, Section[Any]]:
     """Return the sections `settings.COULISSE_SECTIONS` names, by key."""
     sections = (import_string(path) for path in settings.COULISSE_SECTIONS)
     return {section.key: section for section in sections}
+
+
+@dataclass(frozen=True)
+class Config:
+    """A snapshot of the file: it never changes, an edit makes another one."""
+
+    path: Path
+    values: Mapping[str, Any]
+    """The validated value of each section, by its key."""
+    digest: str = ""
+    """Tells one content of the file from another."""
+
+    def get(self, section: Section[T]) -> T:
+        """Return the value of a section, its default when the file has none."""
+        try:
+            value: T = self.values[section.key]
+        except KeyError:
+            return section.default()
+        return value

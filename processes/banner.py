@@ -7,7 +7,7 @@ from pathlib import Path
 from django.conf import settings
 
 from agents.config import AGENTS
-from config.document import Config
+from config.sections import Config
 from processes.record import RunRecord
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from django.conf import settings
 
 from config.config import SERVER
-from config.document import Config
+from config.sections import Config
 from processes import listener
 from processes.child import Child, Command, base_environment
 from processes.errors import PackagesMissing

@@ -50,7 +50,12 @@ class Timeouts(BaseModel):
 class ProviderConfig(BaseModel):
     """One place model calls go to."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        # The entry's own name stands in for `kind`.
+        json_schema_extra=lambda schema: schema.pop("required"),
+    )
 
     kind: KindName = Field(
         description="Which API it speaks. The entry's own name unless given; any "

@@ -13,10 +13,10 @@ import pytest
 import uvicorn
 from django.db import connection
 from django.test.utils import setup_databases, teardown_databases
-from providers.fake import FakeProvider
 
 from config import live, loader
-from config.document import Config
+from config.sections import Config
+from providers.fake import FakeProvider
 
 CONFIG = """
 providers:

@@ -8,9 +8,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from config import live, loader
-from config.document import Config
 from config.errors import ConfigInvalid
-from config.sections import Problem, Section
+from config.sections import Config, Problem, Section
 
 
 class Strict(BaseModel):

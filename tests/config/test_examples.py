@@ -31,10 +31,6 @@ def test_what_we_ship_loads(shipped):
     assert loader.load(shipped).values["agents"]
 
 
-@pytest.mark.xfail(
-    reason="providers/config.py lists `kind` as required, though the name fills it",
-    strict=False,
-)
 def test_what_we_ship_fits_the_schema(shipped, capsys):
     call_command("schema")
     validator = Draft202012Validator(json.loads(capsys.readouterr().out))

@@ -1,8 +1,7 @@
 import pytest
 
-from config.document import Config
 from config.errors import ConfigInvalid
-from config.sections import Section
+from config.sections import Config, Section
 
 from .conftest import COOK, COOKS, KITCHEN, MENU
 

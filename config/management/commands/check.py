@@ -5,8 +5,8 @@ from django.core.management.commands.check import Command as DjangoCheck
 
 from config import loader, reader
 from config.command import ConfigCommand
-from config.document import Config
 from config.errors import ConfigInvalid
+from config.sections import Config
 
 COUNTED = ("agents", "judges", "experiments", "providers")
 

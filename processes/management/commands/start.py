@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from config import loader
-from config.document import Config
+from config.sections import Config
 from processes import banner, detached, foreground, plan, state
 from processes.command import ProcessCommand, running
 from processes.errors import AlreadyRunning
