@@ -52,12 +52,13 @@ def main(arguments: list[str] | None = None) -> None:
         sizes = replace(sizes, memory_turns=options.turns)
     weather = Weather()
     rows, error = measure(options.figures or list(FIGURES), sizes)
+    report = weather.report()
     if options.json:
         print(
             json.dumps(
                 {
                     "machine": machine(),
-                    "weather": weather.report(),
+                    "weather": report,
                     "error": error,
                     "figures": [row.as_json() for row in rows],
                 },
@@ -65,12 +66,12 @@ def main(arguments: list[str] | None = None) -> None:
             )
         )
         return
-    print(f"{machine()}; {weather.report()}\n")
+    print(f"{machine()}\n{report}\n")
     print(render(rows))
     missed = sum(row.verdict == "MISSED" for row in rows)
     print(f"\n{missed} missed" if missed else "\nevery target met")
     if error:
-        print(f"the first error was: {error}")
+        print(f"the first error: {error}")
 
 
 if __name__ == "__main__":

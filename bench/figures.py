@@ -75,7 +75,9 @@ class Bench:
             users = [*self._short, *self._long]
             self.web = stack.enter_context(self.stage.web("project", users))
             self.floor = stack.enter_context(self.stage.floor())
-            for server in (self.web, self.floor):
+            self.stock = stack.enter_context(self.stage.floor("--stock"))
+            self.servers = (self.web, self.floor, self.stock)
+            for server in self.servers:
                 self.stage.wait_for(server, body("reply", "warm"))
             self._check_context()
             self._stack = stack.pop_all()
@@ -96,7 +98,7 @@ class Bench:
                     f"the provider got {seen - 2} messages of history in place of "
                     f"{SHORT}: correct the sizes in bench/stage.py"
                 )
-        for server in (self.web, self.floor):
+        for server in self.servers:
             warm = self.short(self.sizes.turns)
             self.sample(server, warm, connections=4)
 
@@ -153,35 +155,43 @@ def cpu(bench: Bench) -> Iterator[Row]:
     turns = bench.sizes.turns
     kinds: list[tuple[str, Process, Callable[[int], list[str]]]] = [
         ("floor", bench.floor, bench.short),
-        ("20", bench.web, bench.short),
-        ("20,000", bench.web, bench.long),
+        ("stock", bench.stock, bench.short),
+        ("short", bench.web, bench.short),
+        ("long", bench.web, bench.long),
     ]
     used: dict[tuple[str, int], list[float]] = {}
-    for _ in range(bench.sizes.rounds):
+    for number in range(bench.sizes.rounds):
+        # What comes first differs, for noise comes in spells.
+        first = number % len(kinds)
         for connections in (1, 16):
-            for name, process, bodies in kinds:
+            for name, process, bodies in kinds[first:] + kinds[:first]:
                 sample = bench.sample(process, bodies(turns), connections=connections)
                 used.setdefault((name, connections), []).append(
                     sample.cpu_seconds / turns * 1e6
                 )
     for connections in (1, 16):
-        where = f"{connections} connection{'s' * (connections > 1)}"
-        floor = _median(used["floor", connections])
-        short = _median(used["20", connections])
-        long = _median(used["20,000", connections])
-        yield Row(f"CPU per turn, floor, {where}", floor, "µs", note="no database")
+        blocks = {name: used[name, connections] for name, _, _ in kinds}
+        yield from _cpu_rows(f"{connections} connection(s)", blocks)
+
+
+def _cpu_rows(where: str, blocks: dict[str, list[float]]) -> Iterator[Row]:
+    floor = _median(blocks["floor"])
+    short = _median(blocks["short"])
+    long = _median(blocks["long"])
+    for name, title, target in (
+        ("short", f"{SHORT} stored messages", 1100),
+        ("long", "20,000 stored messages", 1100),
+        ("floor", "floor: no database, light handler", None),
+        ("stock", "floor with Django's own handler", None),
+    ):
+        mine = blocks[name]
         yield Row(
-            f"CPU per turn, 20 stored messages, {where}",
-            *(short, "µs", 1100),
-            note=f"{short / floor:.2f} x floor; blocks "
-            f"{min(used['20', connections]):,.0f}-{max(used['20', connections]):,.0f}",
+            f"CPU, {where}, {title}",
+            *(_median(mine), "µs", target),
+            note=f"{_median(mine) / floor:.2f} x floor; "
+            f"blocks {min(mine):,.0f}-{max(mine):,.0f}",
         )
-        yield Row(
-            f"CPU per turn, 20,000 stored messages, {where}",
-            *(long, "µs", 1100),
-            note=f"{long / floor:.2f} x floor",
-        )
-        yield Row(f"20,000 over 20, {where}", long / short, "x", 1.1, digits=2)
+    yield Row(f"CPU, {where}, 20,000 over 20", long / short, "x", 1.1, digits=2)
 
 
 def latency(bench: Bench) -> Iterator[Row]:
@@ -193,7 +203,7 @@ def latency(bench: Bench) -> Iterator[Row]:
         turns.append(bench.sample(bench.web, bench.short(size)).outcome.latencies)
         floor.append(bench.sample(bench.floor, bench.short(size)).outcome.latencies)
     yield from _added("turn", turns, direct, p50_ms=1.2, p99_ms=4.0)
-    yield _beside("floor: added time", floor, direct)
+    yield _beside("floor: added", floor, direct)
     yield _alone("provider direct", direct)
 
 
@@ -301,8 +311,10 @@ def _stalls(gaps: list[float]) -> int:
 def memory(bench: Bench) -> Iterator[Row]:
     """What a new server holds after many turns of many users."""
     sizes = bench.sizes
-    users = cycle(f"memory-{n}" for n in range(sizes.memory_users))
-    with bench.stage.web("memory", []) as web:
+    stored = [(f"memory-{n}", SHORT) for n in range(sizes.memory_users)]
+    users = cycle(user for user, _ in stored)
+    # With rows enough that SQLite's page cache (8 MB) fills in the first half.
+    with bench.stage.web("memory", stored) as web:
         bench.stage.wait_for(web, body("reply", "warm"))
         held = [meter.rss_mb(web.pid)]
         for _ in range(2):

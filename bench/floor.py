@@ -1,19 +1,22 @@
 """The floor: Django, ninja and uvicorn around one provider call, and nothing else.
 
 `python -m bench.floor --fd N` serves it as `processes/web.py` serves Coulisse, with
-the same client and provider, but no database, users, history or configuration.
+the same client and provider, but no database, users, history or configuration; and
+without the signals and threads of Django's own handler, which `--stock` brings back.
 """
 
 import argparse
 import gc
 import os
 import socket
+from io import BytesIO
 from typing import Any
 
 import orjson
 import uvicorn
 from django.conf import settings
 from django.core.asgi import get_asgi_application
+from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
@@ -24,7 +27,7 @@ settings.configure(
     MIDDLEWARE=[],
     USE_TZ=True,
 )
-application = get_asgi_application()
+stock = get_asgi_application()
 
 from ninja import Body, NinjaAPI, Schema  # noqa: E402  Django must be ready first
 
@@ -81,6 +84,15 @@ async def complete(request: HttpRequest, body: Body[Asked]) -> HttpResponse:
 urlpatterns = [path("v1/", api.urls)]
 
 
+class Light(ASGIHandler):
+    """Django's handler without what happens around a request."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        message = await receive()
+        request, _ = self.create_request(scope, BytesIO(message["body"]))
+        await self.send_response(await self.get_response_async(request), send)
+
+
 class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -91,9 +103,10 @@ class Server(uvicorn.Server):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--stock", action="store_true")
     arguments = parser.parse_args()
     config = uvicorn.Config(
-        application,
+        stock if arguments.stock else Light(),
         loop="uvloop",
         http="httptools",
         ws="none",

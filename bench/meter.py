@@ -1,5 +1,7 @@
 """What the operating system says a process costs."""
 
+import os
+import time
 from pathlib import Path
 
 import psutil
@@ -28,11 +30,28 @@ class Weather:
     """How busy the machine is with what is not ours."""
 
     def __init__(self) -> None:
-        self._started = psutil.cpu_times()
+        self._at = time.monotonic()
+        self._busy, self._stolen = _busy_and_stolen()
+        self._ours = sum(os.times()[:4])
 
     def report(self) -> str:
-        now = psutil.cpu_times()
-        total = sum(now[:8]) - sum(self._started[:8])
-        stolen = getattr(now, "steal", 0.0) - getattr(self._started, "steal", 0.0)
-        load = ", ".join(f"{value:.1f}" for value in psutil.getloadavg())
-        return f"load average {load}; {100 * stolen / max(total, 1e-9):.1f} % stolen"
+        """Say what else ran since; to be asked when our own processes have ended."""
+        seconds = time.monotonic() - self._at
+        busy, stolen = _busy_and_stolen()
+        ours = sum(os.times()[:4]) - self._ours
+        others = max(0.0, busy - self._busy - ours) / seconds
+        stolen = (stolen - self._stolen) / seconds
+        noise = others + stolen
+        verdict = "noisy" if noise > 0.15 else "calm"
+        return (
+            f"{verdict}: others used {others:.2f} cores, the host took {stolen:.2f}, "
+            f"load average {psutil.getloadavg()[0]:.1f}"
+        )
+
+
+def _busy_and_stolen() -> tuple[float, float]:
+    times = psutil.cpu_times()
+    stolen = getattr(times, "steal", 0.0)
+    waiting = times.idle + getattr(times, "iowait", 0.0)
+    # guest times are counted in user's already.
+    return sum(times[:7]) - waiting, stolen

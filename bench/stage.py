@@ -159,14 +159,14 @@ class Stage:
             os.close(other_end)
 
     @contextmanager
-    def floor(self) -> Iterator[Process]:
+    def floor(self, *arguments: str) -> Iterator[Process]:
         """Run the floor."""
         environment = {
             **os.environ,
             "BENCH_PROVIDER": self.provider_url,
             "PYTHONPATH": str(ROOT),
         }
-        with self._serving("bench.floor", environment) as process:
+        with self._serving("bench.floor", environment, [*arguments]) as process:
             yield process
 
     @contextmanager
