@@ -42,6 +42,8 @@ MIDDLEWARE: list[str] = []
 ROOT_URLCONF = "coulisse_site.urls"
 ASGI_APPLICATION = "coulisse_site.asgi.application"
 APPEND_SLASH = False
+# The YAML's server.max_body_bytes is the limit, and is kept while the body arrives.
+DATA_UPLOAD_MAX_MEMORY_SIZE = None
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",

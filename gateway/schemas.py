@@ -106,7 +106,8 @@ ChatMessage = Annotated[
 
 
 class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    # Strict in types too: `max_tokens: true` is not 1.
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class StreamOptions(Strict):
