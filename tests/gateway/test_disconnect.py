@@ -1,0 +1,182 @@
+"""A client that leaves: the provider is told, and what was said is kept."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from providers import client as provider_client
+from tests.gateway.calls import (
+    Caller,
+    ask,
+    body,
+    calling,
+    plain,
+    prompt,
+    stored,
+    until,
+)
+
+pytestmark = pytest.mark.database
+
+BOTH = pytest.mark.parametrize("agent", ["assistant", "claude"])
+EITHER = pytest.mark.parametrize("stream", [True, False])
+
+
+def leave_when_asked(server, fake, request):
+    """Call, and leave when the provider has the request."""
+    count = len(fake.requests)
+    with calling(server, request):
+        fake.wait(lambda: len(fake.requests) > count)
+    fake.wait(lambda: fake.requests[-1].aborted)
+
+
+@BOTH
+@EITHER
+@pytest.mark.parametrize("place", ["headers", "first_token"])
+def test_leaving_before_the_first_token_stops_the_provider(
+    server, fake, user, agent, stream, place
+):
+    fake.hang(place)
+    leave_when_asked(server, fake, body(user, agent=agent, stream=stream))
+    until(lambda: stored(user) == [("user", "hi", "")])
+
+
+@BOTH
+def test_leaving_in_the_middle_keeps_what_was_said(server, fake, user, agent):
+    fake.hang("mid_stream", "first", "second")
+    with calling(server, body(user, agent=agent, stream=True)) as caller:
+        caller.hear("first")
+    fake.wait(lambda: fake.requests[-1].aborted)
+    until(lambda: stored(user))
+    assert stored(user) == [("user", "hi", ""), ("assistant", "first", "cancelled")]
+
+
+def test_leaving_among_many_tokens_keeps_no_more_than_was_said(server, fake, user):
+    fake.reply(*["word "] * 5000, pause_seconds=0.001)
+    with calling(server, body(user, stream=True)) as caller:
+        caller.hear("word ")
+    fake.wait(lambda: fake.requests[-1].aborted)
+    until(lambda: stored(user))
+    role, text, reason = stored(user)[-1]
+    assert (role, reason) == ("assistant", "cancelled")
+    assert 1 <= text.count("word ") < 5000
+
+
+@BOTH
+def test_the_thinking_alone_is_not_a_reply(server, fake, user, agent):
+    fake.reply("42", reasoning=["hm"] * 5000, pause_seconds=0.001)
+    with calling(server, body(user, agent=agent, stream=True)) as caller:
+        caller.hear("hm")
+    fake.wait(lambda: fake.requests[-1].aborted)
+    until(lambda: stored(user))
+    assert stored(user) == [("user", "hi", "")]
+
+
+@BOTH
+def test_a_call_cut_short_by_leaving_does_not_break_the_next_turn(
+    server, client, fake, user, agent
+):
+    fake.hang("mid_stream")
+    fake._script[-1].pieces = ["Let me see. "]
+    fake._script[-1].tool_calls = [("look", {"at": "sky"})]
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    with calling(server, body(user, agent=agent, tools=tools, stream=True)) as caller:
+        caller.hear("Let me see")
+    until(lambda: stored(user))
+    ask(client, user, "never mind", agent=agent)
+    assert [text for _, text in prompt(fake.requests[-1])] == [
+        *("You are a test assistant.", "hi", "Let me see. ", "never mind")
+    ]
+
+
+@BOTH
+def test_the_next_turn_knows_what_the_user_saw(server, client, fake, user, agent):
+    fake.hang("mid_stream", "first", "second")
+    with calling(server, body(user, agent=agent, stream=True)) as caller:
+        caller.hear("first")
+    until(lambda: stored(user))
+    ask(client, user, "go on", agent=agent)
+    assert prompt(fake.requests[-1])[1:] == [
+        *(("user", "hi"), ("assistant", "first"), ("user", "go on"))
+    ]
+
+
+@BOTH
+@EITHER
+def test_a_question_asked_again_is_in_the_prompt_once(
+    server, client, fake, user, agent, stream
+):
+    for _ in range(2):
+        fake.hang("headers")
+        leave_when_asked(server, fake, body(user, agent=agent, stream=stream))
+    until(lambda: len(stored(user)) == 2)
+    ask(client, user, agent=agent)
+    (said,) = [m for m in fake.bodies[-1]["messages"] if m["role"] == "user"]
+    assert plain(said["content"]) == "hi"
+    ask(client, user, "more", agent=agent)
+    assert [text for _, text in prompt(fake.requests[-1])[1:]] == [
+        *("hi", "Hello from the fake.", "more")
+    ]
+
+
+def test_leaving_a_whole_reply_while_it_is_being_said_keeps_the_question(
+    server, fake, user
+):
+    fake.reply("too late", pause_seconds=30)
+    leave_when_asked(server, fake, body(user))
+    until(lambda: stored(user) == [("user", "hi", "")])
+
+
+def test_an_incognito_turn_left_early_leaves_no_row(server, fake, user):
+    fake.hang("mid_stream", "first", "second")
+    request = body(user, stream=True, metadata={"memory": "incognito"})
+    with calling(server, request) as caller:
+        caller.hear("first")
+    fake.wait(lambda: fake.requests[-1].aborted)
+    settled()
+    assert stored(user) == []
+
+
+def test_a_caller_who_says_nothing_more_is_no_caller_who_left(server, fake, user):
+    fake.hang("first_token", "late")
+    with calling(server, body(user, stream=True)) as caller:
+        fake.wait(lambda: fake.requests)
+        fake.release()
+        caller.hear("[DONE]")
+    assert not fake.requests[-1].aborted
+    assert stored(user)[-1] == ("assistant", "late", "stop")
+
+
+def test_many_who_leave_at_once_leave_nothing_behind(server, fake, user):
+    places = ["headers", "first_token", "mid_stream"] * 20
+    for place in places:
+        fake.hang(place, "first", "second")
+
+    def call(number: int) -> Caller:
+        stream = number % 4 != 0
+        return Caller(server, body(f"{user}/{number}", stream=stream))
+
+    with ThreadPoolExecutor(12) as pool:
+        callers = list(pool.map(call, range(len(places))))
+    fake.wait(lambda: len(fake.requests) == len(places))
+    for caller in callers:
+        caller.leave()
+    fake.wait(lambda: all(request.aborted for request in fake.requests))
+    settled()
+    for number in range(len(places)):
+        until(lambda number=number: stored(f"{user}/{number}"))
+        question, *partial = stored(f"{user}/{number}")
+        assert question == ("user", "hi", "")
+        assert partial in ([], [("assistant", "first", "cancelled")])
+
+
+def settled() -> None:
+    """Wait until the server's loop runs nothing that belongs to a request."""
+    (loop,) = [loop for loop in provider_client._sessions if loop.is_running()]
+    until(lambda: not [t for t in asyncio.all_tasks(loop) if belongs(t)])
+
+
+def belongs(task: asyncio.Task) -> bool:
+    name = task.get_coro().__qualname__
+    return not name.startswith(("Server.", "LifespanOn.", "serve.", "uvicorn"))
