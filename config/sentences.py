@@ -82,6 +82,6 @@ def described(value: object) -> str:
         case str():
             return f"'{value}'" if len(value) <= 40 else f"'{value[:39]}…'"
         case dict():
-            return "a map"
+            return "a map" if value else "an empty map"
         case _:
-            return "a list"
+            return "a list" if value else "an empty list"
