@@ -69,6 +69,7 @@ class AnthropicReader:
         self._counts: dict[str, Any] = {}
         self._reason: FinishReason | None = None
         self._tools = -1
+        self._calling = False
         self._thinking: list[str] = []
         self._signature: list[str] = []
         # A tool's whole input may come with the start of its block.
@@ -150,12 +151,13 @@ class AnthropicReader:
 
     def _tool(self, block: dict[str, Any]) -> list[Event]:
         self._tools += 1
+        self._calling = True
         if block.get("input"):
             self._input = orjson.dumps(block["input"]).decode()
         return [ToolCallDelta(self._tools, block.get("id"), block.get("name"))]
 
     def _arguments(self, text: str) -> Iterable[Event]:
-        if not text or self._tools < 0:
+        if not text or not self._calling:
             return ()
         self._input = ""
         return [ToolCallDelta(self._tools, arguments=text)]
@@ -168,6 +170,7 @@ class AnthropicReader:
 
     def _stop(self) -> list[Event]:
         """Close the open block: thinking is now whole and signed."""
+        self._calling = False
         text, self._thinking = "".join(self._thinking), []
         signature, self._signature = "".join(self._signature), []
         if text or signature:

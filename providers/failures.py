@@ -228,17 +228,17 @@ def _refused(source: Source, said: ErrorObject, where: str) -> CoulisseError:
     return RequestRefused(
         f"provider '{source.name}' refused the request ({where}){_said(source, said)}",
         provider=source.name,
-        param=said.param,
-        code=_refusal_code(said),
+        param=source.clean(said.param) if said.param else None,
+        code=_refusal_code(source, said),
     )
 
 
-def _refusal_code(said: ErrorObject) -> str | None:
+def _refusal_code(source: Source, said: ErrorObject) -> str | None:
     """Return the provider's code; only OpenAI has one for too long a prompt."""
     too_long = "prompt is too long", "maximum context length", "context window"
     if said.code is None and any(words in said.message for words in too_long):
         return "context_length_exceeded"
-    return said.code
+    return source.clean(said.code) if said.code else None
 
 
 def broken(source: Source, what: str) -> BrokenReply:

@@ -56,6 +56,8 @@ class FakeProvider:
 
     def __init__(self, *, port: int = 0) -> None:
         self.requests: list[Request] = []
+        self.connections = 0
+        """How many connections were opened."""
         self.default: Answer | Callable[[Request], Answer] = Answer()
         """What unscripted requests get: an answer, or a function that makes it."""
         self._script: deque[Answer] = deque()
@@ -212,6 +214,7 @@ class FakeProvider:
     def _connected(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        self.connections += 1
         task = self._loop.create_task(self._talk(reader, writer))
         self._talks.add(task)
         task.add_done_callback(self._talks.discard)

@@ -255,7 +255,7 @@ class OpenAIReader:
         return [event for event in events if event is not None]
 
     def _part(self, part: Any) -> Event | None:
-        if isinstance(part, str):
+        if isinstance(part, str) and part:
             return TextDelta(part)
         if not isinstance(part, dict):
             return None

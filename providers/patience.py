@@ -83,13 +83,15 @@ class Watch:
         self._break_off = break_off
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
         self._since: float | None = None
         self._error: TimedOut | None = None
 
     def begin(self) -> None:
         """Note that a read begins to wait."""
         self._since = self._loop.time()
-        if self._timer is None:
+        # Earlier than the timer stands only once: when the first token has come.
+        if self._timer is None or self._since + self._patience.limit < self._due:
             self._set(self._since)
 
     def end(self) -> None:
@@ -108,8 +110,9 @@ class Watch:
         return self._error or from_exception(source, exc)
 
     def _set(self, since: float) -> None:
-        due = since + self._patience.limit
-        self._timer = self._loop.call_at(due, self._look)
+        self.close()
+        self._due = since + self._patience.limit
+        self._timer = self._loop.call_at(self._due, self._look)
 
     def _look(self) -> None:
         self._timer = None

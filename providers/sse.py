@@ -30,6 +30,8 @@ class Parser:
 
     def feed(self, piece: bytes) -> list[Event]:
         """Return the events this piece completes."""
+        if not piece:
+            return []
         if self._rest:
             piece = self._rest + piece
         if not self._started:
@@ -39,7 +41,7 @@ class Parser:
                 return []
             piece = piece.removeprefix(BOM)
             self._started = True
-        if self._after_cr and piece:
+        if self._after_cr:
             piece = piece.removeprefix(b"\n")
             self._after_cr = False
         lines = piece.splitlines()

@@ -1,0 +1,45 @@
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from core.events import Event
+from core.messages import Message
+from providers import backoff, client
+from providers.calls import ModelCall
+from providers.config import ProviderConfig
+from providers.fake import FakeProvider
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeProvider]:
+    with FakeProvider() as fake:
+        yield fake
+
+
+@pytest.fixture(autouse=True)
+async def _sessions_closed() -> AsyncIterator[None]:
+    yield
+    await client.close()
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits before retries, which nobody waits for."""
+    seen: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        seen.append(seconds)
+
+    monkeypatch.setattr(backoff, "pause", pause)
+    return seen
+
+
+def asking(**fields) -> ModelCall:
+    fields.setdefault("messages", [Message("user", "Hi")])
+    return ModelCall("the-model", **fields)
+
+
+async def said(
+    provider: ProviderConfig, call: ModelCall | None = None, name: str = "acme"
+) -> list[Event]:
+    return [event async for event in client.run(name, provider, call or asking())]

@@ -1,0 +1,461 @@
+"""The Anthropic wire, over real HTTP."""
+
+import pytest
+
+from core.errors import Invalid
+from core.events import (
+    Finished,
+    ReasoningBlock,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+)
+from core.messages import Message, Reasoning, ToolCall
+from providers import client
+from providers.anthropic_body import (
+    BUDGETS,
+    CACHE_SYSTEM_CHARS,
+    DEFAULT_MAX_TOKENS,
+    adaptive,
+    build,
+)
+from providers.errors import BrokenReply, Overloaded, RequestRefused
+
+from .conftest import asking, said
+
+PARAMETERS = {"type": "object", "properties": {"a": {"type": "integer"}}}
+TOOL = {
+    "type": "function",
+    "function": {"name": "add", "description": "Adds.", "parameters": PARAMETERS},
+}
+OLD = "claude-sonnet-4-5-20250929"
+NEW = "claude-opus-4-7"
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+
+
+def body(*messages: Message, model: str = "the-model", **fields):
+    call = asking(messages=messages or [Message("user", "Hi")], **fields)
+    return build(call) | ({} if model == "the-model" else {"model": model})
+
+
+def given(model: str = OLD, **parameters):
+    call = asking(parameters=parameters)
+    return build(type(call)(model, call.messages, parameters=parameters))
+
+
+def refused(*messages: Message, **fields) -> Invalid:
+    with pytest.raises(Invalid) as caught:
+        body(*messages, **fields)
+    return caught.value
+
+
+def text(words: str):
+    return {"type": "text", "text": words}
+
+
+# What is sent.
+
+
+async def test_it_posts_where_and_as_the_api_wants(fake):
+    await said(fake.provider("anthropic"), asking(user="u-1"))
+    request = fake.requests[0]
+    assert (request.method, request.path) == ("POST", "/v1/messages")
+    assert request.headers["x-api-key"] == "sk-fake-0123456789"
+    assert request.headers["anthropic-version"] == "2023-06-01"
+    assert "authorization" not in request.headers
+    assert request.body == {
+        "model": "the-model",
+        "max_tokens": DEFAULT_MAX_TOKENS,
+        "messages": [{"role": "user", "content": [text("Hi")]}],
+        "metadata": {"user_id": "u-1"},
+        "stream": True,
+    }
+
+
+def test_system_messages_are_gathered():
+    sent = body(
+        Message("system", "One."),
+        Message("user", "Hi"),
+        Message("system", " "),
+        Message("system", "Two."),
+    )
+    assert sent["system"] == "One.\n\nTwo."
+    assert sent["messages"] == [{"role": "user", "content": [text("Hi")]}]
+
+
+def test_a_long_system_prompt_is_cached():
+    long = "x" * (CACHE_SYSTEM_CHARS + 1)
+    sent = body(
+        Message("system", "One."), Message("system", long), Message("user", "a")
+    )
+    assert sent["system"] == [
+        text("One."),
+        {**text(long), "cache_control": {"type": "ephemeral"}},
+    ]
+
+
+def test_messages_of_one_role_are_joined_and_the_user_is_first():
+    sent = body(
+        Message("assistant", "Welcome"),
+        Message("user", "a"),
+        Message("user", "b"),
+        Message("assistant", None),
+        Message("user", ""),
+    )
+    assert sent["messages"] == [
+        {"role": "user", "content": [text("(continued)")]},
+        {"role": "assistant", "content": [text("Welcome")]},
+        {"role": "user", "content": [text("a"), text("b")]},
+    ]
+
+
+def test_nothing_to_say_is_the_callers_fault():
+    assert refused(Message("system", "One."), Message("user", " ")).param == "messages"
+
+
+def test_a_tool_loop_is_sent_back_thinking_first_and_results_first():
+    thinking = (
+        Reasoning("hm", signature="sig"),
+        Reasoning("", redacted="secret"),
+        Reasoning("unsigned: another provider's"),
+    )
+    calls = (ToolCall("1", "add", '{"a":1}'), ToolCall("2", "now", ""))
+    sent = body(
+        Message("user", "Go"),
+        Message("assistant", "Let me see", tool_calls=calls, reasoning=thinking),
+        Message("user", "and hurry"),
+        Message("tool", "2", tool_call_id="1"),
+        Message("tool", "", tool_call_id="2"),
+    )
+    assert sent["messages"][1]["content"] == [
+        {"type": "thinking", "thinking": "hm", "signature": "sig"},
+        {"type": "redacted_thinking", "data": "secret"},
+        text("Let me see"),
+        {"type": "tool_use", "id": "1", "name": "add", "input": {"a": 1}},
+        {"type": "tool_use", "id": "2", "name": "now", "input": {}},
+    ]
+    assert sent["messages"][2]["content"] == [
+        {"type": "tool_result", "tool_use_id": "1", "content": [text("2")]},
+        {"type": "tool_result", "tool_use_id": "2"},
+        text("and hurry"),
+    ]
+
+
+@pytest.mark.parametrize("arguments", ['{"a": ', "[1]", "3"])
+def test_arguments_that_are_no_object_still_make_a_valid_request(arguments: str):
+    calls = (ToolCall("1", "add", arguments),)
+    sent = body(Message("user", "Go"), Message("assistant", tool_calls=calls))
+    assert isinstance(sent["messages"][1]["content"][0]["input"], dict)
+
+
+@pytest.mark.parametrize(
+    ("part", "block"),
+    [
+        (
+            {"type": "image_url", "image_url": {"url": PIXEL}},
+            {
+                "type": "image",
+                "source": {
+                    "type": "base64",
+                    "media_type": "image/png",
+                    "data": "iVBORw0KGgo=",
+                },
+            },
+        ),
+        (
+            {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}},
+            {"type": "image", "source": {"type": "url", "url": "https://x.test/a.png"}},
+        ),
+        (
+            {
+                "type": "file",
+                "file": {
+                    "file_data": "data:application/pdf;base64,JVBERg==",
+                    "filename": "a.pdf",
+                },
+            },
+            {
+                "type": "document",
+                "source": {
+                    "type": "base64",
+                    "media_type": "application/pdf",
+                    "data": "JVBERg==",
+                },
+                "title": "a.pdf",
+            },
+        ),
+    ],
+)
+def test_images_and_files_are_translated(part, block):
+    sent = body(Message("user", [{"type": "text", "text": "See"}, part]))
+    assert sent["messages"][0]["content"] == [text("See"), block]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
+        {"type": "image_url", "image_url": {"url": "ftp://x/a.png"}},
+        {"type": "file", "file": {"file_id": "file-1"}},
+        {"text": "no type"},
+    ],
+)
+def test_parts_it_cannot_send_are_the_callers_fault(part):
+    assert refused(Message("user", [part])).param == "messages"
+
+
+def test_tools_are_translated():
+    bare = {"type": "function", "function": {"name": "now"}}
+    assert body(tools=[TOOL, bare])["tools"] == [
+        {"name": "add", "description": "Adds.", "input_schema": PARAMETERS},
+        {"name": "now", "input_schema": {"type": "object", "properties": {}}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "choice"),
+    [
+        ({}, None),
+        ({"tool_choice": "none"}, {"type": "none"}),
+        ({"tool_choice": "auto"}, {"type": "auto"}),
+        ({"tool_choice": "required"}, {"type": "any"}),
+        (
+            {"tool_choice": {"type": "function", "function": {"name": "add"}}},
+            {"type": "tool", "name": "add"},
+        ),
+        ({"parallel_tool_calls": True}, None),
+        (
+            {"parallel_tool_calls": False},
+            {"type": "auto", "disable_parallel_tool_use": True},
+        ),
+        ({"parallel_tool_calls": False, "tool_choice": "none"}, {"type": "none"}),
+    ],
+)
+def test_the_choice_of_tools_is_translated(parameters, choice):
+    assert body(tools=[TOOL], parameters=parameters).get("tool_choice") == choice
+    assert "tool_choice" not in body(parameters=parameters)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "fields"),
+    [
+        ({"temperature": 0}, {"temperature": 0}),
+        ({"temperature": 1.7}, {"temperature": 1}),
+        ({"top_p": 0.0}, {"top_p": 0.0}),
+        ({"stop": "END"}, {"stop_sequences": ["END"]}),
+        ({"stop": ["A", "B"]}, {"stop_sequences": ["A", "B"]}),
+        ({"service_tier": "auto"}, {"service_tier": "auto"}),
+        ({"service_tier": "default"}, {"service_tier": "standard_only"}),
+        ({"max_tokens": 0}, {"max_tokens": 0}),
+        ({"max_completion_tokens": 7, "max_tokens": 9}, {"max_tokens": 7}),
+        ({"store": True, "response_format": {"type": "json_object"}}, {}),
+        ({"reasoning_effort": "none"}, {}),
+    ],
+)
+def test_parameters_are_translated(parameters, fields):
+    plain = given()
+    assert given(**parameters) == {**plain, **fields}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "param"),
+    [
+        ({"stop": ""}, "stop"),
+        ({"stop": ["END", "\n"]}, "stop"),
+        ({"service_tier": "flex"}, "service_tier"),
+        ({"reasoning_effort": "huge"}, "reasoning_effort"),
+        ({"reasoning_effort": "low", "temperature": 0}, "temperature"),
+    ],
+)
+def test_values_it_cannot_send_are_the_callers_fault(parameters, param: str):
+    with pytest.raises(Invalid) as caught:
+        given(**parameters)
+    assert caught.value.param == param
+
+
+def test_effort_is_a_budget_on_top_of_the_reply_for_older_models():
+    sent = given(OLD, reasoning_effort="low", max_tokens=100, temperature=1)
+    assert sent["thinking"] == {"type": "enabled", "budget_tokens": BUDGETS["low"]}
+    assert sent["max_tokens"] == BUDGETS["low"] + 100
+
+
+def test_effort_is_passed_on_to_models_that_choose_the_amount():
+    sent = given(NEW, reasoning_effort="minimal", max_tokens=100)
+    assert sent["thinking"] == {"type": "adaptive"}
+    assert sent["output_config"] == {"effort": "low"}
+    assert sent["max_tokens"] == 100
+
+
+@pytest.mark.parametrize(
+    ("model", "chooses"),
+    [
+        ("claude-3-7-sonnet-latest", False),
+        ("claude-sonnet-4-20250514", False),
+        ("claude-opus-4-1", False),
+        ("claude-haiku-4-5-20251001", False),
+        ("claude-sonnet-4-6", True),
+        ("claude-opus-4-7", True),
+        ("claude-opus-5", True),
+        ("a-model-to-come", True),
+    ],
+)
+def test_it_knows_which_models_choose_how_long_to_think(model: str, chooses: bool):
+    assert adaptive(model) is chooses
+
+
+def test_the_extra_body_has_the_last_word():
+    assert body(extra_body={"top_k": 0, "stream": False})["top_k"] == 0
+    assert body(extra_body={"stream": False})["stream"] is False
+
+
+# What is read.
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_it_reads_a_whole_turn(fake, stream: bool):
+    count = Usage(19, 5, cache_read_tokens=4, cache_write_tokens=8)
+    fake.reply("Hel", "lo", reasoning=["h", "m"], usage=count)
+    events = await said(fake.provider("anthropic"), asking(stream=stream))
+
+    def spoken(kind):
+        return "".join(event.text for event in events if isinstance(event, kind))
+
+    assert spoken(TextDelta) == "Hello"
+    assert spoken(ReasoningDelta) == "hm"
+    assert ReasoningBlock(Reasoning("hm", "signed")) in events
+    assert events[-1] == Finished("stop", count)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_it_reads_parallel_tool_calls(fake, stream: bool):
+    fake.reply("So:", tool_calls=[("add", {"a": 1}), ("now", {})])
+    events = await said(fake.provider("anthropic"), asking(stream=stream))
+    calls = [event for event in events if isinstance(event, ToolCallDelta)]
+    first = [(call.index, call.id, call.name) for call in calls if call.name]
+    assert first == [(0, "toolu_0", "add"), (1, "toolu_1", "now")]
+    assert "".join(c.arguments for c in calls if c.index == 0) == '{"a":1}'
+    assert events[-1].reason == "tool_calls"
+
+
+def stream_of(*events) -> str:
+    frames = []
+    for event in events:
+        data = str(event).replace("'", '"')
+        frames.append(f"event: {event['type']}\ndata: {data}\n\n")
+    return "".join(frames)
+
+
+def delta(**fields):
+    return {"type": "content_block_delta", "index": 0, "delta": fields}
+
+
+def start(**fields):
+    return {"type": "content_block_start", "index": 0, "content_block": fields}
+
+
+STOP = {"type": "content_block_stop", "index": 0}
+END = {"type": "message_stop"}
+
+
+def ended(reason: str, **usage: int):
+    return {
+        "type": "message_delta",
+        "delta": {"stop_reason": reason},
+        "usage": usage,
+    }
+
+
+async def read(fake, *events):
+    fake.raw(stream_of(*events), content_type="text/event-stream")
+    return await said(fake.provider("anthropic", retries=0))
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("end_turn", "stop"),
+        ("stop_sequence", "stop"),
+        ("pause_turn", "stop"),
+        ("max_tokens", "length"),
+        ("model_context_window_exceeded", "length"),
+        ("tool_use", "tool_calls"),
+        ("refusal", "content_filter"),
+        ("something_new", "stop"),
+    ],
+)
+async def test_reasons_are_translated(fake, word: str, reason: str):
+    assert (await read(fake, ended(word), END))[-1].reason == reason
+
+
+async def test_the_last_count_replaces_the_first(fake):
+    begin = {
+        "type": "message_start",
+        "message": {"usage": {"input_tokens": 3, "output_tokens": 1}},
+    }
+    events = await read(fake, begin, ended("end_turn", output_tokens=9), END)
+    assert events[-1].usage == Usage(3, 9)
+
+
+async def test_hidden_thinking_is_kept_for_the_next_call(fake):
+    hidden = start(type="redacted_thinking", data="x1")
+    signed = [
+        start(type="thinking", thinking=""),
+        delta(type="signature_delta", signature="s"),
+    ]
+    events = await read(fake, hidden, STOP, *signed, STOP, END)
+    assert [event.block for event in events[:2]] == [
+        Reasoning("", redacted="x1"),
+        Reasoning("", "s"),
+    ]
+
+
+async def test_it_passes_over_what_it_does_not_know(fake):
+    events = await read(
+        fake,
+        {"type": "ping"},
+        start(type="tool_use", id="0", name="now"),
+        STOP,
+        start(type="server_tool_use", id="1", name="web_search"),
+        delta(type="input_json_delta", partial_json="1"),
+        STOP,
+        delta(type="citations_delta", citation=1),
+        {"type": "news"},
+        delta(type="text_delta", text="Hi"),
+        END,
+    )
+    assert events == [
+        ToolCallDelta(0, "0", "now"),
+        TextDelta("Hi"),
+        Finished("stop", None),
+    ]
+
+
+@pytest.mark.parametrize("pieces", [(), ("Hello",)])
+async def test_a_stream_without_its_end_is_an_error(fake, pieces):
+    fake.reply(*pieces, unterminated=True)
+    with pytest.raises(BrokenReply, match="ended before it was finished"):
+        await said(fake.provider("anthropic", retries=0))
+
+
+async def test_an_error_in_the_stream_is_raised_after_what_was_said(fake):
+    fake.reply("Hel", error={"type": "overloaded_error", "message": "Overloaded"})
+    events = client.run("acme", fake.provider("anthropic"), asking())
+    assert await anext(events) == TextDelta("Hel")
+    with pytest.raises(Overloaded, match="Overloaded"):
+        await anext(events)
+
+
+async def test_a_refused_request_mid_stream_is_the_callers_fault(fake):
+    error = {"type": "invalid_request_error", "message": "prompt is too long: 9 > 5"}
+    fake.reply(error=error)
+    with pytest.raises(RequestRefused) as caught:
+        await said(fake.provider("anthropic"))
+    assert caught.value.code == "context_length_exceeded"
+
+
+@pytest.mark.parametrize("reply", ["[]", "{}", '{"content": null}', "nonsense"])
+async def test_a_whole_reply_that_makes_no_sense_is_an_error(fake, reply: str):
+    fake.raw(reply)
+    with pytest.raises(BrokenReply):
+        await said(fake.provider("anthropic", retries=0), asking(stream=False))

@@ -1,0 +1,398 @@
+"""Connections, timeouts, retries and leaving, over real HTTP on both wires."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+
+import pytest
+
+from core.errors import Invalid
+from core.events import Finished, TextDelta
+from core.messages import Message
+from providers import backoff, client
+from providers.config import ProviderConfig
+from providers.errors import (
+    BrokenReply,
+    Disconnected,
+    Overloaded,
+    RateLimited,
+    TimedOut,
+    Unreachable,
+)
+from providers.fake import Answer, FakeProvider
+
+from .conftest import asking, said
+
+KINDS = pytest.mark.parametrize("kind", ["openai", "anthropic"])
+PLACES = pytest.mark.parametrize("place", ["headers", "first_token", "mid_stream"])
+
+
+# Leaving.
+
+
+@KINDS
+@PLACES
+async def test_the_provider_sees_a_client_leave(fake, kind: str, place):
+    fake.hang(place)
+    heard = asyncio.Event()
+
+    async def listen() -> None:
+        async with contextlib.aclosing(
+            client.run("acme", fake.provider(kind), asking())
+        ) as events:
+            async for _ in events:
+                heard.set()
+
+    listening = asyncio.create_task(listen())
+    await fake.until(lambda: fake.requests)
+    if place == "mid_stream":
+        await heard.wait()
+    listening.cancel()
+    await fake.until(lambda: fake.requests[0].aborted)
+    with pytest.raises(asyncio.CancelledError):
+        await listening
+
+
+@KINDS
+async def test_closing_the_generator_is_enough(fake, kind: str):
+    fake.hang("mid_stream")
+    events = client.run("acme", fake.provider(kind), asking())
+    assert await anext(events) == TextDelta("Hello")
+    await events.aclose()
+    await fake.until(lambda: fake.requests[0].aborted)
+
+
+async def test_leaving_a_whole_reply_is_seen_too(fake):
+    fake.hang("headers")
+    task = asyncio.create_task(said(fake.provider(), asking(stream=False)))
+    await fake.until(lambda: fake.requests)
+    task.cancel()
+    await fake.until(lambda: fake.requests[0].aborted)
+
+
+async def test_a_hanging_reply_can_go_on(fake):
+    fake.hang("mid_stream", "a", "b")
+    events = client.run("acme", fake.provider(), asking())
+    assert await anext(events) == TextDelta("a")
+    fake.release()
+    assert await anext(events) == TextDelta("b")
+    await events.aclose()
+
+
+# Connections.
+
+
+@KINDS
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_connection_is_used_again(fake, kind: str, stream: bool):
+    for _ in range(3):
+        await said(fake.provider(kind), asking(stream=stream))
+    assert fake.connections == 1
+
+
+async def test_a_broken_off_connection_is_not(fake):
+    events = client.run("acme", fake.provider(), asking())
+    await anext(events)
+    await events.aclose()
+    await said(fake.provider())
+    assert fake.connections >= 1
+    assert len(fake.requests) == 2
+
+
+async def test_calls_run_side_by_side(fake):
+    fake.hang("headers")
+    fake.hang("headers")
+    calls = [asyncio.create_task(said(fake.provider())) for _ in range(2)]
+    await fake.until(lambda: len(fake.requests) == 2)
+    fake.release()
+    assert all(await asyncio.gather(*calls))
+
+
+def test_each_event_loop_has_its_own_connections(fake):
+    async def call() -> int:
+        try:
+            return len(await said(fake.provider()))
+        finally:
+            await client.close()
+
+    assert asyncio.run(call()) == asyncio.run(call())
+
+
+async def test_a_key_follows_no_redirect(fake):
+    with FakeProvider() as elsewhere:
+        fake.raw("", status=307, headers={"Location": elsewhere.base_url})
+        with pytest.raises(BrokenReply, match=r"providers\.acme\.base_url"):
+            await said(fake.provider())
+        assert elsewhere.requests == []
+
+
+async def test_cookies_are_not_kept(fake):
+    fake.reply("a", headers={"Set-Cookie": "session=ada"})
+    await said(fake.provider())
+    await said(fake.provider())
+    assert "cookie" not in fake.requests[1].headers
+
+
+async def test_a_proxy_of_the_environment_is_used(fake, monkeypatch):
+    monkeypatch.setenv("http_proxy", fake.root_url)
+    await said(ProviderConfig(kind="openai", base_url="http://model.test/v1"))
+    assert fake.requests[0].path == "http://model.test/v1/chat/completions"
+
+
+async def test_text_that_is_not_unicode_is_the_callers_fault(fake):
+    with pytest.raises(Invalid, match="cannot be written as JSON"):
+        await said(fake.provider(), asking(messages=[Message("user", "\ud800")]))
+
+
+# Retries.
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_passing_failure_is_tried_again(fake, pauses, status, stream):
+    fake.fail(status)
+    fake.reply("Hi")
+    events = await said(fake.provider(), asking(stream=stream))
+    assert events[0] == TextDelta("Hi")
+    assert len(pauses) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
+async def test_a_lasting_failure_is_not(fake, pauses, status):
+    fake.fail(status)
+    with pytest.raises(Exception, match="acme"):
+        await said(fake.provider())
+    assert (len(fake.requests), pauses) == (1, [])
+
+
+@pytest.mark.parametrize("place", ["headers", "first_token"])
+async def test_a_connection_cut_before_the_first_token_is_tried_again(
+    fake, pauses, place
+):
+    fake.cut(place)
+    fake.reply("Hi")
+    assert (await said(fake.provider()))[0] == TextDelta("Hi")
+
+
+async def test_nothing_is_tried_again_once_something_was_said(fake, pauses):
+    fake.cut("mid_stream")
+    events = client.run("acme", fake.provider(), asking())
+    assert await anext(events) == TextDelta("Hello")
+    with pytest.raises(Disconnected):
+        await anext(events)
+    assert (len(fake.requests), pauses) == (1, [])
+
+
+async def test_an_error_as_the_first_event_is_tried_again(fake, pauses):
+    fake.reply(error={"type": "overloaded_error", "message": "Overloaded"})
+    fake.reply("Hi")
+    assert (await said(fake.provider("anthropic")))[0] == TextDelta("Hi")
+
+
+async def test_it_gives_up_after_as_many_tries_as_configured(fake, pauses):
+    for _ in range(3):
+        fake.fail(503, "try later")
+    with pytest.raises(Overloaded, match="try later"):
+        await said(fake.provider(retries=2))
+    assert (len(fake.requests), len(pauses)) == (3, 2)
+
+
+async def test_no_retries_is_a_value(fake, pauses):
+    fake.fail(503)
+    with pytest.raises(Overloaded):
+        await said(fake.provider(retries=0))
+    assert pauses == []
+
+
+@pytest.mark.parametrize(
+    "header", [{"Retry-After": "7"}, {"retry-after-ms": "7000", "Retry-After": "90"}]
+)
+async def test_it_waits_as_long_as_it_is_asked_to(fake, pauses, header):
+    fake.fail(429, headers=header)
+    await said(fake.provider())
+    assert 7 <= pauses[0] <= 8
+
+
+async def test_it_does_not_wait_for_minutes(fake, pauses):
+    fake.fail(429, headers={"Retry-After": "120"})
+    with pytest.raises(RateLimited) as caught:
+        await said(fake.provider())
+    assert caught.value.retry_after_seconds == 120
+    assert pauses == []
+
+
+async def test_it_does_not_wait_past_the_total(fake, pauses):
+    fake.fail(503, headers={"Retry-After": "20"})
+    with pytest.raises(Overloaded):
+        await said(fake.provider(timeouts={"total_seconds": 10}))
+    assert pauses == []
+
+
+async def test_spent_credit_is_not_tried_again(fake, pauses):
+    fake.fail(429, code="insufficient_quota")
+    with pytest.raises(Exception, match="no credit or quota left"):
+        await said(fake.provider())
+    assert pauses == []
+
+
+def test_waits_grow_and_are_random(monkeypatch):
+    monkeypatch.setattr(backoff.random, "uniform", lambda low, high: high)
+    waits = [backoff.wait_seconds(attempt, None) for attempt in range(1, 8)]
+    assert waits == [0.5, 1, 2, 4, 8, 8, 8]
+
+
+def test_it_reads_a_date_to_wait_for(monkeypatch):
+    assert backoff.retry_after({"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0
+    later = backoff.retry_after({"Retry-After": "Fri, 01 Jan 2100 00:00:00 GMT"})
+    assert later is not None
+    assert later > 1e9
+
+
+@pytest.mark.parametrize("value", ["soon", "", "nan", "-1"])
+def test_it_ignores_a_wait_it_cannot_read(value: str):
+    assert backoff.retry_after({"Retry-After": value}) is None
+
+
+async def test_the_pause_before_a_retry_is_a_sleep():
+    started = time.monotonic()
+    await backoff.pause(0.001)
+    assert time.monotonic() - started >= 0.001
+
+
+# Timeouts.
+
+
+@KINDS
+@pytest.mark.parametrize("place", ["headers", "first_token"])
+async def test_a_first_token_that_does_not_come_times_out(fake, kind: str, place):
+    fake.hang(place)
+    with pytest.raises(TimedOut, match=r"longer than 0\.05 s to begin") as caught:
+        await said(fake.provider(kind, timeouts={"first_token_seconds": 0.05}))
+    assert (caught.value.wait, caught.value.seconds) == ("first_token", 0.05)
+    assert caught.value.provider == "acme"
+    await fake.until(lambda: fake.requests[0].aborted)
+    assert len(fake.requests) == 1
+
+
+@KINDS
+async def test_a_stream_that_stalls_times_out(fake, kind: str):
+    # The pause has us wait for the first token before we wait for the next.
+    fake.reply("Hello", " there", hang="mid_stream", pause_seconds=0.01)
+    timeouts = {"idle_seconds": 0.05}
+    events = client.run("acme", fake.provider(kind, timeouts=timeouts), asking())
+    assert await anext(events) == TextDelta("Hello")
+    with pytest.raises(TimedOut, match="to go on with its reply") as caught:
+        await anext(events)
+    assert (caught.value.wait, caught.value.seconds) == ("idle", 0.05)
+    await fake.until(lambda: fake.requests[0].aborted)
+
+
+async def test_a_stream_that_never_ends_times_out(fake):
+    fake.reply(*["word"] * 1000, pause_seconds=0.01)
+    with pytest.raises(TimedOut) as caught:
+        await said(fake.provider(timeouts={"total_seconds": 0.1}))
+    assert caught.value.wait == "total"
+    await fake.until(lambda: fake.requests[0].aborted)
+
+
+async def test_only_the_total_bounds_a_whole_reply(fake):
+    fake.hang("headers")
+    timeouts = {"first_token_seconds": 0.01, "idle_seconds": 0.01, "total_seconds": 0.1}
+    with pytest.raises(TimedOut) as caught:
+        await said(fake.provider(timeouts=timeouts), asking(stream=False))
+    assert caught.value.wait == "total"
+
+
+async def test_a_slow_reader_is_not_the_providers_fault(fake):
+    fake.hang("mid_stream", "a", "b")
+    timeouts = {"idle_seconds": 0.05, "total_seconds": 0.1}
+    events = client.run("acme", fake.provider(timeouts=timeouts), asking())
+    assert await anext(events) == TextDelta("a")
+    await asyncio.sleep(0.15)
+    fake.release()
+    assert isinstance([event async for event in events][-1], Finished)
+
+
+@contextlib.contextmanager
+def deaf_port():
+    """A port whose queue of connections is full: nobody ever answers."""
+    with socket.socket() as server, contextlib.ExitStack() as stack:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        yield server.getsockname()[1]
+
+
+async def test_a_connection_that_does_not_open_times_out(pauses):
+    with deaf_port() as port:
+        provider = ProviderConfig(
+            kind="openai",
+            base_url=f"http://127.0.0.1:{port}/v1",
+            retries=1,
+            timeouts={"connect_seconds": 0.05},
+        )
+        with pytest.raises(TimedOut, match="to connect to") as caught:
+            await said(provider)
+    assert caught.value.wait == "connect"
+    assert len(pauses) == 1
+
+
+async def test_a_provider_that_is_not_there_cannot_be_reached(pauses, free_port):
+    provider = ProviderConfig(
+        kind="openai", base_url=f"http://127.0.0.1:{free_port}/v1", retries=1
+    )
+    with pytest.raises(Unreachable, match=r"check providers\.acme\.base_url"):
+        await said(provider)
+    assert len(pauses) == 1
+
+
+async def test_a_server_without_tls_cannot_be_reached(pauses):
+    def answer_in_the_clear(_reader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer_in_the_clear, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        secure = ProviderConfig(kind="openai", base_url=f"https://127.0.0.1:{port}/v1")
+        with pytest.raises(Unreachable, match="TLS failed"):
+            await said(secure)
+    assert pauses == []
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+# The fake itself.
+
+
+def test_the_fake_serves_synchronous_tests_from_its_thread(fake):
+    async def call() -> None:
+        await said(fake.provider())
+        await client.close()
+
+    caller = threading.Thread(target=lambda: asyncio.run(call()))
+    caller.start()
+    fake.wait(lambda: fake.requests and fake.requests[0].answered)
+    caller.join()
+    with pytest.raises(TimeoutError):
+        fake.wait(lambda: len(fake.requests) > 1, 0.01)
+
+
+async def test_the_fake_can_answer_as_the_request_deserves(fake):
+    fake.default = lambda request: Answer([request.body["messages"][-1]["content"]])
+    assert (await said(fake.provider()))[0] == TextDelta("Hi")
+
+
+async def test_the_fake_keeps_its_pace(fake):
+    fake.reply("a", "b", pause_seconds=0.001)
+    assert (await said(fake.provider()))[:2] == [TextDelta("a"), TextDelta("b")]

@@ -1,0 +1,139 @@
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from providers import kinds
+from providers.config import PROVIDERS, ProviderConfig
+from providers.errors import LocalModelDown
+
+
+def load(value) -> dict[str, ProviderConfig]:
+    return TypeAdapter(PROVIDERS.shape).validate_python(value)
+
+
+def problem(value) -> dict:
+    with pytest.raises(ValidationError) as caught:
+        load(value)
+    (error,) = caught.value.errors()
+    return error
+
+
+def test_it_takes_the_kind_from_the_name():
+    assert load({"groq": {"api_key": "gsk"}})["groq"].kind == "groq"
+
+
+def test_it_lets_an_entry_name_its_kind():
+    providers = load({"ollama": {"kind": "openai", "base_url": "http://box:11434/v1/"}})
+    assert providers["ollama"].kind == "openai"
+    assert providers["ollama"].base_url == "http://box:11434/v1"
+
+
+def test_it_has_the_documented_defaults():
+    provider = load({"openai": {"api_key": "sk"}})["openai"]
+    assert provider.retries == 2
+    assert provider.timeouts.model_dump() == {
+        "connect_seconds": 10,
+        "first_token_seconds": 120,
+        "idle_seconds": 60,
+        "total_seconds": 600,
+    }
+
+
+def test_no_retries_is_a_value():
+    assert load({"openai": {"api_key": "sk", "retries": 0}})["openai"].retries == 0
+
+
+def test_it_suggests_the_kind_that_was_meant():
+    error = problem({"antropic": {"api_key": "sk"}})
+    assert error["loc"] == ("antropic", "kind")
+    assert "did you mean 'anthropic'?" in error["msg"]
+    assert "`kind: openai` with a `base_url`" in error["msg"]
+
+
+def test_it_explains_a_kind_like_no_other():
+    assert "did you mean" not in problem({"zzz": {"api_key": "sk"}})["msg"]
+
+
+@pytest.mark.parametrize("key", [{}, {"api_key": ""}, {"api_key": "  "}])
+def test_it_demands_a_key(key: dict):
+    assert "needs an api_key" in problem({"openai": key})["msg"]
+
+
+def test_it_demands_no_key_of_servers_of_ones_own():
+    providers = load({"local": None, "openai": {"base_url": "http://localhost:1/v1"}})
+    assert providers["local"].api_key is None
+    assert providers["openai"].api_key is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"api_keys": "sk"},
+        {"base_url": "localhost:11434"},
+        {"base_url": "http://host/v1?key=1"},
+        {"headers": {"bad name": "x"}},
+        {"headers": {"X-Fine": "two\nlines"}},
+        {"retries": -1},
+        {"timeouts": {"idle_seconds": 0}},
+        {"structured_outputs": "maybe"},
+    ],
+)
+def test_it_refuses_what_makes_no_sense(fields: dict):
+    problem({"openai": {"api_key": "sk", **fields}})
+
+
+def test_it_shows_no_secret():
+    provider = load(
+        {"openai": {"api_key": "sk-hidden", "headers": {"X-Team": "hush-hush"}}}
+    )["openai"]
+    for shown in (repr(provider), str(provider), provider.model_dump_json()):
+        assert "hidden" not in shown
+        assert "hush" not in shown
+
+
+@pytest.mark.parametrize(
+    ("fields", "way"),
+    [
+        ({"kind": "openai", "api_key": "k"}, "native"),
+        ({"kind": "openai", "base_url": "http://box/v1"}, "prompt"),
+        ({"kind": "openai", "api_key": "k", "structured_outputs": "prompt"}, "prompt"),
+        ({"kind": "groq", "api_key": "k", "structured_outputs": "native"}, "native"),
+        ({"kind": "anthropic", "api_key": "k"}, "prompt"),
+        ({"kind": "local"}, "native"),
+    ],
+)
+def test_each_kind_has_its_way_to_structured_outputs(fields: dict, way: str):
+    assert kinds.structured_outputs(ProviderConfig(**fields)) == way
+
+
+@pytest.mark.parametrize(
+    ("kind", "address"),
+    [
+        ("anthropic", "https://api.anthropic.com/v1/messages"),
+        ("cohere", "https://api.cohere.ai/compatibility/v1/chat/completions"),
+        ("deepseek", "https://api.deepseek.com/chat/completions"),
+        (
+            "gemini",
+            "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions",
+        ),
+        ("groq", "https://api.groq.com/openai/v1/chat/completions"),
+        ("openai", "https://api.openai.com/v1/chat/completions"),
+    ],
+)
+def test_each_kind_has_its_address(kind: str, address: str):
+    assert kinds.url(ProviderConfig(kind=kind, api_key="k")) == address
+
+
+def test_the_local_address_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch):
+    local = ProviderConfig(kind="local")
+    monkeypatch.setenv(kinds.LOCAL_MODEL_URL, "http://127.0.0.1:9/v1/")
+    assert kinds.url(local) == "http://127.0.0.1:9/v1/chat/completions"
+    monkeypatch.delenv(kinds.LOCAL_MODEL_URL)
+    with pytest.raises(LocalModelDown, match=r"manage\.py start"):
+        kinds.url(local)
+
+
+def test_openais_own_address_written_out_is_still_openai():
+    written = ProviderConfig(
+        kind="openai", api_key="k", base_url="https://api.openai.com/v1"
+    )
+    assert kinds.of(written) is kinds.KINDS["openai"]

@@ -1,0 +1,336 @@
+"""Whatever a provider does, it is one of our errors, and says no secret."""
+
+import asyncio
+import errno
+import inspect
+import socket
+import ssl
+import traceback
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp import http_exceptions
+from aiohttp.client_exceptions import UnixClientConnectorError
+from aiohttp.client_reqrep import ConnectionKey, RequestInfo
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from core.errors import CoulisseError, Invalid, Upstream
+from providers import failures
+from providers.config import ProviderConfig
+from providers.errors import (
+    BrokenReply,
+    Disconnected,
+    KeyRefused,
+    ModelUnknown,
+    OutOfCredit,
+    Overloaded,
+    ProviderFailed,
+    RateLimited,
+    RequestRefused,
+    TimedOut,
+    Unreachable,
+)
+from providers.failures import Source
+from providers.sse import EventTooLongError
+
+from .conftest import asking, said
+
+SECRET = "sk-very-secret-0123456789"
+TEAM = "Basic team-secret-value"
+ACME = ProviderConfig(
+    kind="openai",
+    api_key=SECRET,
+    base_url="http://127.0.0.1:1/v1",
+    headers={"X-Team": TEAM},
+)
+SOURCE = Source("acme", ACME, "the-model")
+
+
+# Foreign exceptions.
+
+
+def family(root: type[BaseException]) -> set[type[BaseException]]:
+    return {root}.union(*(family(child) for child in root.__subclasses__()))
+
+
+def headers() -> CIMultiDictProxy[str]:
+    return CIMultiDictProxy(CIMultiDict({"Authorization": f"Bearer {SECRET}"}))
+
+
+KEY = ConnectionKey("model.test", 443, True, True, None, None, None)
+REQUEST = RequestInfo(URL("http://model.test"), "POST", headers())
+
+
+# How their libraries make them; the first that fits.
+EXAMPLES = [
+    (
+        aiohttp.ClientConnectorCertificateError,
+        (KEY, ssl.SSLCertVerificationError("self-signed")),
+    ),
+    (UnixClientConnectorError, ("/tmp/socket", KEY, OSError(errno.ENOENT, "gone"))),
+    (aiohttp.ClientConnectorError, (KEY, OSError(errno.ECONNREFUSED, "refused"))),
+    (aiohttp.ServerFingerprintMismatch, (b"a", b"b", "model.test", 443)),
+    (aiohttp.ClientResponseError, (REQUEST, ())),
+    (aiohttp.InvalidURL, ("http://", "no host")),
+    (aiohttp.ClientError, ("odd",)),
+    (http_exceptions.LineTooLong, (b"line", 10)),
+    (http_exceptions.InvalidHeader, (b"header",)),
+    (http_exceptions.BadHttpMethod, ("SEND",)),
+    (http_exceptions.BadStatusLine, ("odd",)),
+    (http_exceptions.BadHttpMessage, ("odd",)),
+    (http_exceptions.HttpProcessingError, ()),
+    (UnicodeDecodeError, ("utf-8", b"\xff", 0, 1, "bad")),
+    (UnicodeEncodeError, ("idna", "x", 0, 1, "bad")),
+    (orjson.JSONDecodeError, ("bad", "{", 0)),
+    (asyncio.IncompleteReadError, (b"", 1)),
+    (OSError, (errno.EIO, f"broken while sending {SECRET}")),
+]
+
+
+def example(kind: type[BaseException]) -> BaseException:
+    made = (make for parent, make in EXAMPLES if issubclass(kind, parent))
+    return kind(*next(made, ("odd",)))
+
+
+FAMILIES = {
+    aiohttp.ClientError,
+    http_exceptions.HttpProcessingError,
+    http_exceptions.PayloadEncodingError,
+    ConnectionError,
+    TimeoutError,
+    socket.gaierror,
+    ssl.SSLError,
+    asyncio.IncompleteReadError,
+    orjson.JSONDecodeError,
+    UnicodeDecodeError,
+    UnicodeEncodeError,
+    EventTooLongError,
+}
+FOREIGN = sorted(
+    {
+        kind
+        for root in FAMILIES
+        for kind in family(root)
+        if kind.__module__.startswith(
+            ("aiohttp", "builtins", "ssl", "socket", "asyncio")
+        )
+        or root in (orjson.JSONDecodeError, EventTooLongError)
+    },
+    key=lambda kind: (kind.__module__, kind.__qualname__),
+)
+
+
+@pytest.mark.parametrize("kind", FOREIGN, ids=lambda kind: kind.__qualname__)
+def test_no_foreign_exception_is_left_unmapped(kind):
+    exc = example(kind)
+    assert isinstance(exc, failures.FOREIGN)
+    error = failures.from_exception(SOURCE, exc)
+    assert isinstance(error, ProviderFailed)
+    assert error.provider == "acme"
+    assert "acme" in error.message
+    assert SECRET not in error.message
+
+
+def test_all_of_aiohttps_client_errors_are_in_the_table():
+    client_errors = {
+        kind
+        for _, kind in inspect.getmembers(aiohttp, inspect.isclass)
+        if issubclass(kind, aiohttp.ClientError)
+    }
+    assert client_errors <= set(FOREIGN)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected", "retryable"),
+    [
+        (aiohttp.ClientConnectorError, Unreachable, True),
+        (aiohttp.ClientConnectorDNSError, Unreachable, True),
+        (aiohttp.ClientConnectorCertificateError, Unreachable, False),
+        (aiohttp.InvalidURL, Unreachable, False),
+        (aiohttp.ConnectionTimeoutError, TimedOut, True),
+        (aiohttp.ServerDisconnectedError, Disconnected, True),
+        (aiohttp.ClientPayloadError, Disconnected, True),
+        (ConnectionResetError, Disconnected, True),
+        (aiohttp.ClientResponseError, BrokenReply, False),
+        (http_exceptions.BadStatusLine, BrokenReply, False),
+        (orjson.JSONDecodeError, BrokenReply, False),
+    ],
+)
+def test_exceptions_are_told_apart(kind, expected, retryable: bool):
+    error = failures.from_exception(SOURCE, example(kind))
+    assert type(error) is expected
+    assert error.retryable is retryable
+
+
+# HTTP statuses.
+
+
+@pytest.mark.parametrize("status", [*range(300, 600)])
+def test_every_status_is_one_of_our_errors(status: int):
+    error = failures.from_status(SOURCE, status, {}, b"<html>")
+    assert isinstance(error, (RequestRefused, ProviderFailed))
+    assert error.provider == "acme"
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (307, BrokenReply),
+        (400, RequestRefused),
+        (401, KeyRefused),
+        (402, OutOfCredit),
+        (403, KeyRefused),
+        (404, ModelUnknown),
+        (408, Overloaded),
+        (413, RequestRefused),
+        (422, RequestRefused),
+        (429, RateLimited),
+        (500, Overloaded),
+        (503, Overloaded),
+        (529, Overloaded),
+    ],
+)
+def test_statuses_are_told_apart(status: int, expected: type[CoulisseError]):
+    assert type(failures.from_status(SOURCE, status, {}, b"")) is expected
+
+
+def refusal(body, status: int = 400) -> CoulisseError:
+    return failures.from_status(SOURCE, status, {}, orjson.dumps(body))
+
+
+def test_a_refusal_keeps_what_the_caller_can_act_on():
+    error = refusal(
+        {
+            "error": {
+                "message": "At most 8192 tokens",
+                "type": "invalid_request_error",
+                "param": "messages",
+                "code": "context_length_exceeded",
+            }
+        }
+    )
+    assert isinstance(error, Invalid)
+    assert "At most 8192 tokens" in error.message
+    assert error.code == "context_length_exceeded"
+    assert isinstance(error, RequestRefused)
+    assert error.param == "messages"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": {"message": "too bad", "code": 400}},
+        {"error": "too bad"},
+        [{"error": {"message": "too bad", "status": "INVALID_ARGUMENT"}}],
+        {"message": "too bad"},
+        {"detail": "too bad"},
+        {"type": "error", "error": {"type": "x", "message": "too bad"}},
+        "too bad",
+    ],
+)
+def test_every_shape_of_error_object_is_read(body):
+    error = refusal(body)
+    assert "too bad" in error.message
+    assert error.code is None
+
+
+@pytest.mark.parametrize("body", [None, [], {}, {"error": None}, {"error": {}}, 3])
+def test_an_error_without_words_is_still_an_error(body):
+    assert isinstance(refusal(body), RequestRefused)
+
+
+def test_a_long_explanation_is_cut():
+    assert len(refusal({"error": {"message": "x" * 10_000}}).message) < 1000
+
+
+def test_an_unknown_model_is_named():
+    error = refusal({"error": {"message": "no such thing"}}, 404)
+    assert "'the-model'" in error.message
+    assert "providers.acme.base_url" in error.message
+
+
+def test_geminis_400_for_a_wrong_key_is_a_refused_key():
+    body = [{"error": {"code": 400, "message": "API key not valid. Please pass…"}}]
+    assert isinstance(refusal(body), KeyRefused)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ({"type": "overloaded_error"}, Overloaded),
+        ({"type": "api_error"}, Overloaded),
+        ({"type": "rate_limit_error"}, RateLimited),
+        ({"code": "insufficient_quota"}, OutOfCredit),
+        ({"type": "authentication_error"}, KeyRefused),
+        ({"type": "invalid_request_error"}, RequestRefused),
+        ({"code": 503, "status": "RESOURCE_EXHAUSTED"}, RateLimited),
+        ("sorry", Overloaded),
+    ],
+)
+async def test_an_error_object_in_a_stream_is_told_apart(fake, error, expected):
+    fake.events({"error": error})
+    with pytest.raises(CoulisseError) as caught:
+        await said(fake.provider(retries=0))
+    assert type(caught.value) is expected
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_error_object_under_200_is_an_error(fake, stream: bool):
+    fake.raw('{"error": {"message": "sorry", "type": "server_error"}}')
+    with pytest.raises(Overloaded, match="sorry"):
+        await said(fake.provider(retries=0), asking(stream=stream))
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_web_page_is_not_a_reply(fake, stream: bool):
+    fake.raw("<html>Welcome</html>", content_type="text/html")
+    with pytest.raises(BrokenReply, match=r"providers\.acme\.base_url"):
+        await said(fake.provider(), asking(stream=stream))
+
+
+@pytest.mark.parametrize("data", ["{", '{"choices": [', "null", "[]", "\ud83d"])
+async def test_broken_json_in_a_stream_is_an_error(fake, data: str):
+    body = b"data: " + data.encode(errors="surrogatepass") + b"\n\n"
+    fake.raw(body, content_type="text/event-stream")
+    with pytest.raises(Upstream):
+        await said(fake.provider(retries=0))
+
+
+@pytest.mark.parametrize("place", ["headers", "first_token", "mid_stream"])
+async def test_a_cut_connection_is_an_error(fake, place):
+    fake.cut(place)
+    with pytest.raises(Disconnected, match="broke the connection"):
+        await said(fake.provider(retries=0))
+
+
+async def test_a_whole_reply_cut_short_is_an_error(fake):
+    fake.cut("mid_stream")
+    with pytest.raises(Disconnected):
+        await said(fake.provider(retries=0), asking(stream=False))
+
+
+# Secrets.
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 418, 429, 500, 503])
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_no_error_says_a_secret(fake, kind: str, status: int, caplog):
+    words = f"wrong key {SECRET} for {TEAM}, that is team-secret-value"
+    fake.fail(status, words, code=SECRET, param=SECRET)
+    provider = fake.provider(kind, api_key=SECRET, headers={"X-Team": TEAM}, retries=0)
+    with pytest.raises(CoulisseError) as caught:
+        await said(provider)
+    error = caught.value
+    shown = "".join(traceback.format_exception(error)) + caplog.text
+    shown += f"{error!r} {error.code} {getattr(error, 'param', '')}"
+    assert "secret" not in shown.replace("test_no_error_says_a_secret", "")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refused_key_says_where_to_mend_it(fake, status: int):
+    fake.fail(status, "the provider's own words")
+    with pytest.raises(KeyRefused, match=r"check providers\.acme\.api_key") as caught:
+        await said(fake.provider())
+    assert "own words" not in caught.value.message

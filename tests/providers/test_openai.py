@@ -1,0 +1,437 @@
+"""The OpenAI wire, over real HTTP."""
+
+import pytest
+
+from core.events import (
+    Finished,
+    ReasoningBlock,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+)
+from core.messages import Message, Reasoning, ToolCall
+from providers.config import ProviderConfig
+from providers.errors import BrokenReply, Overloaded
+from providers.kinds import KINDS
+from providers.openai import usage
+
+from .conftest import asking, said
+
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {}}}
+CALLED = Message("assistant", tool_calls=(ToolCall("call_1", "add", '{"a":1}'),))
+
+
+def chunk(finish=None, **delta):
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+
+def tools(*pieces, finish=None):
+    return chunk(finish, tool_calls=list(pieces))
+
+
+def piece(arguments="", name=None, **fields):
+    function = {"arguments": arguments} | ({"name": name} if name else {})
+    return {"function": function, **fields}
+
+
+async def sent(fake, kind="openai", provider=None, **fields):
+    await said(provider or fake.provider(kind), asking(**fields))
+    return fake.requests[-1].body
+
+
+def official(kind: str, **fields):
+    """The body for a kind at its own address, where the fake cannot be."""
+    return KINDS[kind].wire.body(asking(**fields))
+
+
+# What is sent.
+
+
+async def test_it_posts_where_and_as_the_api_wants(fake):
+    await said(fake.provider(headers={"X-Team": "blue-team"}))
+    request = fake.requests[0]
+    assert (request.method, request.path) == ("POST", "/v1/chat/completions")
+    assert request.headers["authorization"] == "Bearer sk-fake-0123456789"
+    assert request.headers["x-team"] == "blue-team"
+    assert request.headers["content-type"] == "application/json"
+
+
+async def test_it_sends_no_key_where_there_is_none(fake):
+    await said(ProviderConfig(kind="openai", base_url=fake.base_url))
+    assert "authorization" not in fake.requests[0].headers
+
+
+async def test_it_asks_for_usage_in_every_stream(fake):
+    body = await sent(fake)
+    assert body["stream"] is True
+    assert body["stream_options"] == {"include_usage": True}
+
+
+async def test_it_sends_nothing_that_was_not_asked(fake):
+    assert await sent(fake, stream=False, parameters={"seed": None}) == {
+        "model": "the-model",
+        "messages": [{"role": "user", "content": "Hi"}],
+    }
+
+
+async def test_nothing_and_zero_are_values(fake):
+    given = {"temperature": 0, "seed": 0, "stop": "", "top_p": 0.0, "logprobs": False}
+    body = await sent(fake, parameters=given)
+    assert {name: body[name] for name in given} == given
+
+
+async def test_the_extra_body_has_the_last_word(fake):
+    body = await sent(
+        fake,
+        parameters={"temperature": 1},
+        extra_body={"temperature": 0.5, "top_k": 0, "stream_options": None},
+    )
+    assert (body["temperature"], body["top_k"]) == (0.5, 0)
+    assert body["stream_options"] is None
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("openai", "max_completion_tokens"),
+        ("groq", "max_completion_tokens"),
+        ("deepseek", "max_tokens"),
+        ("local", "max_tokens"),
+    ],
+)
+def test_the_limit_has_the_name_the_kind_knows(kind: str, wanted: str, name: str):
+    body = official(kind, parameters={name: 0})
+    assert {key for key in body if key.startswith("max")} == {wanted}
+    assert body[wanted] == 0
+
+
+async def test_servers_that_speak_like_openai_know_max_tokens(fake):
+    body = await sent(fake, parameters={"max_completion_tokens": 5})
+    assert body["max_tokens"] == 5
+
+
+def test_only_openai_itself_learns_the_user_and_what_to_store():
+    asked = {"user": "u-1", "parameters": {"store": True}}
+    body = official("openai", **asked)
+    assert (body["safety_identifier"], body["store"]) == ("u-1", True)
+    for kind in ("groq", "local", "cohere"):
+        body = official(kind, **asked)
+        assert not {"safety_identifier", "user", "store"} & body.keys()
+
+
+async def test_it_sends_tools_and_what_is_about_them(fake):
+    about = {"tool_choice": "required", "parallel_tool_calls": False}
+    body = await sent(fake, tools=[TOOL], parameters=about)
+    assert body["tools"] == [TOOL]
+    assert (body["tool_choice"], body["parallel_tool_calls"]) == ("required", False)
+    assert not about.keys() & (await sent(fake, parameters=about)).keys()
+
+
+async def test_it_sends_a_tool_loop_back(fake):
+    body = await sent(
+        fake, messages=[CALLED, Message("tool", "2", tool_call_id="call_1")]
+    )
+    function = {"name": "add", "arguments": '{"a":1}'}
+    call = {"id": "call_1", "type": "function", "function": function}
+    assert body["messages"] == [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "2", "tool_call_id": "call_1"},
+    ]
+
+
+async def test_groq_gets_no_message_names(fake):
+    messages = [Message("user", "Hi", name="ada")]
+    assert "name" not in (await sent(fake, "groq", messages=messages))["messages"][0]
+    assert (await sent(fake, messages=messages))["messages"][0]["name"] == "ada"
+
+
+async def test_deepseek_gets_back_the_thinking_behind_its_calls(fake):
+    thought = Message(
+        "assistant", tool_calls=CALLED.tool_calls, reasoning=(Reasoning("hm"),)
+    )
+    talk = Message("assistant", "yes", reasoning=(Reasoning("hm"),))
+    messages = [thought, CALLED, talk]
+    body = await sent(fake, "deepseek", messages=messages)
+    given = [message.get("reasoning_content") for message in body["messages"]]
+    assert given == ["hm", "", None]
+    body = await sent(fake, "openai", messages=messages)
+    assert not any("reasoning_content" in message for message in body["messages"])
+
+
+async def test_gemini_gets_back_the_signature_of_its_calls(fake):
+    extra = {"google": {"thought_signature": "c2ln"}}
+    fake.events(tools(piece("{}", "add", id="a", extra_content=extra), finish="stop"))
+    events = await said(fake.provider("gemini"))
+    (block,) = [event.block for event in events if isinstance(event, ReasoningBlock)]
+    message = Message("assistant", tool_calls=CALLED.tool_calls, reasoning=(block,))
+    body = await sent(fake, "gemini", messages=[message])
+    assert body["messages"][0]["tool_calls"][0]["extra_content"] == extra
+
+
+async def test_a_large_request_arrives_whole(fake):
+    text = "x" * 1_500_000
+    body = await sent(fake, messages=[Message("user", text)])
+    assert body["messages"][0]["content"] == text
+
+
+# What is read.
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_it_reads_a_whole_turn(fake, stream: bool):
+    count = Usage(9, 5, cache_read_tokens=4, reasoning_tokens=2)
+    fake.reply("Hel", "lo", reasoning=["h", "m"], refusal="no", usage=count)
+    events = await said(fake.provider(), asking(stream=stream))
+
+    def text(kind):
+        return "".join(event.text for event in events if isinstance(event, kind))
+
+    assert text(TextDelta) == "Hello"
+    assert text(ReasoningDelta) == "hm"
+    assert text(RefusalDelta) == "no"
+    assert events[-1] == Finished("stop", count)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_it_reads_parallel_tool_calls(fake, stream: bool):
+    fake.reply(tool_calls=[("add", {"a": 1}), ("now", {})])
+    events = await said(fake.provider(), asking(stream=stream))
+    calls = [event for event in events if isinstance(event, ToolCallDelta)]
+    assert joined(calls) == [("add", '{"a":1}'), ("now", "{}")]
+    assert events[-1].reason == "tool_calls"
+
+
+def joined(calls: list[ToolCallDelta]) -> list[tuple[str, str]]:
+    """Put calls together, minding that each is introduced once."""
+    found: list[tuple[str, str]] = []
+    for call in calls:
+        if call.index == len(found):
+            assert call.id
+            found.append((call.name or "", ""))
+        else:
+            assert (call.id, call.name) == (None, None)
+        name, arguments = found[call.index]
+        found[call.index] = (name, arguments + call.arguments)
+    return found
+
+
+TWO_CALLS = [("add", '{"a":1}'), ("now", "{}")]
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        pytest.param(
+            [
+                tools(piece('{"a":1}', "add", id="a"), piece("{}", "now", id="b")),
+            ],
+            id="whole, without index",
+        ),
+        pytest.param(
+            [
+                tools(piece('{"a"', "add", id="a", index=0)),
+                tools(piece(":1}", "add", id="a", index=0)),
+                tools(piece("{}", "now", id="b", index=1)),
+            ],
+            id="id and name on every piece",
+        ),
+        pytest.param(
+            [
+                tools(piece('{"a":1}', "add", id="a", index=0)),
+                tools(piece("{}", "now", id="b", index=0)),
+            ],
+            id="one index for all",
+        ),
+        pytest.param(
+            [
+                tools(piece('{"a"', "add", id="a")),
+                tools(piece(":1}")),
+                tools(piece("", "now", id="b")),
+                tools(piece("{}")),
+            ],
+            id="pieces without index",
+        ),
+        pytest.param(
+            [
+                tools(piece('{"a"', "add", id="a")),
+                tools(piece("{}", "now", id="b")),
+                tools(piece(":1}", id="a")),
+            ],
+            id="pieces told apart by id",
+        ),
+        pytest.param(
+            [
+                tools({"index": 0, "id": "a", "function": None}),
+                tools(piece('{"a":1}', "add", index=0)),
+                tools(piece("{}", "now", index=1)),
+            ],
+            id="name after id, and no id at all",
+        ),
+        pytest.param(
+            [
+                tools(piece({"a": 1}, "add", id="a")),
+                tools(piece({}, "now", id="b")),
+            ],
+            id="arguments as objects",
+        ),
+    ],
+)
+async def test_it_reads_tool_calls_however_they_come(fake, chunks):
+    fake.events(*chunks, chunk("tool_calls"))
+    events = await said(fake.provider())
+    calls = [event for event in events if isinstance(event, ToolCallDelta)]
+    assert joined(calls) == TWO_CALLS
+
+
+async def test_it_reads_the_old_function_call(fake):
+    fake.events(
+        chunk(function_call={"name": "add", "arguments": '{"a"'}),
+        chunk(function_call={"arguments": ":1}"}),
+        chunk("function_call"),
+    )
+    *calls, end = await said(fake.provider())
+    assert joined(calls) == [("add", '{"a":1}')]
+    assert end.reason == "tool_calls"
+
+
+HI = chunk(content="Hi")
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        pytest.param([HI, chunk("stop")], id="plain"),
+        pytest.param([{"choices": [{"delta": {"content": "Hi"}}]}], id="no reason"),
+        pytest.param([chunk("", content="Hi"), chunk("stop")], id="empty reason"),
+        pytest.param([HI, chunk("whatever")], id="unknown reason"),
+        pytest.param([chunk(content="Hi", tool_calls=None)], id="tool_calls null"),
+        pytest.param(
+            [{"choices": [{"delta": None}]}, HI, chunk("stop")], id="delta null"
+        ),
+        pytest.param(
+            [chunk(content=[{"type": "text", "text": "Hi"}, "", {}])], id="parts"
+        ),
+        pytest.param(
+            [HI, {"choices": [{"index": 1, "delta": {"content": "No"}}]}],
+            id="a second choice",
+        ),
+        pytest.param([{"choices": []}, {"object": "x"}, HI], id="empty chunks"),
+        pytest.param([{"choices": [None]}, HI], id="choice null"),
+        pytest.param([chunk(role="assistant", content="Hi")], id="role again"),
+    ],
+)
+async def test_it_tolerates_quirks(fake, chunks):
+    fake.events(*chunks)
+    assert await said(fake.provider()) == [TextDelta("Hi"), Finished("stop", None)]
+
+
+@pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
+async def test_it_reads_thinking_under_both_names(fake, key: str):
+    fake.events(chunk(**{key: "hm"}), HI)
+    assert (await said(fake.provider()))[0] == ReasoningDelta("hm")
+
+
+async def test_thinking_that_must_go_back_is_kept_whole(fake):
+    fake.events(
+        chunk(reasoning_content="h"), chunk(reasoning_content="m"), chunk("stop")
+    )
+    events = await said(fake.provider("deepseek"))
+    assert events[2] == ReasoningBlock(Reasoning("hm"))
+
+
+async def test_a_reason_is_an_end_when_the_stream_closes(fake):
+    fake.events(HI, chunk("length"), done=False)
+    assert (await said(fake.provider()))[-1] == Finished("length", None)
+
+
+@pytest.mark.parametrize("pieces", [(), ("Hello",)])
+async def test_a_stream_without_its_end_is_an_error(fake, pieces):
+    fake.reply(*pieces, unterminated=True)
+    with pytest.raises(BrokenReply, match="ended before it was finished"):
+        await said(fake.provider(retries=0))
+
+
+async def test_a_stream_of_nothing_is_an_error(fake):
+    fake.events()
+    with pytest.raises(BrokenReply):
+        await said(fake.provider(retries=0))
+
+
+@pytest.mark.parametrize("word", ["error", "insufficient_system_resource"])
+async def test_a_reply_given_up_is_an_error(fake, word: str):
+    fake.events(HI, chunk(word))
+    with pytest.raises(Overloaded):
+        await said(fake.provider(retries=0))
+
+
+async def test_calls_are_the_reason_whatever_the_provider_says(fake):
+    fake.events(tools(piece("{}", "now", id="a")), chunk("stop"))
+    assert (await said(fake.provider()))[-1].reason == "tool_calls"
+
+
+async def test_a_whole_reply_to_a_stream_is_understood(fake):
+    body = '{"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}'
+    fake.raw(body)
+    assert await said(fake.provider()) == [TextDelta("Hi"), Finished("stop", None)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["[]", "{}", '{"choices": []}', "null", "nonsense", '{"choices": '],
+    ids=repr,
+)
+async def test_a_whole_reply_that_makes_no_sense_is_an_error(fake, body: str):
+    fake.raw(body)
+    with pytest.raises(BrokenReply):
+        await said(fake.provider(retries=0), asking(stream=False))
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ({"prompt_tokens": 5, "completion_tokens": 2}, Usage(5, 2)),
+        (
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 4,
+                "total_tokens": 13,
+                "prompt_tokens_details": {"cached_tokens": 8},
+                "completion_tokens_details": {"reasoning_tokens": 3},
+            },
+            Usage(9, 4, cache_read_tokens=8, reasoning_tokens=3),
+        ),
+        (
+            {"prompt_tokens": 9, "completion_tokens": 1, "prompt_cache_hit_tokens": 6},
+            Usage(9, 1, cache_read_tokens=6),
+        ),
+        (
+            {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 30},
+            Usage(9, 21, reasoning_tokens=20),
+        ),
+        (
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": None,
+                "prompt_tokens_details": None,
+            },
+            Usage(9, 0),
+        ),
+    ],
+)
+def test_usage_is_counted_in_our_terms(raw, expected: Usage):
+    assert usage(raw) == expected
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}},
+        {"x_groq": {"usage": {"prompt_tokens": 5, "completion_tokens": 2}}},
+    ],
+)
+async def test_usage_is_found_wherever_it_is(fake, last):
+    fake.events(HI, chunk("stop"), last)
+    assert (await said(fake.provider()))[-1] == Finished("stop", Usage(5, 2))

@@ -1,0 +1,73 @@
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from providers import sse
+
+STREAM = (
+    "\ufeff: a comment\r\n"
+    'event: first\r\ndata: {"text": "naïve ☕ 🎉"}\r\n\r\n'
+    "data: two\ndata: lines\n\n"
+    "id: 7\nretry: 10\ndata:no space\r\r"
+    "data\n\n"
+    "event: named without data\n\n"
+    "data: last\n\n"
+).encode()
+EVENTS = [
+    ("first", '{"text": "naïve ☕ 🎉"}'.encode()),
+    ("", b"two\nlines"),
+    ("", b"no space"),
+    ("", b""),
+    ("", b"last"),
+]
+
+
+def parse(pieces: list[bytes]) -> list[sse.Event]:
+    parser = sse.Parser()
+    events = [event for piece in pieces for event in parser.feed(piece)]
+    return events + parser.end()
+
+
+def test_it_reads_every_form_of_line_and_field():
+    assert parse([STREAM]) == EVENTS
+
+
+def test_it_reads_one_byte_at_a_time():
+    assert parse([STREAM[i : i + 1] for i in range(len(STREAM))]) == EVENTS
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=12))
+def test_it_does_not_matter_where_the_bytes_are_cut(cuts: list[int]):
+    ends = [0, *sorted(cuts), len(STREAM)]
+    pieces = [STREAM[a:b] for a, b in itertools.pairwise(ends)]
+    assert parse(pieces) == EVENTS
+
+
+@given(
+    st.lists(
+        st.text(
+            alphabet=st.characters(codec="utf-8", exclude_characters="\r\n"), min_size=1
+        )
+    ),
+    st.sampled_from(["\n", "\r", "\r\n"]),
+    st.integers(1, 5),
+)
+def test_it_gives_back_what_was_sent(texts: list[str], end: str, size: int):
+    stream = "".join(f"data: {text}{end}{end}" for text in texts).encode()
+    pieces = [stream[i : i + size] for i in range(0, len(stream), size)]
+    assert parse(pieces) == [("", text.encode()) for text in texts]
+
+
+@pytest.mark.parametrize(
+    "tail", [b"data: [DONE]", b"data: [DONE]\n", b"data: [DONE]\r"]
+)
+def test_it_counts_a_last_event_without_its_blank_line(tail: bytes):
+    assert parse([tail]) == [("", b"[DONE]")]
+
+
+def test_it_refuses_an_endless_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 10)
+    with pytest.raises(sse.EventTooLongError):
+        sse.Parser().feed(b"data: 0123456789")
