@@ -65,7 +65,18 @@ def database(
     with django_db_blocker.unblock():
         made = setup_databases(verbosity=0, interactive=False)
         yield
+        if connection.vendor == "postgresql":
+            end_other_connections()
         teardown_databases(made, verbosity=0)
+
+
+def end_other_connections() -> None:
+    """End those the database lane keeps for life: a database in use stays."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
 
 
 @pytest.fixture
