@@ -25,7 +25,7 @@ from core.events import Event
 from providers import backoff, failures, kinds, parameters
 from providers.calls import ModelCall
 from providers.config import ProviderConfig
-from providers.failures import FOREIGN, Source
+from providers.failures import FOREIGN, MISSHAPEN, Source
 from providers.patience import Patience
 from providers.stream import Stream
 
@@ -236,10 +236,9 @@ class _Exchange:
     async def _whole(self, response: aiohttp.ClientResponse) -> Iterable[Event]:
         body = await self._patience.wait(response.read())
         try:
-            payload = orjson.loads(body)
-        except orjson.JSONDecodeError as exc:
+            return self._request.wire.read(orjson.loads(body), self._source)
+        except MISSHAPEN as exc:
             raise failures.from_exception(self._source, exc) from exc
-        return self._request.wire.read(payload, self._source)
 
     async def drain(self) -> None:
         """Wait a moment for the end of the body, so the connection can be kept."""

@@ -42,13 +42,15 @@ FOREIGN = (
 )
 """All that transport and decoding may raise; `from_exception` knows each."""
 
+MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError)
+"""What reading JSON of an unforeseen shape may raise: a number for an object, say."""
+
 MAX_MESSAGE_CHARS = 600
 # A secret of a letter or two would eat every message; nobody's real key is this short.
 MIN_SECRET_CHARS = 6
 
 NO_CREDIT = {"insufficient_quota", "insufficient_balance", "billing_error"}
 BAD_KEY = {"invalid_api_key", "authentication_error", "permission_error"}
-BUSY = {"overloaded_error", "server_error", "api_error", "internal_server_error"}
 LIMITED = {"rate_limit_error", "rate_limit_exceeded", "requests", "tokens"}
 REFUSED = {"invalid_request_error", "request_too_large", "context_length_exceeded"}
 
@@ -249,7 +251,7 @@ def broken(source: Source, what: str) -> BrokenReply:
 
 
 def from_exception(source: Source, exc: BaseException) -> CoulisseError:
-    """Return our error for any exception in FOREIGN."""
+    """Return our error for any exception in FOREIGN or MISSHAPEN."""
     if isinstance(exc, (orjson.JSONDecodeError, UnicodeDecodeError)):
         return broken(source, "is not valid JSON")
     if isinstance(exc, EventTooLongError):
@@ -264,6 +266,8 @@ def from_exception(source: Source, exc: BaseException) -> CoulisseError:
         return _unreachable(source, "no connection", exc, retryable=True)
     if isinstance(exc, _NOT_HTTP):
         return broken(source, "is not proper HTTP")
+    if isinstance(exc, MISSHAPEN):
+        return broken(source, "has a shape we do not know")
     return Disconnected(
         f"provider '{source.name}' broke the connection", provider=source.name
     )

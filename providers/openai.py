@@ -170,12 +170,10 @@ class OpenAIReader:
             raise from_error_object(self._source, chunk)
         if chunk.get("usage") or "x_groq" in chunk:
             self._read_usage(chunk)
-        choices = chunk.get("choices")
-        if choices:
-            return self._choice(choices[0], "delta")
         if chunk.get("error"):
             raise from_error_object(self._source, chunk)
-        return ()
+        choices = chunk.get("choices")
+        return self._choice(choices[0], "delta") if choices else ()
 
     def whole(self, payload: Any) -> Sequence[Event]:
         """Return what a whole reply says, but for its end."""

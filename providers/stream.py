@@ -5,7 +5,7 @@ import aiohttp
 from core.errors import CoulisseError
 from core.events import Event
 from providers import failures, sse
-from providers.failures import FOREIGN, Source
+from providers.failures import FOREIGN, MISSHAPEN, Source
 from providers.patience import Patience, Watch
 from providers.wire import StreamReader
 
@@ -42,7 +42,7 @@ class Stream:
             piece = await self._read()
             try:
                 self._take(piece, events)
-            except FOREIGN as exc:
+            except (*FOREIGN, *MISSHAPEN) as exc:
                 self._fail(failures.from_exception(self._source, exc), events, exc)
             except CoulisseError as error:
                 self._fail(error, events, error.__cause__)

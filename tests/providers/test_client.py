@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from core.errors import Invalid
+from core.errors import Invalid, Unavailable
 from core.events import Finished, TextDelta
 from core.messages import Message
 from providers import backoff, client
@@ -370,6 +370,15 @@ def free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return taken.getsockname()[1]
+
+
+async def test_the_local_model_is_called_where_it_was_started(fake, monkeypatch):
+    monkeypatch.setenv("COULISSE_LOCAL_MODEL_URL", fake.base_url)
+    await said(ProviderConfig(kind="local"))
+    assert fake.requests[0].path == "/v1/chat/completions"
+    monkeypatch.delenv("COULISSE_LOCAL_MODEL_URL")
+    with pytest.raises(Unavailable, match=r"manage\.py start"):
+        await said(ProviderConfig(kind="local"))
 
 
 # The fake itself.

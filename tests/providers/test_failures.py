@@ -1,6 +1,7 @@
 """Whatever a provider does, it is one of our errors, and says no secret."""
 
 import asyncio
+import contextlib
 import errno
 import inspect
 import socket
@@ -309,6 +310,46 @@ async def test_a_whole_reply_cut_short_is_an_error(fake):
     fake.cut("mid_stream")
     with pytest.raises(Disconnected):
         await said(fake.provider(retries=0), asking(stream=False))
+
+
+WRONG = [
+    "text",
+    7,
+    {"choices": 7},
+    {"choices": {"index": 0}},
+    {"choices": ["text"]},
+    {"choices": [{"delta": "text", "message": "text"}]},
+    {"choices": [{"delta": {"tool_calls": [{"function": "add"}]}}]},
+    {"choices": [{"message": {"tool_calls": [{"function": 7}]}}]},
+    {"usage": "many", "choices": [{"message": {"content": "Hi"}}]},
+    {"usage": {"prompt_tokens": "many"}, "choices": [{"message": {"content": "Hi"}}]},
+    {"content": [7]},
+    {"content": [{"type": "text", "text": 7}], "usage": 7},
+    {"type": "message_start", "message": "text"},
+    {"type": "content_block_delta", "delta": "text"},
+    {"type": "content_block_start", "content_block": 7},
+]
+
+
+@pytest.mark.parametrize("payload", WRONG, ids=repr)
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_json_of_another_shape_is_an_error_of_the_provider(
+    fake, kind: str, payload, stream: bool
+):
+    if stream:
+        fake.events(payload, done=False)
+    else:
+        fake.raw(orjson.dumps(payload))
+    with contextlib.suppress(Upstream):
+        await said(fake.provider(kind, retries=0), asking(stream=stream))
+
+
+async def test_an_error_beside_choices_keeps_its_words(fake):
+    choice = {"delta": {"content": ""}, "finish_reason": "error"}
+    fake.events({"error": {"message": "gave up", "code": 502}, "choices": [choice]})
+    with pytest.raises(Overloaded, match="gave up"):
+        await said(fake.provider(retries=0))
 
 
 # Secrets.
