@@ -234,7 +234,11 @@ class _Exchange:
         )
 
     async def _whole(self, response: aiohttp.ClientResponse) -> Iterable[Event]:
-        body = await self._patience.wait(response.read())
+        if response.content.is_eof():
+            # It all came with its head: there is nothing to wait for.
+            body = await response.read()
+        else:
+            body = await self._patience.wait(response.read())
         try:
             return self._request.wire.read(orjson.loads(body), self._source)
         except MISSHAPEN as exc:

@@ -52,14 +52,13 @@ class Patience:
 
     async def wait(self, awaitable: Awaitable[T]) -> T:
         """Wait for the provider; raise our errors for what goes wrong."""
-        exhausted = self.exhausted()
         started = self._time()
         try:
             async with asyncio.timeout(self.limit) as timer:
                 return await awaitable
         except FOREIGN as exc:
             if timer.expired() and not isinstance(exc, aiohttp.ServerTimeoutError):
-                raise exhausted from exc
+                raise self.exhausted() from exc
             raise from_exception(self._source, exc) from exc
         finally:
             self.waited(self._time() - started)
