@@ -16,6 +16,9 @@ from turns.reply import Reply
 
 logger = logging.getLogger(__name__)
 
+REQUEST_ID = "X-Request-Id"
+"""OpenAI's header, which its clients show as `_request_id`."""
+
 
 async def complete(request: TurnRequest) -> HttpResponse:
     """Take a turn and answer with the whole reply."""
@@ -24,7 +27,9 @@ async def complete(request: TurnRequest) -> HttpResponse:
     async with aclosing(flow.run(request)) as events:
         async for event in events:
             reply.add(event)
-    return errors.json_response(wire.completion(head, reply))
+    answer = errors.json_response(wire.completion(head, reply))
+    answer.headers[REQUEST_ID] = head.id
+    return answer
 
 
 async def stream(request: TurnRequest, *, include_usage: bool) -> "EventStream":
@@ -34,10 +39,11 @@ async def stream(request: TurnRequest, *, include_usage: bool) -> "EventStream":
     """
     events = flow.run(request)
     first = await anext(events)
-    frames = Frames(
-        wire.head(request.turn_id, request.agent), include_usage=include_usage
-    )
-    return EventStream(_encoded(frames, first, events))
+    head = wire.head(request.turn_id, request.agent)
+    frames = Frames(head, include_usage=include_usage)
+    answer = EventStream(_encoded(frames, first, events))
+    answer.headers[REQUEST_ID] = head.id
+    return answer
 
 
 async def _encoded(

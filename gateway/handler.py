@@ -47,7 +47,10 @@ class Handler(ASGIHandler):
     async def _answer_while_connected(
         self, request: ASGIRequest, receive: Receive, send: Send
     ) -> None:
-        """Answer the request, and stop as soon as the client is gone."""
+        """Answer the request; when the client leaves or the server stops, break off.
+
+        Either way it waits until the turn has put away what was said.
+        """
         answering = asyncio.ensure_future(self._answer(request, send))
         leaving = asyncio.ensure_future(receive())
         try:
@@ -56,13 +59,10 @@ class Handler(ASGIHandler):
             )
         finally:
             leaving.cancel()
-            if not answering.done():
-                answering.cancel()
-        try:
-            await answering
-        except asyncio.CancelledError:
-            if not leaving.done() or leaving.cancelled():
-                raise
+            answering.cancel()  # Nothing happens to an answer that is complete.
+            await asyncio.wait((answering,))
+        if not answering.cancelled():
+            answering.result()
 
     async def _answer(self, request: ASGIRequest, send: Send) -> None:
         answer = await self.run_get_response(request)

@@ -49,7 +49,8 @@ async def run_to_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 
 async def drain() -> None:
     """Wait for every call that must reach its end; called when the server stops."""
-    await asyncio.gather(*_unfinished, return_exceptions=True)
+    while _unfinished:
+        await asyncio.wait(_unfinished)
 
 
 def _trip(
