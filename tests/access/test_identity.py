@@ -1,0 +1,140 @@
+"""Whose request it is, as a caller sees it."""
+
+import uuid
+
+import pytest
+
+from access import identity
+from config import loader
+from config.errors import ConfigInvalid
+from memory.models import Thread
+from tests.gateway.calls import ask, post, refused, says, stored
+
+pytestmark = pytest.mark.database
+
+AGENTS = """
+providers: {openai: {base_url: "{fake}/v1"}}
+agents: [{name: assistant, provider: openai, model: gpt}]
+"""
+
+
+def asking(**fields: object) -> dict:
+    return {"model": "assistant", "messages": [says("hi")], **fields}
+
+
+def test_safety_identifier_comes_before_user(server, user):
+    request = asking(safety_identifier=user, user=f"{user}-old")
+    assert post(server, request).status_code == 200
+    assert stored(user)
+    assert not stored(f"{user}-old")
+
+
+def test_user_is_still_accepted(server, user):
+    assert post(server, asking(user=user)).status_code == 200
+    assert stored(user)
+
+
+def test_a_user_whose_other_name_is_null_is_known(server, user):
+    request = asking(safety_identifier=None, user=user)
+    assert post(server, request).status_code == 200
+    assert stored(user)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_request_for_nobody_is_told_what_to_do(server, fake, stream):
+    said = refused(server, asking(stream=stream))
+    assert said["code"] == "user_required"
+    assert said["param"] == "safety_identifier"
+    for remedy in ("safety_identifier", "default_user_id", "users: shared"):
+        assert remedy in said["message"]
+    assert fake.requests == []
+
+
+def test_users_per_request_is_the_default(server, configure):
+    configure(f"users: per-request\n{AGENTS}")
+    assert refused(server, asking())["code"] == "user_required"
+
+
+@pytest.mark.parametrize("field", ["safety_identifier", "user"])
+@pytest.mark.parametrize("blank", ["", " ", "\t\n"])
+def test_a_blank_name_is_nobodys(server, fake, field, blank):
+    assert refused(server, asking(**{field: blank}))["param"] == "safety_identifier"
+    assert fake.requests == []
+
+
+def test_a_blank_name_is_refused_where_a_default_would_do(server, configure):
+    configure(f"users: shared\n{AGENTS}")
+    refused(server, asking(safety_identifier=""))
+
+
+def test_a_name_too_long_is_refused(server):
+    said = refused(server, asking(safety_identifier="x" * 513))
+    assert "512" in said["message"]
+
+
+def test_a_default_user_stands_in(server, configure):
+    name = f"default-{uuid.uuid4()}"
+    configure(f"default_user_id: {name}\n{AGENTS}")
+    assert post(server, asking()).status_code == 200
+    assert len(stored(name)) == 2
+
+
+def test_a_default_user_does_not_swallow_those_who_are_named(server, configure, user):
+    name = f"default-{uuid.uuid4()}"
+    configure(f"default_user_id: {name}\n{AGENTS}")
+    assert post(server, asking(user=user)).status_code == 200
+    assert stored(user)
+    assert not stored(name)
+
+
+def test_shared_users_are_the_user_called_main(server, configure):
+    configure(f"users: shared\n{AGENTS}")
+    before = len(stored("main"))
+    assert post(server, asking()).status_code == 200
+    assert post(server, asking(user="main")).status_code == 200
+    assert len(stored("main")) == before + 4
+
+
+def test_a_uuid_is_used_as_it_is(client):
+    name = uuid.uuid4()
+    ask(client, str(name))
+    ask(client, name.hex.upper())
+    assert Thread.objects.get(user_id=name).length == 4
+
+
+def test_any_other_name_becomes_the_same_uuid_every_time(client, user):
+    ask(client, user)
+    ask(client, f" {user} ")
+    thread = Thread.objects.get(user_id=uuid.uuid5(identity.NAMESPACE, user))
+    assert thread.length == 4
+
+
+@pytest.mark.parametrize("text", ["Zoë 中文 😀", "'; DROP TABLE--", "a/b?c#d", "\0"])
+def test_a_name_may_be_any_text(client, user, text):
+    ask(client, f"{user}{text}")
+    assert len(stored(f"{user}{text}")) == 2
+    assert not stored(user)
+
+
+@pytest.mark.parametrize(
+    ("users", "default", "code"),
+    [
+        ("per-request", "main", "coulisse.E301"),
+        ("shared", "alice", "coulisse.E302"),
+    ],
+)
+def test_contradicting_keys_are_refused(tmp_path, users, default, code):
+    path = tmp_path / "coulisse.yaml"
+    text = AGENTS.replace("{fake}", "http://localhost")
+    path.write_text(f"users: {users}\ndefault_user_id: {default}\n{text}")
+    with pytest.raises(ConfigInvalid) as caught:
+        loader.load(path)
+    assert [problem.code for problem in caught.value.problems] == [code]
+
+
+@pytest.mark.parametrize("line", ["users: everyone", "default_user_id: ''"])
+def test_keys_that_say_nothing_sensible_are_refused(tmp_path, line):
+    path = tmp_path / "coulisse.yaml"
+    path.write_text(line + AGENTS.replace("{fake}", "http://localhost"))
+    with pytest.raises(ConfigInvalid, match=line.split(":")[0]):
+        loader.load(path)

@@ -1,0 +1,42 @@
+"""Whether the process lives and whether it can serve; no model is called."""
+
+import httpx2
+import pytest
+
+from config import live
+from config.errors import ConfigInvalid
+
+pytestmark = pytest.mark.database
+
+
+def test_it_lives(server, fake):
+    response = httpx2.get(f"{server}/health/live")
+    assert (response.status_code, response.json()) == (200, {"status": "ok"})
+    assert fake.requests == []
+
+
+def test_it_is_ready_with_configuration_and_database(server, fake):
+    response = httpx2.get(f"{server}/health/ready")
+    assert response.status_code == 200
+    assert response.json() == {
+        "status": "ok",
+        "checks": {"configuration": "ok", "database": "ok"},
+    }
+    assert fake.requests == []
+
+
+def test_it_is_not_ready_without_a_valid_configuration(server, monkeypatch):
+    current = live.current
+    calls = []
+
+    def fail_for_health():
+        # The handler asks first, for the size of the body.
+        calls.append(1)
+        if len(calls) == 1:
+            return current()
+        raise ConfigInvalid([])
+
+    monkeypatch.setattr(live, "current", fail_for_health)
+    response = httpx2.get(f"{server}/health/ready")
+    assert response.status_code == 503
+    assert response.json()["checks"]["configuration"] == "invalid"
