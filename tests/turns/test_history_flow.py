@@ -1,0 +1,475 @@
+"""What a conversation remembers from turn to turn, on both wires."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.apps import apps
+
+from memory.models import Message, Thread
+from providers.fake_wires import Answer
+from tests.gateway.calls import (
+    ask,
+    body,
+    choices,
+    frames,
+    plain,
+    post,
+    prompt,
+    refused,
+    says,
+    stored,
+    text_of,
+    threads,
+)
+
+pytestmark = pytest.mark.database
+
+BOTH = pytest.mark.parametrize("agent", ["assistant", "claude"])
+EITHER = pytest.mark.parametrize("stream", [True, False])
+TOOL = {
+    "type": "function",
+    "function": {"name": "add", "parameters": {"type": "object"}},
+}
+LOOK = {"type": "function", "function": {"name": "look"}}
+
+
+def spoken(request: Any) -> list[str]:
+    """Return what a provider was told, without the system's part."""
+    return [text for role, text in prompt(request) if role != "system"]
+
+
+def replied(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+@BOTH
+@EITHER
+def test_a_conversation_goes_on(server, fake, user, agent, stream):
+    for question, answer in [("one", "1"), ("two", "2"), ("three", "3")]:
+        fake.reply(answer)
+        request = body(user, question, agent=agent, stream=stream)
+        assert post(server, request).status_code == 200
+    assert spoken(fake.requests[-1]) == ["one", "1", "two", "2", "three"]
+
+
+@BOTH
+@EITHER
+def test_when_the_reply_is_there_so_is_its_row(server, fake, user, agent, stream):
+    for number in range(5):
+        name = f"{user}/{number}"
+        post(server, body(name, agent=agent, stream=stream))
+        assert len(stored(name)) == 2
+
+
+def test_a_stream_is_stored_before_it_says_it_is_finished(client, fake, user):
+    for chunk in client.chat.completions.create(**body(user), stream=True):
+        if chunk.choices[0].finish_reason:
+            assert stored(user)[-1] == ("assistant", "Hello from the fake.", "stop")
+            break
+    else:
+        pytest.fail("it never finished")
+
+
+def test_agents_share_a_users_conversation(client, fake, user):
+    ask(client, user, "to one")
+    ask(client, user, "to the other", agent="claude")
+    assert spoken(fake.requests[-1])[0] == "to one"
+    spoke = Message.objects.filter(role="assistant").order_by("-id")[:2]
+    assert [row.agent for row in spoke] == ["claude", "assistant"]
+
+
+def test_what_a_turn_adds_bears_its_id(client, user):
+    completion = ask(client, user)
+    rows = Message.objects.order_by("-id")[:2]
+    assert {f"chatcmpl-{row.turn_id.hex}" for row in rows} == {completion.id}
+
+
+# Threads.
+
+
+def test_threads_of_one_user_are_apart(client, fake, user):
+    ask(client, user, "at home")
+    ask(client, user, "at work", metadata={"thread_id": "work"})
+    assert spoken(fake.requests[-1]) == ["at work"]
+    ask(client, user, "more work", metadata={"thread_id": "work"})
+    assert spoken(fake.requests[-1])[0] == "at work"
+    assert threads(user) == ["", "work"]
+    assert [text for _, text, _ in stored(user)][::2] == ["at home"]
+    assert [text for _, text, _ in stored(user, "work")][::2] == [
+        *("at work", "more work")
+    ]
+
+
+def test_one_thread_name_of_two_users_is_two_threads(client, fake, user):
+    ask(client, user, "mine", metadata={"thread_id": "t"})
+    ask(client, f"{user}-2", "yours", metadata={"thread_id": "t"})
+    assert spoken(fake.requests[-1]) == ["yours"]
+
+
+# Users and requests at once.
+
+
+def test_users_at_once_see_only_their_own(server, fake, user):
+    fake.default = lambda request: Answer([f"re: {spoken(request)[-1]}"])
+
+    def talk(number: int) -> None:
+        for turn in range(4):
+            post(server, body(f"{user}/{number}", f"{number}-{turn}"))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(talk, range(8)))
+    for number in range(8):
+        said = [f"{number}-{turn}" for turn in range(4)]
+        pairs = [text for question in said for text in (question, f"re: {question}")]
+        assert [text for _, text, _ in stored(f"{user}/{number}")] == pairs
+    for request in fake.requests:
+        own = spoken(request)[-1].split("-")[0]
+        assert all(
+            text.removeprefix("re: ").startswith(f"{own}-") for text in spoken(request)
+        )
+
+
+@EITHER
+def test_requests_of_one_user_at_once_keep_their_pairs(server, fake, user, stream):
+    barrier = threading.Barrier(8)
+    fake.default = lambda request: Answer([f"re: {spoken(request)[-1]}"])
+
+    def talk(number: int) -> None:
+        barrier.wait(10)
+        post(server, body(user, f"q{number}", stream=stream))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(talk, range(8)))
+    said = [text for _, text, _ in stored(user)]
+    assert sorted(said[::2]) == sorted(f"q{number}" for number in range(8))
+    assert said[1::2] == [f"re: {question}" for question in said[::2]]
+
+
+# Clients that keep the conversation themselves.
+
+
+@BOTH
+def test_a_client_that_sends_everything_each_time_is_not_doubled(
+    client, fake, user, agent
+):
+    sent = [{"role": "system", "content": "Be brief."}]
+    for question in ("one", "two", "three"):
+        sent.append(says(question))
+        fake.reply(f"re: {question}")
+        message = ask(client, user, agent=agent, messages=sent).choices[0].message
+        sent.append(replied(message.content))
+    assert spoken(fake.requests[-1]) == ["one", "re: one", "two", "re: two", "three"]
+    assert len(stored(user)) == 6
+
+
+def test_a_client_may_send_its_own_history_instead(client, fake, user):
+    ask(client, user, "stored")
+    few_shot = [says("2+2"), replied("4"), says("3+3")]
+    ask(client, user, messages=few_shot, metadata={"history": "client"})
+    assert spoken(fake.requests[-1]) == ["2+2", "4", "3+3"]
+    ask(client, user, "and now?")
+    assert spoken(fake.requests[-1]) == [
+        *("stored", "Hello from the fake.", "3+3", "Hello from the fake.", "and now?")
+    ]
+
+
+def rows() -> int:
+    return sum(
+        model._default_manager.count()
+        for model in apps.get_models()
+        if model._meta.managed
+    )
+
+
+@BOTH
+@EITHER
+def test_an_incognito_turn_leaves_no_row_anywhere(server, fake, user, agent, stream):
+    post(server, body(user, "known", agent=agent))
+    before = rows()
+    for name in (user, f"{user}-stranger"):
+        request = body(
+            name,
+            agent=agent,
+            stream=stream,
+            messages=[says("a"), replied("b"), says("secret")],
+            metadata={"memory": "incognito", "thread_id": "t"},
+        )
+        assert post(server, request).status_code == 200
+        assert spoken(fake.requests[-1]) == ["a", "b", "secret"]
+    assert rows() == before
+    assert threads(f"{user}-stranger") == []
+
+
+# How much is remembered.
+
+
+def test_no_more_is_sent_than_the_agents_context_holds(client, fake, user):
+    for number in range(12):
+        fake.reply("x" * 100, usage=None)
+        ask(client, user, f"{number}: " + "y" * 100, agent="forgetful")
+    sent = spoken(fake.requests[-1])
+    # Four characters a token, and four tokens around each message.
+    assert sent[0].startswith("8: ")
+    assert sent[-1].startswith("11: ")
+    assert sum(len(text) for text in sent) < 256 * 4
+    assert len(stored(user)) == 24
+
+
+def test_a_long_question_is_never_cut(client, fake, user):
+    ask(client, user, "before", agent="forgetful")
+    ask(client, user, "z" * 5000, agent="forgetful")
+    assert spoken(fake.requests[-1]) == ["z" * 5000]
+
+
+def test_what_one_agent_forgets_another_remembers(client, fake, user):
+    ask(client, user, "y" * 2000, agent="forgetful")
+    ask(client, user, "b", agent="forgetful")
+    assert spoken(fake.requests[-1]) == ["b"]
+    ask(client, user, "c")
+    assert spoken(fake.requests[-1])[0] == "y" * 2000
+
+
+# Tools of the client's own.
+
+
+def calls_in(reply: Any, *, stream: bool) -> tuple[list[dict], str]:
+    """Return a reply's tool calls, whole, and why it ended."""
+    if not stream:
+        (choice,) = reply.json()["choices"]
+        return choice["message"]["tool_calls"], choice["finish_reason"]
+    calls: dict[int, dict] = {}
+    for choice in choices(reply):
+        for piece in choice["delta"].get("tool_calls", ()):
+            call = calls.setdefault(piece["index"], piece)
+            if call is not piece:
+                more = piece["function"]["arguments"]
+                call["function"]["arguments"] += more
+    whole = [{k: v for k, v in call.items() if k != "index"} for call in calls.values()]
+    return whole, choices(reply)[-1]["finish_reason"]
+
+
+def called(server, fake, user, agent, *, stream=False, said=(), tools=None):
+    """Have the model call tools; return the calls and the messages so far."""
+    fake.reply(*said, tool_calls=tools or [("add", {"a": 1, "b": 2})])
+    request = body(user, "what is 1+2?", agent=agent, tools=[TOOL, LOOK])
+    reply = frames(server, request) if stream else post(server, request)
+    calls, reason = calls_in(reply, stream=stream)
+    assert reason == "tool_calls"
+    content = "".join(said) or None
+    answer = {"role": "assistant", "content": content, "tool_calls": calls}
+    return calls, [says("what is 1+2?"), answer]
+
+
+def results(calls: list[dict], *contents: str) -> list[dict]:
+    return [
+        {"role": "tool", "tool_call_id": call["id"], "content": content}
+        for call, content in zip(calls, contents, strict=True)
+    ]
+
+
+def exchange(request: Any) -> list[tuple]:
+    """Return the conversation a provider was told, with calls and results."""
+    told: list[tuple] = []
+    for message in request.body["messages"]:
+        if message["role"] == "system":
+            continue
+        if isinstance(message["content"], list):
+            told += [_block(message["role"], block) for block in message["content"]]
+            continue
+        if message["role"] == "tool":
+            told.append(("result", message["tool_call_id"], message["content"]))
+            continue
+        if message["content"]:
+            told.append((message["role"], message["content"]))
+        for call in message.get("tool_calls", ()):
+            function = call["function"]
+            told.append(("call", call["id"], json.loads(function["arguments"])))
+    return told
+
+
+def _block(role: str, block: dict) -> tuple:
+    match block["type"]:
+        case "tool_use":
+            return ("call", block["id"], block["input"])
+        case "tool_result":
+            return ("result", block["tool_use_id"], plain(block.get("content")))
+    return (role, block["text"])
+
+
+@BOTH
+@EITHER
+@pytest.mark.parametrize("resent", [True, False], ids=["all resent", "results only"])
+def test_a_clients_tool_goes_there_and_back(server, fake, user, agent, stream, resent):
+    calls, before = called(server, fake, user, agent, stream=stream)
+    assert calls[0]["function"] == {"name": "add", "arguments": '{"a":1,"b":2}'}
+    assert stored(user)[-1] == ("assistant", "", "tool_calls")
+    fake.reply("It is 3.")
+    messages = [*(before if resent else []), *results(calls, "3")]
+    request = body(user, agent=agent, tools=[TOOL, LOOK], messages=messages)
+    reply = frames(server, request) if stream else post(server, request)
+    said = (
+        text_of(reply) if stream else reply.json()["choices"][0]["message"]["content"]
+    )
+    assert said == "It is 3."
+    (call,) = calls
+    assert exchange(fake.requests[-1]) == [
+        ("user", "what is 1+2?"),
+        ("call", call["id"], {"a": 1, "b": 2}),
+        ("result", call["id"], "3"),
+    ]
+    assert stored(user) == [
+        ("user", "what is 1+2?", ""),
+        ("assistant", "", "tool_calls"),
+        ("tool", "3", ""),
+        ("assistant", "It is 3.", "stop"),
+    ]
+    post(server, body(user, "thanks", agent=agent))
+    assert exchange(fake.requests[-1])[1:] == [
+        ("call", call["id"], {"a": 1, "b": 2}),
+        ("result", call["id"], "3"),
+        ("assistant", "It is 3."),
+        ("user", "thanks"),
+    ]
+
+
+@BOTH
+def test_calls_at_once_are_answered_together(server, fake, user, agent):
+    tools = [("add", {"a": 1}), ("look", {})]
+    calls, _ = called(server, fake, user, agent, said=["Let me see."], tools=tools)
+    assert [call["function"]["name"] for call in calls] == ["add", "look"]
+    answers = results(calls, "3", "a cat")
+    post(server, body(user, agent=agent, tools=[TOOL, LOOK], messages=answers[::-1]))
+    one, two = (call["id"] for call in calls)
+    assert exchange(fake.requests[-1]) == [
+        ("user", "what is 1+2?"),
+        ("assistant", "Let me see."),
+        ("call", one, {"a": 1}),
+        ("call", two, {}),
+        ("result", one, "3"),
+        ("result", two, "a cat"),
+    ]
+
+
+@BOTH
+def test_results_and_a_word_with_them(server, fake, user, agent):
+    calls, _ = called(server, fake, user, agent)
+    messages = [*results(calls, "3"), says("and double it")]
+    post(server, body(user, agent=agent, tools=[TOOL], messages=messages))
+    assert exchange(fake.requests[-1])[-2:] == [
+        ("result", calls[0]["id"], "3"),
+        ("user", "and double it"),
+    ]
+
+
+@BOTH
+def test_several_rounds_of_tools(server, fake, user, agent):
+    calls, sent = called(server, fake, user, agent)
+    for number in range(3):
+        sent += results(calls, str(number))
+        fake.reply(tool_calls=[("add", {"round": number})])
+        reply = post(server, body(user, agent=agent, tools=[TOOL], messages=sent))
+        calls, _ = calls_in(reply, stream=False)
+        sent.append({"role": "assistant", "content": None, "tool_calls": calls})
+    sent += results(calls, "done")
+    post(server, body(user, agent=agent, tools=[TOOL], messages=sent))
+    told = [kind for kind, *_ in exchange(fake.requests[-1])]
+    assert told == ["user", *("call", "result") * 4]
+
+
+@BOTH
+def test_thinking_goes_back_with_the_call_it_led_to(server, fake, user, agent):
+    fake.reply(reasoning=["hm"], tool_calls=[("add", {})])
+    request = body(user, agent=agent, tools=[TOOL])
+    calls, _ = calls_in(post(server, request), stream=False)
+    messages = results(calls, "3")
+    post(server, body(user, agent=agent, tools=[TOOL], messages=messages))
+    if agent == "claude":
+        turn = fake.bodies[-1]["messages"][1]["content"]
+        assert turn[0] == {
+            "type": "thinking",
+            "thinking": "hm",
+            "signature": "signed",
+        }
+    else:
+        assert "hm" not in json.dumps(fake.bodies[-1])
+
+
+@BOTH
+def test_a_result_nobody_asked_for_is_refused(server, fake, user, agent):
+    orphan = {"role": "tool", "tool_call_id": "call_nowhere", "content": "3"}
+    for messages in ([orphan], [says("hi"), orphan]):
+        said = refused(server, body(user, agent=agent, messages=messages))
+        assert said["param"] == "messages"
+        assert "call_nowhere" in said["message"]
+    assert fake.requests == []
+    assert stored(user) == []
+
+
+def test_a_result_of_another_users_call_is_refused(server, fake, user):
+    calls, _ = called(server, fake, user, "assistant")
+    stranger = body(f"{user}-2", messages=results(calls, "3"))
+    refused(server, stranger)
+
+
+@BOTH
+def test_a_call_nobody_answers_does_not_break_the_next_turn(server, fake, user, agent):
+    called(server, fake, user, agent, said=["Let me see."])
+    called(server, fake, f"{user}-silent", agent)
+    post(server, body(user, "never mind", agent=agent))
+    assert exchange(fake.requests[-1]) == [
+        *(("user", "what is 1+2?"), ("assistant", "Let me see.")),
+        ("user", "never mind"),
+    ]
+    post(server, body(f"{user}-silent", "never mind", agent=agent))
+    assert exchange(fake.requests[-1]) == [
+        *(("user", "what is 1+2?"), ("user", "never mind"))
+    ]
+
+
+@BOTH
+def test_of_two_calls_one_may_stay_unanswered(server, fake, user, agent):
+    calls, _ = called(server, fake, user, agent, tools=[("add", {}), ("look", {})])
+    messages = results(calls[1:], "a cat")
+    post(server, body(user, agent=agent, tools=[LOOK], messages=messages))
+    two = calls[1]["id"]
+    assert exchange(fake.requests[-1])[1:] == [
+        *(("call", two, {}), ("result", two, "a cat"))
+    ]
+
+
+@BOTH
+def test_an_exchange_in_progress_is_kept_whole_whatever_it_costs(
+    server, fake, user, agent, configure
+):
+    configure(
+        "providers: {openai: {base_url: '{fake}/v1'}, "
+        "anthropic: {base_url: '{fake}'}}\n"
+        "agents:\n"
+        "  - {name: assistant, provider: openai, model: m, context_tokens: 256}\n"
+        "  - {name: claude, provider: anthropic, model: m, context_tokens: 256}"
+    )
+    calls, _ = called(server, fake, user, agent)
+    messages = results(calls, "r" * 5000)
+    post(server, body(user, agent=agent, tools=[TOOL], messages=messages))
+    assert [kind for kind, *_ in exchange(fake.requests[-1])] == [
+        *("user", "call", "result")
+    ]
+
+
+@BOTH
+def test_a_tool_loop_may_be_incognito(server, fake, user, agent):
+    fake.reply(tool_calls=[("add", {})])
+    hidden = {"metadata": {"memory": "incognito"}, "tools": [TOOL]}
+    reply = post(server, body(user, agent=agent, **hidden))
+    calls, _ = calls_in(reply, stream=False)
+    answer = {"role": "assistant", "content": None, "tool_calls": calls}
+    messages = [says("hi"), answer, *results(calls, "3")]
+    post(server, body(user, agent=agent, messages=messages, **hidden))
+    assert [kind for kind, *_ in exchange(fake.requests[-1])] == [
+        *("user", "call", "result")
+    ]
+    assert not Thread.objects.filter(name=user).exists()
+    assert stored(user) == []
