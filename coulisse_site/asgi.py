@@ -17,7 +17,7 @@ class Application:
 
     def __init__(self) -> None:
         self._http = Handler()
-        self._lifespan = Lifespan()
+        self._lifespan = Lifespan(self._http)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":

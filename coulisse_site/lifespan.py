@@ -3,12 +3,16 @@
 from typing import Any
 
 from config import live
+from gateway.handler import Handler
 from providers import client
 from turns import lane
 
 
 class Lifespan:
     """ASGI's lifespan protocol."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         watcher = live.Watcher()
@@ -22,6 +26,7 @@ class Lifespan:
         await send({"type": "lifespan.startup.complete"})
         await receive()
         watcher.stop()
+        await self._handler.drain()
         await lane.drain()
         await client.close()
         await send({"type": "lifespan.shutdown.complete"})

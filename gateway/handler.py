@@ -29,6 +29,19 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 class Handler(ASGIHandler):
     """Answers HTTP requests."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._answers: set[asyncio.Task[None]] = set()
+
+    async def drain(self) -> None:
+        """Wait until no answer is open; called when the server stops.
+
+        The server breaks off what takes too long, but does not wait for what a turn
+        then still has to put away.
+        """
+        while self._answers:
+            await asyncio.wait(self._answers)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = None
         try:
@@ -51,7 +64,9 @@ class Handler(ASGIHandler):
 
         Either way it waits until the turn has put away what was said.
         """
-        answering = asyncio.ensure_future(self._answer(request, send))
+        answering = asyncio.create_task(self._answer(request, send))
+        self._answers.add(answering)
+        answering.add_done_callback(self._answers.discard)
         leaving = asyncio.ensure_future(receive())
         try:
             await asyncio.wait(

@@ -137,7 +137,7 @@ async def async_client(server: str):
 
 
 @contextlib.contextmanager
-def serve(application: str) -> Iterator[str]:
+def serve(application: str, *, grace_seconds: int = 2) -> Iterator[str]:
     """Serve an ASGI application from a thread, on a free port."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
@@ -147,7 +147,7 @@ def serve(application: str) -> Iterator[str]:
             lifespan="on",
             log_config=None,
             access_log=False,
-            timeout_graceful_shutdown=2,
+            timeout_graceful_shutdown=grace_seconds,
         )
     )
     started = threading.Event()
