@@ -73,9 +73,10 @@ class Bench:
         with ExitStack() as stack:
             self.stage = stack.enter_context(Stage(agents))
             users = [*self._short, *self._long]
-            self.web = stack.enter_context(self.stage.web("project", users))
+            # They start while the database is filled.
             self.floor = stack.enter_context(self.stage.floor())
             self.stock = stack.enter_context(self.stage.floor("--stock"))
+            self.web = stack.enter_context(self.stage.web("project", users))
             self.servers = (self.web, self.floor, self.stock)
             for server in self.servers:
                 self.stage.wait_for(server, body("reply", "warm"))

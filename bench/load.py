@@ -1,9 +1,9 @@
 """The load: bare sockets, so that it costs little beside what it measures.
 
-`python -m bench.load` reads one JSON command a line from its standard input, runs it
-and prints one JSON line. A command is the fields of `Load`, then those of `Outcome`
-come back. Connections are opened, "ready" is said, and nothing is sent before the
-next line, so that whoever counts CPU counts the turns alone.
+`python -m bench.load FILE` reads one JSON command a line from its standard input, the
+fields of `Load`, opens the connections, says "ready" and sends nothing before the next
+line, so that whoever counts CPU counts the turns alone. In the end it says "done", and
+FILE has the fields of `Outcome` (a pipe was seen to lose the middle of long lines).
 """
 
 import asyncio
@@ -15,6 +15,7 @@ import sys
 import time
 from collections import deque
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 import uvloop
 
@@ -182,7 +183,8 @@ def main() -> None:
     gc.disable()
     for line in sys.stdin:
         outcome = uvloop.run(run(Load(**json.loads(line))))
-        print(json.dumps(asdict(outcome)), flush=True)
+        Path(sys.argv[1]).write_text(json.dumps(asdict(outcome)))
+        print("done", flush=True)
         del outcome
         gc.collect()
 

@@ -105,7 +105,8 @@ class Stage:
         self._stack.callback(shutil.rmtree, self._directory, ignore_errors=True)
         provider = self._module("provider", stdout=subprocess.PIPE)
         self.provider_port = int(provider.stdout.readline())
-        self._load = self._module("load", stdout=subprocess.PIPE)
+        self._outcome = self._directory / "outcome.json"
+        self._load = self._module("load", str(self._outcome), stdout=subprocess.PIPE)
 
     def project(self, name: str, users: list[tuple[str, int]]) -> dict[str, str]:
         """Make a project with a filled database; return its environment."""
@@ -200,9 +201,11 @@ class Stage:
                 popen.kill()
                 popen.wait()
 
-    def _module(self, name: str, **fields: Any) -> subprocess.Popen[bytes]:
+    def _module(
+        self, name: str, *arguments: str, **fields: Any
+    ) -> subprocess.Popen[bytes]:
         popen = subprocess.Popen(
-            [sys.executable, "-m", f"bench.{name}"],
+            [sys.executable, "-m", f"bench.{name}", *arguments],
             stdin=subprocess.PIPE,
             cwd=ROOT,
             **fields,
@@ -222,9 +225,12 @@ class Stage:
         before = 0.0 if process is None else meter.cpu_seconds(process.pid)
         pipe.stdin.write(b"go\n")
         pipe.stdin.flush()
-        answer = pipe.stdout.readline()
+        over = pipe.stdout.readline()
         after = 0.0 if process is None else meter.cpu_seconds(process.pid)
-        return Sample(Outcome(**json.loads(answer)), after - before)
+        if over.strip() != b"done":
+            raise RuntimeError("the load generator broke off: see above")
+        outcome = json.loads(self._outcome.read_text())
+        return Sample(Outcome(**outcome), after - before)
 
     def last_body(self) -> str:
         """Return the body of the last call the provider got."""
@@ -245,8 +251,9 @@ class Stage:
 
 
 def _end(popen: subprocess.Popen[bytes]) -> None:
-    if popen.stdin is not None:
-        popen.stdin.close()
+    for pipe in (popen.stdin, popen.stdout):
+        if pipe is not None:
+            pipe.close()
     try:
         popen.wait(5)
     except subprocess.TimeoutExpired:

@@ -1,0 +1,39 @@
+"""The harness works: with counts too small to mean anything."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from bench.__main__ import measure
+from bench.figures import FIGURES, SMALL, quantile
+from bench.table import Row, render
+
+
+def test_it_measures_every_figure_without_an_error():
+    rows, error = measure(list(FIGURES), SMALL)
+
+    assert error == ""
+    assert [row.name for row in rows if not math.isfinite(row.value)] == []
+    assert {row.name for row in rows if row.name.startswith("errors")} == {
+        "errors meanwhile"
+    }
+    assert all(name in render(rows) for name in ("20,000 over 20", "memory after"))
+
+
+def test_it_refuses_to_measure_another_context_than_it_says():
+    with pytest.raises(RuntimeError, match="got 10 messages of history"):
+        measure([], replace(SMALL, stored=10))
+
+
+def test_a_missed_target_is_marked():
+    assert Row("time", 5, "ms", 4).verdict == "MISSED"
+    assert Row("time", 4, "ms", 4).verdict == "ok"
+    assert Row("time", math.nan, "ms", 4).verdict == "MISSED"
+    assert Row("time", 5, "ms").verdict == ""
+
+
+def test_quantiles_are_values_that_occurred():
+    assert quantile([3, 1, 2], 0.5) == 2
+    assert quantile([3, 1, 2], 0.99) == 3
+    assert math.isnan(quantile([], 0.5))
