@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -110,8 +111,9 @@ class AgentConfig(BaseModel):
         default=None, description="Not available in this version."
     )
 
+    @cached_property
     def parameters(self) -> dict[str, Any]:
-        """Return the request parameters this agent sets, under OpenAI's names."""
+        """The request parameters this agent sets, under OpenAI's names."""
         return self.model_dump(exclude=NOT_PARAMETERS | PLANNED, exclude_none=True)
 
 
@@ -144,7 +146,7 @@ def check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Pro
             )
             continue
         provider = providers[agent.provider]
-        for name in parameters.refused(provider, agent.parameters()):
+        for name in parameters.refused(provider, agent.parameters):
             yield Problem(
                 ("agents", index, name),
                 f"agent '{agent.name}' sets '{name}', which provider "

@@ -20,12 +20,12 @@ ONE_OF = ({"max_tokens", "max_completion_tokens"},)
 
 def parameters(agent: AgentConfig, requested: Mapping[str, Any]) -> dict[str, Any]:
     """Return the agent's parameters with the request's in their place."""
-    defaults = agent.parameters()
+    merged = {**agent.parameters, **requested}
     for names in ONE_OF:
         if names & requested.keys():
-            for name in names:
-                defaults.pop(name, None)
-    return {**defaults, **requested}
+            for name in names - requested.keys():
+                merged.pop(name, None)
+    return merged
 
 
 def run(

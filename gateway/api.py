@@ -39,7 +39,16 @@ class JsonParser(Parser):
             ) from exc
 
 
-api = NinjaAPI(
+class Api(NinjaAPI):
+    """ninja, without the response it prepares for views that return none."""
+
+    def create_temporal_response(self, request: HttpRequest) -> HttpResponse:
+        return NO_RESPONSE
+
+
+NO_RESPONSE = HttpResponse()
+
+api = Api(
     title="Coulisse",
     version="0.1.0",
     parser=JsonParser(),

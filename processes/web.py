@@ -45,6 +45,7 @@ def serve(listening: int) -> None:
         log_config=None,
         log_level=None if is_debug else logging.WARNING,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
     WebServer(config).run(sockets=[socket.socket(fileno=listening)])

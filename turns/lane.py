@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from django.conf import settings
@@ -31,8 +32,7 @@ async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
     Raises `DatabaseDown` when the database cannot be reached.
     """
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_executor, lambda: _trip(function, args, kwargs))
+    return await _begin(function, args, kwargs)
 
 
 async def run_to_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -41,16 +41,23 @@ async def run_to_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     What must not be lost goes through here: a client that leaves cancels the request,
     not the write.
     """
-    task = asyncio.ensure_future(run(function, *args, **kwargs))
-    _unfinished.add(task)
-    task.add_done_callback(_unfinished.discard)
-    return await asyncio.shield(task)
+    trip = _begin(function, args, kwargs)
+    _unfinished.add(trip)
+    trip.add_done_callback(_unfinished.discard)
+    return await asyncio.shield(trip)
 
 
 async def drain() -> None:
     """Wait for every call that must reach its end; called when the server stops."""
     while _unfinished:
         await asyncio.wait(_unfinished)
+
+
+def _begin(
+    function: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
+) -> asyncio.Future[T]:
+    loop = asyncio.get_running_loop()
+    return loop.run_in_executor(_executor, partial(_trip, function, args, kwargs))
 
 
 def _trip(
