@@ -1,0 +1,291 @@
+"""What the documents say is what the code does."""
+
+import re
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.core.management import get_commands
+from ruamel.yaml import YAML
+
+from agents.config import AgentConfig
+from config import loader, planned, sections
+from config.config import ServerConfig
+from core.messages import Message
+from gateway import requests
+from gateway.schemas import ChatRequest
+from providers import errors as provider_errors
+from providers import kinds
+from providers.calls import ModelCall
+from providers.config import KIND_NAMES, ProviderConfig, Timeouts
+from providers.kinds import Kind
+
+BASE = Path(settings.BASE_DIR)
+PAGES = [BASE / "README.md", *sorted((BASE / "docs").glob("*.md"))]
+
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+CODE = re.compile(r"`([^`]+)`")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The fenced blocks of a page in a language."""
+    return [body for name, body in BLOCK.findall(page.read_text()) if name == language]
+
+
+def every(language: str) -> list:
+    """The blocks of all pages as parameters, named by page and number."""
+    return [
+        pytest.param(body, id=f"{page.stem}-{number}")
+        for page in PAGES
+        for number, body in enumerate(blocks(page, language), start=1)
+    ]
+
+
+def rows(page: str, first_heading: str) -> list[list[str]]:
+    """The rows of the page's tables whose header starts with this cell."""
+    found, inside = [], False
+    for line in (BASE / "docs" / page).read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        cells = [cell.removesuffix("|").strip() for cell in cells]
+        if not line.startswith("|"):
+            inside = False
+        elif cells[0] == first_heading:
+            inside = True
+        elif inside and not line.startswith("|-"):
+            found.append(cells)
+    return found
+
+
+def named(page: str, first_heading: str) -> set[str]:
+    """Everything in code in the first column of those tables."""
+    return {name for row in rows(page, first_heading) for name in CODE.findall(row[0])}
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors GitHub gives a page's headings."""
+    prose = BLOCK.sub("", page.read_text())
+    headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    kept = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.replace(" ", "-") for heading in kept}
+
+
+# What can be pasted works.
+
+
+@pytest.mark.parametrize("text", every("yaml"))
+def test_a_whole_configuration_loads(text, monkeypatch):
+    data = YAML(typ="safe", pure=True).load(text) or {}
+    if not {"agents", "providers"} <= data.keys():
+        return
+    for name in re.findall(r"\$\{([A-Z_]+)\}", text):
+        monkeypatch.setenv(name, "dummy")
+    assert loader.parse(text.encode(), Path("coulisse.yaml")).values["agents"]
+
+
+def test_there_are_whole_configurations():
+    texts = [text for page in PAGES for text in blocks(page, "yaml")]
+    assert sum("agents:" in text and "providers:" in text for text in texts) >= 6
+
+
+@pytest.mark.parametrize("text", every("python"))
+def test_python_compiles(text):
+    compile(text, "example", "exec")
+
+
+# Pages hold together.
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page):
+    for link in LINK.findall(BLOCK.sub("", page.read_text())):
+        path, _, anchor = link.partition("#")
+        if path.startswith(("http://", "https://")):
+            continue
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_no_path_of_one_machine_is_named(page):
+    assert not re.search(r"/(work|root|home|tmp)\b", page.read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_named_commands_exist(page):
+    used = re.findall(r"manage\.py ([a-z]+)", page.read_text())
+    assert set(used) <= get_commands().keys()
+
+
+# configuration.md
+
+
+def test_every_top_level_key_is_listed():
+    assert named("configuration.md", "key") == (
+        planned.KEYS.keys() | sections.registered().keys()
+    )
+
+
+def test_keys_are_available_as_the_table_says():
+    known = sections.registered()
+    for key, _, version, applies in rows("configuration.md", "key"):
+        section = known.get(key.strip("`"))
+        assert (version == "refused") is (section is None), key
+        if section is None:
+            assert applies == ""
+            continue
+        assert (version == "required") is section.required, key
+        assert applies == {"live": "at once", "restart": "on restart"}[section.applies]
+
+
+def test_every_field_of_the_server_is_listed():
+    assert named("configuration.md", "field") == ServerConfig.model_fields.keys()
+
+
+def test_every_id_of_a_problem_is_listed():
+    used = set()
+    for folder in ("access", "agents", "config", "memory", "providers"):
+        for file in (BASE / folder).glob("*.py"):
+            used |= set(re.findall(r"\"(coulisse\.E\d{3})\"", file.read_text()))
+    assert named("configuration.md", "id") == used
+
+
+# agents.md
+
+
+def test_every_field_of_an_agent_is_listed():
+    assert named("agents.md", "field") >= AgentConfig.model_fields.keys()
+
+
+def test_defaults_of_an_agent_are_as_the_table_says():
+    defaults = {row[0].strip("`"): row[1] for row in rows("agents.md", "field")}
+    for name in ("context_tokens", "max_turns"):
+        default = AgentConfig.model_fields[name].default
+        assert defaults[name] == f"`{default}`"
+
+
+# providers.md
+
+TOOL = {"type": "function", "function": {"name": "f"}}
+SAMPLES = {
+    "frequency_penalty": 0.5,
+    "logit_bias": {"1": 1},
+    "max_completion_tokens": 50,
+    "max_tokens": 50,
+    "parallel_tool_calls": False,
+    "prediction": {"type": "content", "content": "x"},
+    "presence_penalty": 0.5,
+    "prompt_cache_key": "k",
+    "prompt_cache_retention": "24h",
+    "reasoning_effort": "low",
+    "seed": 1,
+    "service_tier": "default",
+    "stop": ["x"],
+    "store": True,
+    "temperature": 1.5,
+    "tool_choice": "required",
+    "top_p": 0.5,
+    "verbosity": "low",
+}
+
+
+def becomes(kind: Kind, name: str) -> str:
+    """What a kind makes of a parameter, in the table's words."""
+    if kind.refuses is not None and name in kind.refuses:
+        return "refused"
+    without, with_it = (
+        kind.wire.body(
+            ModelCall("claude-sonnet-4-5", [Message("user", "x")], [TOOL], given)
+        )
+        for given in ({}, {name: SAMPLES[name]})
+    )
+    if with_it.get(name) == SAMPLES[name]:
+        return "passed"
+    return "ignored" if with_it == without else "mapped"
+
+
+def test_the_table_of_parameters_is_what_the_kinds_do():
+    columns = {**kinds.KINDS, "compatible": kinds.COMPATIBLE}
+    expected = [
+        [f"`{name}`", *(becomes(kind, name) for kind in columns.values())]
+        for name in sorted(requests.PASSED)
+    ]
+    assert rows("providers.md", "parameter") == expected
+    header = "| parameter | " + " | ".join(columns) + " |"
+    assert header in (BASE / "docs/providers.md").read_text()
+
+
+def test_every_kind_is_listed_with_its_address():
+    listed = {kind.strip("`"): where for kind, _, where in rows("providers.md", "kind")}
+    assert listed.keys() == set(KIND_NAMES)
+    for name, kind in kinds.KINDS.items():
+        assert kind.base_url is None or listed[name] == f"`{kind.base_url}`"
+
+
+def test_every_field_of_a_provider_is_listed():
+    assert named("providers.md", "field") == ProviderConfig.model_fields.keys()
+
+
+def test_timeouts_are_as_the_table_says():
+    listed = {row[0].strip("`"): row[1] for row in rows("providers.md", TIMEOUT_FIELD)}
+    defaults = Timeouts().model_dump()
+    assert listed == {name: f"{seconds:g}" for name, seconds in defaults.items()}
+
+
+TIMEOUT_FIELD = "field of `timeouts`"
+
+
+def test_every_failure_of_a_provider_is_listed():
+    text = (BASE / "docs/providers.md").read_text()
+    codes = {
+        error.code
+        for error in vars(provider_errors).values()
+        if isinstance(error, type) and error.__module__ == "providers.errors"
+    }
+    assert [code for code in codes if code and f"`{code}`" not in text] == []
+
+
+# chat.md
+
+
+def test_every_parameter_of_a_request_is_listed():
+    assert named("chat.md", "parameter") == ChatRequest.model_fields.keys()
+
+
+def test_parameters_are_treated_as_the_table_says():
+    fates = {
+        name: re.match(r"\w+", row[1])[0]
+        for row in rows("chat.md", "parameter")
+        for name in CODE.findall(row[0])
+    }
+    passed = {name for name, fate in fates.items() if fate == "passed"}
+    refused = {name for name, fate in fates.items() if fate == "refused"}
+    assert passed == {*requests.PASSED, "tools"}
+    assert refused == {*requests.REFUSED, "modalities", "n"}
+
+
+# running.md
+
+
+def test_every_command_of_ours_is_listed():
+    ours = {name for name, app in get_commands().items() if app in OWN_APPS}
+    listed = named("running.md", "command")
+    assert ours <= listed
+    assert listed <= get_commands().keys()
+
+
+OWN_APPS = {"config", "processes"}
+
+
+def test_every_variable_of_settings_is_listed():
+    source = (BASE / "coulisse_site/settings.py").read_text()
+    read = set(re.findall(r"env\.\w+\(\s*\"([A-Z_]+)\"", source))
+    assert named("running.md", "variable") == read
+
+
+def test_every_make_target_is_listed():
+    makefile = (BASE / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE))
+    assert named("running.md", "target") == targets
