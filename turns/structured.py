@@ -40,8 +40,11 @@ class Format:
     """A `jsonschema_rs` validator; None takes any JSON object."""
 
     def clean(self, text: str) -> str:
-        """Return the JSON in a reply, written anew; raises `Mismatch` if it is not."""
-        value = parse(text)
+        """Return the JSON in a reply and nothing else; raises `Mismatch` if it is not.
+
+        As the model wrote it: to write it anew would round its long numbers.
+        """
+        found, value = parse(text)
         if self.validator is None:
             if not isinstance(value, dict):
                 raise Mismatch("the reply is JSON but not an object")
@@ -49,7 +52,7 @@ class Format:
             error = next(self.validator.iter_errors(value), None)
             if error is not None:
                 raise Mismatch(describe(error))
-        return orjson.dumps(value).decode()
+        return found
 
 
 def describe(error: jsonschema_rs.ValidationError) -> str:
@@ -58,14 +61,14 @@ def describe(error: jsonschema_rs.ValidationError) -> str:
     return f"{error.message} at '{path}'" if path else error.message
 
 
-def parse(text: str) -> Any:
-    """Return the JSON value in a reply, bare or inside one Markdown fence."""
+def parse(text: str) -> tuple[str, Any]:
+    """Return the JSON in a reply, bare or inside one Markdown fence, and its value."""
     candidates = [text.strip()]
     candidates += [match.strip() for match in FENCED.findall(text)]
     problem = ""
     for candidate in candidates:
         try:
-            return orjson.loads(candidate)
+            return candidate, orjson.loads(candidate)
         except orjson.JSONDecodeError as exc:
             problem = problem or str(exc)
     raise Mismatch(f"the reply is not valid JSON: {problem}")

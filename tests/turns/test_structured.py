@@ -1,0 +1,409 @@
+"""Replies that must be JSON: taught, checked, repaired, or refused with 502."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from core.events import Usage
+from providers.fake_wires import Answer
+from tests.gateway.calls import (
+    DONE,
+    ask,
+    body,
+    choices,
+    frames,
+    prompt,
+    refused,
+    stored,
+    text_of,
+)
+
+pytestmark = pytest.mark.database
+
+BOTH = pytest.mark.parametrize("agent", ["assistant", "claude"])
+EITHER = pytest.mark.parametrize("stream", [True, False])
+OBJECT = {"type": "json_object"}
+PERSON = {
+    "type": "object",
+    "properties": {"age": {"type": "integer"}, "name": {"type": "string"}},
+    "required": ["age", "name"],
+    "additionalProperties": False,
+}
+ADA = '{"age":36,"name":"Ada"}'
+NO_AGE = '{"name": "Ada"}'
+MISMATCH = 'response did not match the schema: "age" is a required property'
+
+
+def schema(schema: Any = PERSON, **more: Any) -> dict:
+    inner = {"name": "person", "schema": schema, **more}
+    return {"type": "json_schema", "json_schema": inner}
+
+
+def told(request: Any) -> str:
+    return "".join(text for role, text in prompt(request) if role == "system")
+
+
+def content(completion: Any) -> Any:
+    return completion.choices[0].message.content
+
+
+# What the model is told.
+
+
+@BOTH
+def test_the_schema_is_taught_after_the_agents_own_words(client, fake, user, agent):
+    fake.reply(ADA)
+    asked = schema(description="a single person record", strict=True)
+    ask(client, user, agent=agent, response_format=asked)
+    system = told(fake.requests[-1])
+    assert system.startswith("You are a test assistant.")
+    for part in ("'person'", "a single person record", '"additionalProperties":false'):
+        assert part in system
+
+
+@BOTH
+def test_json_is_asked_for(client, fake, user, agent):
+    fake.reply("{}")
+    ask(client, user, agent=agent, response_format=OBJECT)
+    assert "JSON object" in told(fake.requests[-1])
+
+
+@BOTH
+def test_free_text_is_taught_nothing(client, fake, user, agent):
+    ask(client, user, agent=agent, response_format={"type": "text"})
+    assert told(fake.requests[-1]) == "You are a test assistant."
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_provider_that_enforces_it_itself_is_sent_it(
+    client, fake, user, configure, native
+):
+    how = "native" if native else "prompt"
+    configure(
+        "providers: {openai: {base_url: '{fake}/v1', structured_outputs: "
+        f"{how}}}}}\n"
+        "agents: [{name: assistant, provider: openai, model: gpt}]"
+    )
+    for asked in (schema(strict=True), OBJECT):
+        fake.reply(ADA)
+        ask(client, user, response_format=asked)
+        assert fake.bodies[-1].get("response_format") == (asked if native else None)
+        assert "JSON" in told(fake.requests[-1])
+
+
+def test_an_unknown_server_that_speaks_like_openai_is_not(client, fake, user):
+    fake.reply(ADA)
+    ask(client, user, response_format=schema())
+    assert "response_format" not in fake.bodies[-1]
+
+
+# What comes back.
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "said",
+    [
+        ADA,
+        f"  {ADA}\n",
+        f"```json\n{ADA}\n```",
+        f"```\n{ADA}\n```",
+        f"Here you are:\n\n```json\n{ADA}\n```\nAnything else?",
+    ],
+)
+def test_the_bare_json_comes_back(client, fake, user, agent, said):
+    fake.reply(said)
+    completion = ask(client, user, agent=agent, response_format=schema())
+    assert content(completion) == ADA
+    assert stored(user)[-1] == ("assistant", ADA, "stop")
+    assert len(fake.requests) == 1
+
+
+@BOTH
+def test_any_object_will_do_for_json_object(client, fake, user, agent):
+    fake.reply('{"a": [1, "ünï", null]}')
+    completion = ask(client, user, agent=agent, response_format=OBJECT)
+    assert content(completion) == '{"a": [1, "ünï", null]}'
+
+
+@pytest.mark.parametrize("value", ["5", "[1,2]", '"text"', "null", "true"])
+def test_a_schema_may_ask_for_what_is_no_object(client, fake, user, value):
+    fake.reply(value)
+    assert content(ask(client, user, response_format=schema({}))) == value
+
+
+def test_fences_inside_a_string_are_text(client, fake, user):
+    said = json.dumps({"code": "```json\n{}\n```"}, separators=(",", ":"))
+    fake.reply(said)
+    assert content(ask(client, user, response_format=OBJECT)) == said
+
+
+# Repair.
+
+
+@BOTH
+def test_the_model_is_shown_its_reply_and_the_error(client, fake, user, agent):
+    fake.reply(NO_AGE, usage=Usage(10, 5, cache_read_tokens=1))
+    fake.reply(ADA, usage=Usage(30, 7, cache_read_tokens=2))
+    completion = ask(client, user, "who?", agent=agent, response_format=schema())
+    assert content(completion) == ADA
+    *before, reply, correction = prompt(fake.requests[-1])
+    assert before == prompt(fake.requests[0])
+    assert reply == ("assistant", NO_AGE)
+    assert correction[0] == "user"
+    assert '"age" is a required property' in correction[1]
+    assert completion.usage.prompt_tokens == 40
+    assert completion.usage.completion_tokens == 12
+    assert completion.usage.prompt_tokens_details.cached_tokens == 3
+    assert stored(user) == [("user", "who?", ""), ("assistant", ADA, "stop")]
+
+
+@BOTH
+def test_it_is_asked_at_most_twice_more(server, fake, user, agent):
+    fake.default = Answer([NO_AGE])
+    said = refused(server, body(user, agent=agent, response_format=schema()), 502)
+    assert said["type"] == "upstream_error"
+    assert said["message"] == MISMATCH
+    assert len(fake.requests) == 3
+    assert stored(user) == []
+
+
+def test_the_third_attempt_may_be_right(client, fake, user):
+    for said in ("no JSON", '{"age": "x", "name": "y"}', ADA):
+        fake.reply(said)
+    completion = ask(client, user, response_format=schema())
+    assert content(completion) == ADA
+    corrections = [text for _, text in prompt(fake.requests[-1])[-4:]][1::2]
+    assert "not valid JSON" in corrections[0]
+    assert "is not of type" in corrections[1]
+    assert "age" in corrections[1]
+    assert completion.usage.total_tokens == 30
+
+
+def test_an_object_is_an_object(server, fake, user):
+    fake.default = Answer(["[1]"])
+    said = refused(server, body(user, response_format=OBJECT), 502)
+    assert "not an object" in said["message"]
+
+
+def test_an_empty_reply_is_repaired_too(client, fake, user):
+    fake.reply()
+    fake.reply("{}")
+    assert content(ask(client, user, response_format=OBJECT)) == "{}"
+
+
+def test_the_conversation_keeps_nothing_of_the_repair(client, fake, user):
+    fake.reply("oops")
+    fake.reply("{}")
+    ask(client, user, "one", response_format=OBJECT)
+    ask(client, user, "two")
+    assert [text for _, text in prompt(fake.requests[-1])[1:]] == ["one", "{}", "two"]
+
+
+def test_a_failure_during_the_repair_is_the_providers(server, fake, user):
+    fake.reply("oops")
+    fake.fail(429)
+    said = refused(server, body(user, response_format=OBJECT), 429)
+    assert said["code"] == "provider_rate_limited"
+
+
+@BOTH
+def test_a_reply_cut_off_by_its_length_is_not_asked_for_again(
+    server, fake, user, agent
+):
+    fake.reply('{"age": 3', finish="length")
+    said = refused(server, body(user, agent=agent, response_format=schema()), 502)
+    assert "max_tokens" in said["message"]
+    assert len(fake.requests) == 1
+
+
+def test_a_whole_reply_that_just_fits_is_fine(client, fake, user):
+    fake.reply(ADA, finish="length")
+    assert content(ask(client, user, response_format=schema())) == ADA
+
+
+# What is not held to the format.
+
+
+@BOTH
+@EITHER
+def test_a_tool_call_is_no_reply_yet(server, client, fake, user, agent, stream):
+    fake.reply("Let me see.", tool_calls=[("add", {})])
+    tools = [{"type": "function", "function": {"name": "add"}}]
+    asked = {"agent": agent, "tools": tools, "response_format": schema()}
+    if stream:
+        read = frames(server, body(user, **asked))
+        assert choices(read)[-1]["finish_reason"] == "tool_calls"
+        assert read[-1] == DONE
+    else:
+        completion = ask(client, user, **asked)
+        assert completion.choices[0].finish_reason == "tool_calls"
+        assert completion.choices[0].message.tool_calls[0].function.name == "add"
+        assert content(completion) == "Let me see."
+    assert len(fake.requests) == 1
+
+
+@BOTH
+@EITHER
+def test_a_model_may_refuse(server, client, fake, user, agent, stream):
+    fake.answer(Answer((), refusal="I will not.", finish="content_filter"))
+    asked = {"agent": agent, "response_format": schema()}
+    if stream:
+        read = frames(server, body(user, **asked))
+        assert choices(read)[-1]["finish_reason"] == "content_filter"
+    else:
+        completion = ask(client, user, **asked)
+        message = completion.choices[0].message
+        assert (message.refusal or message.content) == "I will not."
+    assert len(fake.requests) == 1
+
+
+# Streaming.
+
+
+@BOTH
+def test_a_stream_that_matches_is_a_stream_like_any_other(server, fake, user, agent):
+    fake.reply('{"age": 36,', ' "name": "Ada"}')
+    read = frames(server, body(user, agent=agent, response_format=schema()))
+    assert json.loads(text_of(read)) == json.loads(ADA)
+    assert choices(read)[-1]["finish_reason"] == "stop"
+    assert stored(user)[-1][2] == "stop"
+
+
+@BOTH
+def test_a_stream_that_does_not_match_ends_with_an_error(server, fake, user, agent):
+    fake.reply(NO_AGE)
+    read = frames(server, body(user, agent=agent, response_format=schema()))
+    *said, failed, done = read
+    assert done == DONE
+    assert failed["error"]["type"] == "upstream_error"
+    assert failed["error"]["message"] == MISMATCH
+    assert not any(choice["finish_reason"] for choice in choices(said))
+    assert len(fake.requests) == 1
+    assert stored(user)[-1] == ("assistant", NO_AGE, "error")
+
+
+def test_a_stream_cut_off_by_its_length_ends_with_an_error(server, fake, user):
+    fake.reply('{"age": 3', finish="length")
+    *_, failed, _ = frames(server, body(user, response_format=schema()))
+    assert "max_tokens" in failed["error"]["message"]
+
+
+# Schemas that are no good, before any model is called.
+
+
+@EITHER
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"type": "strange"},
+        {"type": 5},
+        {"required": "age"},
+        {"properties": []},
+        {"minLength": -1},
+        {"pattern": "("},
+        {"$ref": "#/$defs/nowhere"},
+        {"$ref": "http://127.0.0.1:9/schema.json"},
+        {"$ref": "https://example.com/schema.json"},
+        {"$ref": "file:///etc/passwd"},
+        {"$ref": "other.json"},
+        {"properties": {"a": {"$ref": "file:///etc/hostname"}}},
+        {"$schema": "http://127.0.0.1:9/meta.json"},
+        {"$id": "http://127.0.0.1:9/a", "$ref": "b"},
+        {"$dynamicRef": "http://127.0.0.1:9/a"},
+    ],
+)
+def test_a_bad_schema_is_refused_before_any_call(server, fake, user, stream, bad):
+    request = body(user, stream=stream, response_format=schema(bad))
+    said = refused(server, request)
+    assert said["param"] == "response_format"
+    assert said["code"] == "invalid_json_schema"
+    assert fake.requests == []
+
+
+def test_no_reference_is_ever_fetched(server, fake, user):
+    seen = len(fake.requests)
+    for reference in ("$ref", "$dynamicRef", "$schema"):
+        bad = schema({reference: f"{fake.root_url}/schema.json"})
+        refused(server, body(user, response_format=bad))
+    assert len(fake.requests) == seen
+
+
+def test_references_within_the_schema_work(client, fake, user):
+    tree = {
+        "$defs": {
+            "node": {
+                "type": "object",
+                "properties": {
+                    "children": {"type": "array", "items": {"$ref": "#/$defs/node"}}
+                },
+                "required": ["children"],
+            }
+        },
+        "$ref": "#/$defs/node",
+    }
+    fake.reply('{"children": [{}]}')
+    fake.reply('{"children":[{"children":[]}]}')
+    completion = ask(client, user, response_format=schema(tree))
+    assert content(completion) == '{"children":[{"children":[]}]}'
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        "http://json-schema.org/draft-07/schema#",
+        "https://json-schema.org/draft/2019-09/schema",
+        "https://json-schema.org/draft/2020-12/schema",
+    ],
+)
+def test_a_schema_may_say_which_draft_it_is(client, fake, user, draft):
+    fake.reply("{}")
+    fake.reply(ADA)
+    asked = schema({"$schema": draft, **PERSON})
+    assert content(ask(client, user, response_format=asked)) == ADA
+
+
+# Hostile schemas and replies.
+
+
+@EITHER
+@pytest.mark.parametrize(
+    "pattern",
+    ["^(a+)+$", "^(a|a)*$", "^(?=(a+)+$)(a|b)*$", "(a*)*\\1b", "(?!x)(a|aa)+$"],
+)
+def test_a_pattern_that_never_ends_ends(server, fake, user, stream, pattern):
+    hostile = {"type": "string", "pattern": pattern}
+    fake.default = Answer([json.dumps("a" * 2000 + "!")])
+    started = time.monotonic()
+    request = body(user, stream=stream, response_format=schema(hostile))
+    if stream:
+        assert "error" in frames(server, request)[-2]
+    else:
+        refused(server, request, 502)
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(("depth", "good"), [(300, True), (2000, False)])
+def test_a_reply_however_deep_is_no_fault_of_ours(
+    server, client, fake, user, depth, good
+):
+    fake.default = Answer(["[" * depth + "]" * depth])
+    asked = {"response_format": schema({})}
+    if good:
+        assert len(content(ask(client, user, **asked))) == 2 * depth
+    else:
+        refused(server, body(user, **asked), 502)
+
+
+def test_a_schema_that_is_its_own_reference_ends(client, fake, user):
+    fake.reply("{}")
+    assert content(ask(client, user, response_format=schema({"$ref": "#"}))) == "{}"
+
+
+@pytest.mark.parametrize("number", ["12345678901234567890123", "0.10", "-1e-400"])
+def test_numbers_come_back_as_they_were_said(client, fake, user, number):
+    said = f'{{"n": {number}}}'
+    fake.reply(said)
+    assert content(ask(client, user, response_format=OBJECT)) == said
