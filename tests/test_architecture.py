@@ -1,0 +1,209 @@
+"""The rules the code keeps about itself: layers, the async boundary, assets."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import grimp
+import pytest
+from django.core.management import call_command
+
+from agents.config import AGENTS
+from config import loader
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = (
+    *("core", "config", "providers", "access", "agents", "memory", "turns"),
+    *("gateway", "processes", "coulisse_site"),
+)
+EXAMPLES = sorted((ROOT / "examples").glob("**/*.y*ml"))
+
+DOORS = {
+    # The database lane: it hands functions to threads that own connections.
+    "turns.lane",
+    # A function for the lane lives beside the view that sends it there.
+    "gateway.health",
+}
+ASYNC_SIDE = ("providers", "agents.loop", "turns.flow", "gateway")
+"""Where async code lives, whether or not a module defines any itself."""
+
+
+def modules() -> dict[str, Path]:
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(
+            ".__init__"
+        ): path
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
+
+
+def imports(path: Path) -> set[str]:
+    """Return all a file imports: modules, and names as if they were modules."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def touches_tables(imported: set[str]) -> set[str]:
+    return {
+        name
+        for name in imported
+        if name.startswith("django.db")
+        or name.split(".")[-1] == "models"
+        or ".models." in name
+    }
+
+
+def is_async(path: Path) -> bool:
+    return any(
+        isinstance(node, ast.AsyncFunctionDef)
+        for node in ast.walk(ast.parse(path.read_text()))
+    )
+
+
+def async_modules() -> dict[str, Path]:
+    return {
+        name: path
+        for name, path in modules().items()
+        if name not in DOORS
+        and (
+            is_async(path)
+            or any(name == side or name.startswith(f"{side}.") for side in ASYNC_SIDE)
+        )
+    }
+
+
+def test_async_code_touches_no_table():
+    guilty = {
+        name: touched
+        for name, path in async_modules().items()
+        if (touched := touches_tables(imports(path)))
+    }
+    assert guilty == {}
+
+
+def test_that_test_looks_where_the_async_code_is():
+    found = set(async_modules())
+    assert {
+        *("providers.client", "agents.loop", "turns.flow", "turns.structured"),
+        *("gateway.api", "gateway.chat", "gateway.handler"),
+    } <= found
+    assert touches_tables(imports(ROOT / "memory/history.py"))
+    assert touches_tables(imports(ROOT / "turns/lane.py"))
+
+
+def test_table_code_is_called_through_the_lane_alone():
+    called = [
+        f"{name}: {ast.unparse(node.func)}"
+        for name, path in async_modules().items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).split(".")[0] in ("history", "models")
+    ]
+    assert called == []
+
+
+def test_the_one_async_function_beside_tables_goes_through_the_lane():
+    tree = ast.parse((ROOT / "gateway/health.py").read_text())
+    for node in tree.body:
+        if isinstance(node, ast.AsyncFunctionDef):
+            assert "connection" not in ast.unparse(node)
+
+
+def test_nothing_crosses_the_boundary_the_slow_way():
+    for name, path in modules().items():
+        text = path.read_text()
+        assert "import sync_to_async" not in text, name
+        assert "import async_to_sync" not in text, name
+
+
+def test_no_layer_reaches_up():
+    ran = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_every_package_is_under_the_contract():
+    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
+    assert set(PACKAGES) <= {module.split(".")[0] for module in graph.modules}
+    present = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert present - {"tests", "bench"} == set(PACKAGES)
+
+
+def test_nothing_is_imported_inside_a_function_to_dodge_a_circle():
+    hidden = [
+        f"{name}:{node.lineno}"
+        for name, path in modules().items()
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").split(".")[0] in PACKAGES
+    ]
+    assert hidden == []
+
+
+@pytest.mark.usefixtures("database")
+def test_every_model_has_its_migration():
+    call_command("makemigrations", "--check", "--dry-run", verbosity=0)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_every_example_loads(path, monkeypatch):
+    for name in re.findall(r"\$\{(\w+)\}", path.read_text()):
+        if name not in os.environ:
+            monkeypatch.setenv(name, "sk-dummy")
+    assert loader.load(path).get(AGENTS)
+
+
+def test_there_are_examples():
+    assert EXAMPLES
+
+
+def test_every_test_runs():
+    marker = re.compile(
+        r"\bpytest\.(mark\.)?(skip|xfail|importorskip)|\bunittest\.skip"
+    )
+    tests = sorted((ROOT / "tests").rglob("*.py"))
+    guilty = [str(path) for path in tests if marker.search(path.read_text())]
+    assert guilty == []
+
+
+HOSTS = re.compile(
+    r"(unpkg|jsdelivr|cdnjs|cloudflare|googleapis\.com/(css|ajax)|gstatic|bootstrapcdn"
+    r"|skypack|esm\.sh|jquery\.com|fontawesome)",
+    re.IGNORECASE,
+)
+
+
+def served() -> list[Path]:
+    endings = {".html", ".css", ".js", ".svg"}
+    folders = (*PACKAGES, "templates")
+    return [
+        path
+        for folder in folders
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in endings
+    ]
+
+
+def test_all_a_page_needs_is_served_by_us():
+    for path in served():
+        text = path.read_text()
+        assert not HOSTS.search(text), path
+        assert not re.search(r"(src|href)=[\"']?(https?:)?//", text), path
+        assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", text), path

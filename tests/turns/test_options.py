@@ -1,0 +1,60 @@
+"""What a caller may say in `metadata`."""
+
+import pytest
+
+from tests.gateway.calls import ask, body, post, prompt, refused, stored, threads
+
+pytestmark = pytest.mark.database
+
+
+def test_other_keys_are_the_callers_own(client, fake, user):
+    ask(client, user, metadata={"ticket": "42", "Language": "nonsense", "": ""})
+    assert len(fake.requests) == 1
+
+
+@pytest.mark.parametrize("metadata", [{}, None])
+def test_none_is_fine(server, user, metadata):
+    assert post(server, body(user, metadata=metadata)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "key", ["tokens_per_hour", "tokens_per_day", "tokens_per_month"]
+)
+@pytest.mark.parametrize("value", ["1000", "", "no number"])
+def test_a_limit_nobody_would_keep_is_refused(server, fake, user, key, value):
+    said = refused(server, body(user, metadata={key: value}))
+    assert said["param"] == f"metadata.{key}"
+    assert "not available" in said["message"]
+    assert fake.requests == []
+
+
+@pytest.mark.parametrize("name", ["", " ", "\n", "x" * 513, "a\0b"])
+def test_a_thread_without_a_proper_name_is_refused(server, fake, user, name):
+    said = refused(server, body(user, metadata={"thread_id": name}))
+    assert said["param"] == "metadata.thread_id"
+    assert fake.requests == []
+
+
+@pytest.mark.parametrize("name", ["x" * 512, "ünï 😀", "../..", "'; --", " padded "])
+def test_a_thread_may_be_called_anything(client, fake, user, name):
+    ask(client, user, "one", metadata={"thread_id": name})
+    ask(client, user, "two", metadata={"thread_id": name})
+    assert len(prompt(fake.requests[-1])) == 4
+    assert threads(user) == [name]
+    assert len(stored(user, name)) == 4
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("history", "server"),
+        ("history", ""),
+        ("memory", "on"),
+        ("memory", "Incognito"),
+        ("memory", ""),
+    ],
+)
+def test_a_choice_that_is_none_is_refused(server, fake, user, key, value):
+    said = refused(server, body(user, metadata={key: value}))
+    assert said["param"] == f"metadata.{key}"
+    assert fake.requests == []
