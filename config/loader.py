@@ -127,7 +127,7 @@ class _Reading:
         try:
             return shapes.validate(section, data, self.tree.written)
         except shapes.ShapeError as exc:
-            # Where a placeholder failed, that is the problem, not its empty value.
+            # Where a placeholder failed, that is the problem, not its value.
             problems = (p for p in exc.problems if p.location not in failed)
             raise shapes.ShapeError(problems) from None
 

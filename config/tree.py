@@ -144,7 +144,8 @@ class Tree:
             self.problems.append(
                 Problem(location, failure.message, failure.code, position)
             )
-        return text
+        # As it was written, a value that failed is not also an empty one.
+        return self.written[location] if self.expander.failures else text
 
     def _placeholder_index(self, node: ScalarNode, count: int) -> int:
         """Return where a scalar's n-th placeholder starts in the text.

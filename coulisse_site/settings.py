@@ -24,9 +24,10 @@ COULISSE_SECTIONS = [
     "providers.config.PROVIDERS",
 ]
 
-SECRET_KEY = env.str("SECRET_KEY", default="nothing is signed in this version")
-DEBUG = env.bool("DEBUG", default=False)
-ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["*"])
+DEBUG = False
+# Nothing is routed or answered by the Host header, and a server on 0.0.0.0 is known
+# by many names.
+ALLOWED_HOSTS = ["*"]
 
 INSTALLED_APPS = [
     "config",
@@ -65,19 +66,17 @@ SQLITE_PRAGMAS = (
 
 def database() -> dict[str, Any]:
     """Return SQLite beside the YAML, or what `DATABASE_URL` names."""
-    url = env.str("DATABASE_URL", default="")
-    if not url:
-        return {
-            "ENGINE": "django.db.backends.sqlite3",
-            "NAME": COULISSE_STATE_DIR / "coulisse-memory.db",
-            "OPTIONS": {
-                "init_command": SQLITE_PRAGMAS,
-                "timeout": 5,
-                "transaction_mode": "IMMEDIATE",
-            },
+    default = f"sqlite:///{COULISSE_STATE_DIR / 'coulisse-memory.db'}"
+    named = env.db_url_config(env.str("DATABASE_URL", default="") or default)
+    if "sqlite3" in named["ENGINE"]:
+        options = {
+            "init_command": SQLITE_PRAGMAS,
+            "timeout": 5,
+            "transaction_mode": "IMMEDIATE",
         }
+        return {**named, "OPTIONS": options}
     return {
-        **env.db_url_config(url),
+        **named,
         # The database lane's threads keep their own connections and mend them.
         "CONN_MAX_AGE": None,
         "CONN_HEALTH_CHECKS": True,
@@ -99,8 +98,8 @@ LOGGING = {
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "loggers": {
-        # A client's mistake is told to the client.
-        "django.request": {"level": "ERROR"},
+        # The gateway tells a client of its mistakes, and logs ours itself.
+        "django.request": {"level": "CRITICAL"},
         "uvicorn.error": {"level": "WARNING"},
     },
     "root": {

@@ -13,7 +13,7 @@ from typing import Any
 
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from config import live
@@ -82,6 +82,12 @@ class Handler(ASGIHandler):
     async def _answer(self, request: ASGIRequest, send: Send) -> None:
         answer = await self.run_get_response(request)
         await self.send_response(answer, send)
+
+    def handle_uncaught_exception(
+        self, request: HttpRequest, resolver: Any, exc_info: Any
+    ) -> HttpResponse:
+        """Return what a client is told of a fault of ours."""
+        return errors.on_internal_error(request, exc_info[1])
 
     async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
         """Return Django's response, in OpenAI's shape where it is an error."""

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from contextlib import closing
 
 from django.core.management import call_command
-from django.db import connections
+from django.db import DatabaseError, connections
 
 from processes import leftovers, listener, probe, record
+from processes.errors import BootFailed
 from processes.inbox import Inbox
 from processes.pidfile import PidFile
 from processes.plan import Plan
@@ -108,8 +109,13 @@ def end_leftovers(state: StateDir) -> None:
 
 def migrate() -> None:
     """Bring the tables up to date, and keep no connection open afterwards."""
-    call_command("migrate", verbosity=0, interactive=False)
-    connections.close_all()
+    try:
+        call_command("migrate", verbosity=0, interactive=False)
+    except DatabaseError as exc:
+        reason = " ".join(str(exc).split())
+        raise BootFailed(f"the database cannot be used: {reason}") from exc
+    finally:
+        connections.close_all()
 
 
 def _is_written_to(state: StateDir) -> bool:

@@ -1,12 +1,12 @@
 from typing import Any
 
-from django.core.management.base import CommandError
+from django.core.management.base import SystemCheckError
 from django.core.management.commands.check import Command as DjangoCheck
 
 from config import loader, reader
 from config.command import ConfigCommand
 from config.errors import ConfigInvalid
-from config.sections import Config
+from config.sections import Config, Problem
 
 COUNTED = ("agents", "judges", "experiments", "providers")
 
@@ -15,20 +15,27 @@ class Command(ConfigCommand, DjangoCheck):
     help = "Checks the YAML file, and the rest of the project with it."
 
     def handle(self, *app_labels: Any, **options: Any) -> None:
-        super().handle(*app_labels, **options)
         if app_labels or options["tags"] or options["list_tags"]:
+            super().handle(*app_labels, **options)
             return
         path = self.config_path(options)
         try:
             config = loader.load(path)
         except ConfigInvalid as exc:
-            raise CommandError(str(exc)) from exc
+            # Django would print them in the order of the alphabet.
+            raise SystemCheckError("\n".join(map(_line, exc.problems))) from exc
+        super().handle(*app_labels, **options)
         shown = options.get("config") or reader.label(path)
         self.stdout.write(f"ok — {shown} ({_counts(config)})")
 
     def check(self, *args: Any, **kwargs: Any) -> None:
         # Success has a line of its own here.
         super().check(*args, **{**kwargs, "display_num_errors": False})
+
+
+def _line(problem: Problem) -> str:
+    place = f"{problem.position}: " if problem.position else ""
+    return f"{place}({problem.code}) {problem.message}"
 
 
 def _counts(config: Config) -> str:
