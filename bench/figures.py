@@ -172,7 +172,7 @@ def cpu(bench: Bench) -> Iterator[Row]:
                 )
     for connections in (1, 16):
         blocks = {name: used[name, connections] for name, _, _ in kinds}
-        yield from _cpu_rows(f"{connections} connection(s)", blocks)
+        yield from _cpu_rows(f"{connections} connections", blocks)
 
 
 def _cpu_rows(where: str, blocks: dict[str, list[float]]) -> Iterator[Row]:

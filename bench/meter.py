@@ -52,6 +52,4 @@ class Weather:
 def _busy_and_stolen() -> tuple[float, float]:
     times = psutil.cpu_times()
     stolen = getattr(times, "steal", 0.0)
-    waiting = times.idle + getattr(times, "iowait", 0.0)
-    # guest times are counted in user's already.
-    return sum(times[:7]) - waiting, stolen
+    return times.user + times.system + getattr(times, "nice", 0.0), stolen
