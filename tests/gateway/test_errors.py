@@ -551,12 +551,15 @@ def test_a_database_that_restarted_is_found_again(client, user):
 def restart_database() -> None:
     """End the lane's connections as a server that restarts does: from its side."""
     if connection.vendor == "postgresql":
-        lane_pids = []
-        on_every_lane_thread(
-            lambda: lane_pids.append(connection.connection.info.backend_pid)
-        )
+        pids: list[int] = []
+
+        def note() -> None:
+            connection.ensure_connection()
+            pids.append(connection.connection.info.backend_pid)
+
+        on_every_lane_thread(note)
         with connection.cursor() as cursor:
-            for pid in lane_pids:
+            for pid in pids:
                 cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
 
 
