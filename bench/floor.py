@@ -1,8 +1,9 @@
 """The floor: Django, ninja and uvicorn around one provider call, and nothing else.
 
-`python -m bench.floor --fd N` serves it as `processes/web.py` serves Coulisse, with
-the same client and provider, but no database, users, history or configuration; and
-without the signals and threads of Django's own handler, which `--stock` brings back.
+`python -m bench.floor --fd N --lifeline N` serves it as `processes/web.py` serves
+Coulisse, with the same client and provider, but no database, users, history or
+configuration; and without the signals and threads of Django's own handler, which
+`--stock` brings back.
 """
 
 import argparse
@@ -33,6 +34,7 @@ from ninja import Body, NinjaAPI, Schema  # noqa: E402  Django must be ready fir
 
 from core.events import Finished, TextDelta  # noqa: E402
 from core.messages import Message  # noqa: E402
+from processes import lifeline  # noqa: E402
 from providers import client  # noqa: E402
 from providers.calls import ModelCall  # noqa: E402
 from providers.config import ProviderConfig  # noqa: E402
@@ -103,8 +105,10 @@ class Server(uvicorn.Server):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--lifeline", type=int, required=True)
     parser.add_argument("--stock", action="store_true")
     arguments = parser.parse_args()
+    lifeline.hold(arguments.lifeline, grace_seconds=5)
     config = uvicorn.Config(
         stock if arguments.stock else Light(),
         loop="uvloop",

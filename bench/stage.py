@@ -148,16 +148,8 @@ class Stage:
     def web(self, name: str, users: list[tuple[str, int]]) -> Iterator[Process]:
         """Run a web process as the supervisor does, on a project of its own."""
         environment = self.project(name, users)
-        # It ends when the other end of this pipe does.
-        lifeline, other_end = os.pipe()
-        try:
-            with self._serving(
-                "processes.web", environment, ["--lifeline", str(lifeline)], [lifeline]
-            ) as process:
-                yield process
-        finally:
-            os.close(lifeline)
-            os.close(other_end)
+        with self._serving("processes.web", environment) as process:
+            yield process
 
     @contextmanager
     def floor(self, *arguments: str) -> Iterator[Process]:
@@ -167,30 +159,29 @@ class Stage:
             "BENCH_PROVIDER": self.provider_url,
             "PYTHONPATH": str(ROOT),
         }
-        with self._serving("bench.floor", environment, [*arguments]) as process:
+        with self._serving("bench.floor", environment, *arguments) as process:
             yield process
 
     @contextmanager
     def _serving(
-        self,
-        module: str,
-        environment: dict[str, str],
-        arguments: list[str] | None = None,
-        descriptors: list[int] | None = None,
+        self, module: str, environment: dict[str, str], *arguments: str
     ) -> Iterator[Process]:
+        # It ends when the other end of this pipe does.
+        lifeline, other_end = os.pipe()
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             listener.listen(1024)
             fd = listener.fileno()
             port = listener.getsockname()[1]
+            fds = ["--fd", str(fd), "--lifeline", str(lifeline)]
             popen = subprocess.Popen(
-                [sys.executable, "-P", "-m", module, "--fd", str(fd)]
-                + (arguments or []),
+                [sys.executable, "-P", "-m", module, *fds, *arguments],
                 env=environment,
-                pass_fds=(fd, *(descriptors or ())),
+                pass_fds=(fd, lifeline),
                 stdin=subprocess.DEVNULL,
                 process_group=0,
             )
+        os.close(lifeline)
         try:
             yield Process(port, popen)
         finally:
@@ -200,6 +191,7 @@ class Stage:
             except subprocess.TimeoutExpired:
                 popen.kill()
                 popen.wait()
+            os.close(other_end)
 
     def _module(
         self, name: str, *arguments: str, **fields: Any
