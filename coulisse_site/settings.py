@@ -89,6 +89,7 @@ COULISSE_DATABASE_THREADS = env.int(
     # SQLite has one writer at a time.
     default=1 if "sqlite3" in DATABASES["default"]["ENGINE"] else 4,
 )
+COULISSE_PIN_CORES = env.bool("COULISSE_PIN_CORES", default=True)
 
 LOGGING = {
     "version": 1,

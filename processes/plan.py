@@ -68,7 +68,10 @@ class Plan:
             environment[LOCAL_MODEL_VARIABLE] = self.local_model_url
         return Command(
             name=f"web-{position}",
-            argv=_module("web", "--fd", listening, "--lifeline", lifeline),
+            argv=_module(
+                *("web", "--fd", listening, "--lifeline", lifeline),
+                *("--position", position),
+            ),
             environment=environment,
             descriptors=(listening, lifeline),
         )

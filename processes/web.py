@@ -9,7 +9,6 @@ import gc
 import logging
 import os
 import socket
-import sys
 
 import uvicorn
 from django.conf import settings
@@ -19,10 +18,6 @@ from processes import lifeline
 DRAIN_SECONDS = 8
 """How long open streams may take to finish after SIGTERM."""
 HARD_END_SECONDS = 9.5
-SWITCH_SECONDS = 0.0005
-"""How long a thread keeps the interpreter when another wants it. The database lane
-waits that long for the event loop at each query; at Python's 5 ms a busy process
-spends half as much again on a turn (docs/performance.md)."""
 
 
 class WebServer(uvicorn.Server):
@@ -56,12 +51,29 @@ def serve(listening: int) -> None:
     WebServer(config).run(sockets=[socket.socket(fileno=listening)])
 
 
+def stay_on_one_core(position: int) -> None:
+    """Keep this process's threads on one core, each web process on another.
+
+    The event loop and the database lane take turns with the interpreter anyway; on
+    two cores they fight over its lock, which costs a busy process as much CPU as the
+    turns themselves (docs/performance.md).
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        return  # macOS has no such call.
+    cores = sorted(os.sched_getaffinity(0))
+    # Two servers on one machine start at different cores.
+    core = cores[(os.getppid() + position) % len(cores)]
+    os.sched_setaffinity(0, {core})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--position", type=int, default=1)
     parser.add_argument("--lifeline", type=int, required=True)
     arguments = parser.parse_args()
-    sys.setswitchinterval(SWITCH_SECONDS)
+    if settings.COULISSE_PIN_CORES:
+        stay_on_one_core(arguments.position)
     lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
     serve(arguments.fd)
 
