@@ -4,6 +4,8 @@
 import os
 import sys
 
+from config import option
+
 OWN_COMMANDS = {
     *("admin", "check", "init", "migrate", "reset", "restart"),
     *("schema", "start", "status", "stop", "studio"),
@@ -17,13 +19,9 @@ def take_config_option(argv: list[str]) -> None:
     """
     if len(argv) < 2 or argv[1] not in OWN_COMMANDS:
         return
-    for position, word in enumerate(argv[2:], start=2):
-        name, equals, value = word.partition("=")
-        if name in ("-c", "--config"):
-            if not equals and position + 1 < len(argv):
-                value = argv[position + 1]
-            if value:
-                os.environ["COULISSE_CONFIG"] = value
+    path = option.find(argv[2:])
+    if path:
+        os.environ["COULISSE_CONFIG"] = path
 
 
 def main() -> None:

@@ -6,6 +6,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
+from config import option
+
 
 class ConfigCommand(BaseCommand):
     """A command about one YAML file, named by `-c`."""
@@ -14,14 +16,17 @@ class ConfigCommand(BaseCommand):
     # is wrong with the YAML.
     requires_system_checks = ()
 
+    def create_parser(
+        self, prog_name: str, subcommand: str, **kwargs: Any
+    ) -> CommandParser:
+        # An option in short, `--conf`, would be read here but not before settings.
+        return super().create_parser(
+            prog_name, subcommand, **{"allow_abbrev": False, **kwargs}
+        )
+
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument(
-            "-c",
-            "--config",
-            metavar="PATH",
-            help="The YAML file (default: $COULISSE_CONFIG, else coulisse.yaml).",
-        )
+        option.add_to(parser)
 
     def config_path(self, options: dict[str, Any]) -> Path:
         """Return the file `-c` names, or the one settings found."""

@@ -1,0 +1,35 @@
+"""The option `-c PATH`: one rule, read before settings are and by each command."""
+
+import argparse
+from collections.abc import Sequence
+
+FLAGS = ("-F", "-y")
+"""Short options without a value: `-c` may stand behind them, as in `-Fc PATH`."""
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Declare the option."""
+    parser.add_argument(
+        "-c",
+        "--config",
+        metavar="PATH",
+        help="The YAML file (default: $COULISSE_CONFIG, else coulisse.yaml).",
+    )
+
+
+def find(words: Sequence[str]) -> str | None:
+    """Return the path among a command's words, or None.
+
+    What is wrong with the words is left to the command to say.
+    """
+    parser = argparse.ArgumentParser(
+        add_help=False, allow_abbrev=False, exit_on_error=False
+    )
+    add_to(parser)
+    for flag in FLAGS:
+        parser.add_argument(flag, action="store_true")
+    try:
+        path: str | None = parser.parse_known_args(words)[0].config
+    except argparse.ArgumentError:
+        return None
+    return path

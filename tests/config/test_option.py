@@ -1,0 +1,75 @@
+"""`-c PATH` means the same before settings are read as to the command itself."""
+
+import os
+
+import pytest
+from django.core.management import CommandError, get_commands, load_command_class
+
+import manage
+from config import option
+from config.command import ConfigCommand
+
+
+def commands():
+    """Every command that declares the option, by name."""
+    loaded = {
+        name: load_command_class(app, name)
+        for name, app in get_commands().items()
+        if app in ("config", "processes")
+    }
+    assert all(isinstance(command, ConfigCommand) for command in loaded.values())
+    return loaded
+
+
+def parser(name):
+    return commands()[name].create_parser("manage.py", name)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["-c", "b/c.yaml"],
+        ["-c../b/c.yaml"],
+        ["-c=c.yaml"],
+        ["--config", "c.yaml"],
+        ["--config=c.yaml"],
+        ["-Fc", "c.yaml"],
+        ["-Fcc.yaml", "--timeout", "3"],
+        ["-c", "a.yaml", "-v", "2", "-cb.yaml"],
+    ],
+)
+def test_it_is_the_path_the_command_reads(words):
+    assert option.find(words) == parser("start").parse_args(words).config
+
+
+@pytest.mark.parametrize("words", [["--conf", "c.yaml"], ["-c"], ["-C", "c.yaml"]])
+def test_what_the_command_refuses_names_no_path(words):
+    assert option.find(words) is None
+    with pytest.raises(CommandError):
+        parser("start").parse_args(words)
+
+
+def test_every_command_with_the_option_is_read_beforehand(monkeypatch):
+    assert commands().keys() == manage.OWN_COMMANDS
+    for name in commands():
+        monkeypatch.delenv("COULISSE_CONFIG", raising=False)
+        manage.take_config_option(["manage.py", name, "-cother.yaml"])
+        assert os.environ["COULISSE_CONFIG"] == "other.yaml"
+
+
+def test_options_it_may_stand_behind_are_known():
+    found = {
+        spelling
+        for name in commands()
+        for action in parser(name)._actions
+        for spelling in action.option_strings
+        if action.nargs == 0 and len(spelling) == 2 and spelling != "-h"
+    }
+    assert found == set(option.FLAGS)
+
+
+def test_the_option_of_another_command_is_its_own(monkeypatch):
+    monkeypatch.setenv("COULISSE_CONFIG", "mine.yaml")
+    manage.take_config_option(["manage.py", "shell", "-c", "print()"])
+    assert os.environ["COULISSE_CONFIG"] == "mine.yaml"
