@@ -19,7 +19,7 @@ from core.events import (
     Usage,
 )
 from core.messages import Reasoning
-from providers import anthropic_body
+from providers import anthropic_body, counts
 from providers.calls import ModelCall
 from providers.failures import Source, broken, from_error_object
 
@@ -34,6 +34,9 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "tool_use": "tool_calls",
     "refusal": "content_filter",
 }
+
+INPUTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+COUNTS = (*INPUTS, "output_tokens")
 
 
 class AnthropicWire:
@@ -66,7 +69,7 @@ class AnthropicReader:
     def __init__(self, source: Source) -> None:
         self.done = False
         self._source = source
-        self._counts: dict[str, Any] = {}
+        self._counts: dict[str, int] = {}
         self._reason: FinishReason | None = None
         self._tools = -1
         self._calling = False
@@ -182,22 +185,20 @@ class AnthropicReader:
         if reason:
             self._reason = FINISH_REASONS.get(str(reason), "stop")
 
-    def _count(self, counts: Any) -> None:
+    def _count(self, counted: Any) -> None:
         """Remember counts: each one replaces the one before, it does not add."""
-        if isinstance(counts, dict):
-            self._counts |= {
-                name: count for name, count in counts.items() if count is not None
-            }
+        if isinstance(counted, dict):
+            for name in COUNTS:
+                number = counts.count(counted.get(name))
+                if number is not None:
+                    self._counts[name] = number
 
     def _usage(self) -> Usage | None:
         """Return the count in our terms: their `input_tokens` leaves out the cache."""
-        if not self._counts:
-            return None
-        read = self._counts.get("cache_read_input_tokens", 0)
-        written = self._counts.get("cache_creation_input_tokens", 0)
-        return Usage(
-            input_tokens=self._counts.get("input_tokens", 0) + read + written,
-            output_tokens=self._counts.get("output_tokens", 0),
-            cache_read_tokens=read,
-            cache_write_tokens=written,
+        prompt = [self._counts[name] for name in INPUTS if name in self._counts]
+        return counts.usage(
+            sum(prompt) if prompt else None,
+            self._counts.get("output_tokens"),
+            cache_read=self._counts.get("cache_read_input_tokens", 0),
+            cache_write=self._counts.get("cache_creation_input_tokens", 0),
         )

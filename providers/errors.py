@@ -44,7 +44,7 @@ class RequestRefused(Invalid):
 
 class LocalModelDown(Unavailable):
     """The local model is not running: `manage.py start` starts it with the server.
-Restart a server that was running when the provider was added to coulisse.yaml."""
+    Restart a server that was running when the provider was added to coulisse.yaml."""
 
     code = "local_model_down"
 

@@ -21,7 +21,9 @@ from core.events import (
     Usage,
 )
 from core.messages import Message, Reasoning
+from providers import counts
 from providers.calls import ModelCall
+from providers.counts import count
 from providers.failures import Source, broken, from_error_object
 from providers.tool_calls import ToolCallReader
 
@@ -275,28 +277,34 @@ class OpenAIReader:
         self._reason = FINISH_REASONS.get(word, "stop")
 
     def _read_usage(self, chunk: dict[str, Any]) -> None:
-        raw = chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage")
-        if raw:
-            self._usage = usage(raw)
+        raw = chunk.get("usage") or _fields(chunk.get("x_groq")).get("usage")
+        self._usage = usage(raw) or self._usage
 
 
-def usage(raw: Mapping[str, Any]) -> Usage:
-    """Return a count in our terms.
+def usage(raw: Any) -> Usage | None:
+    """Return a count in our terms, None where nothing sensible was counted.
 
     `prompt_tokens` includes what was cached. Gemini and xAI leave the thinking out
     of `completion_tokens` and count it in `total_tokens`, where it is billed.
     """
-    prompt = raw.get("prompt_tokens") or 0
-    completion = raw.get("completion_tokens") or 0
-    prompt_details = raw.get("prompt_tokens_details") or {}
-    details = raw.get("completion_tokens_details") or {}
-    hidden = max(0, (raw.get("total_tokens") or 0) - prompt - completion)
-    cached = prompt_details.get("cached_tokens")
+    counted = _fields(raw)
+    prompt = count(counted.get("prompt_tokens"))
+    completion = count(counted.get("completion_tokens"))
+    hidden = 0
+    if prompt is not None:
+        total = count(counted.get("total_tokens")) or 0
+        hidden = max(0, total - prompt - (completion or 0))
+    cached = count(_fields(counted.get("prompt_tokens_details")).get("cached_tokens"))
     if cached is None:
-        cached = raw.get("prompt_cache_hit_tokens")
-    return Usage(
-        input_tokens=prompt,
-        output_tokens=completion + hidden,
-        cache_read_tokens=cached or 0,
-        reasoning_tokens=max(hidden, details.get("reasoning_tokens") or 0),
+        cached = count(counted.get("prompt_cache_hit_tokens"))
+    details = _fields(counted.get("completion_tokens_details"))
+    return counts.usage(
+        prompt,
+        completion + hidden if completion is not None else hidden or None,
+        cache_read=cached or 0,
+        reasoning=max(hidden, count(details.get("reasoning_tokens")) or 0),
     )
+
+
+def _fields(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

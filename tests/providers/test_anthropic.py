@@ -397,6 +397,26 @@ async def test_the_last_count_replaces_the_first(fake):
     assert events[-1].usage == Usage(3, 9)
 
 
+@pytest.mark.parametrize(
+    ("counted", "expected"),
+    [
+        ({"input_tokens": -3, "output_tokens": 9}, Usage(0, 9)),
+        ({"input_tokens": "3", "output_tokens": 9.0}, Usage(0, 9)),
+        ({"input_tokens": 3, "output_tokens": 10**19}, Usage(3, 0)),
+        (
+            {"input_tokens": 2**31 - 1, "cache_creation_input_tokens": 8},
+            Usage(2**31 - 1, 0, cache_write_tokens=8),
+        ),
+        ({"cache_read_input_tokens": 4}, Usage(4, 0, cache_read_tokens=4)),
+        ({"input_tokens": [3], "service_tier": "standard"}, None),
+        (7, None),
+    ],
+)
+async def test_only_counts_that_make_sense_count(fake, counted, expected):
+    end = {"type": "message_delta", "delta": {}, "usage": counted}
+    assert (await read(fake, end, END))[-1].usage == expected
+
+
 async def test_hidden_thinking_is_kept_for_the_next_call(fake):
     hidden = start(type="redacted_thinking", data="x1")
     signed = [

@@ -419,9 +419,44 @@ async def test_a_whole_reply_that_makes_no_sense_is_an_error(fake, body: str):
             },
             Usage(9, 0),
         ),
+        ({"prompt_tokens": 9, "total_tokens": 30}, Usage(9, 21, reasoning_tokens=21)),
+        (
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 4,
+                "prompt_tokens_details": {"cached_tokens": 10},
+                "completion_tokens_details": {"reasoning_tokens": 5},
+            },
+            Usage(9, 4, cache_read_tokens=9, reasoning_tokens=4),
+        ),
+        ({"prompt_tokens": 9.0, "completion_tokens": True}, Usage(9, 0)),
+        ({"prompt_tokens": -1, "completion_tokens": 4}, Usage(0, 4)),
+        ({"prompt_tokens": 9, "completion_tokens": 10**19}, Usage(9, 0)),
+        ({"prompt_tokens": "9", "completion_tokens": [4]}, None),
+        ({"prompt_tokens": float("inf"), "total_tokens": 4}, None),
+        (
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 4,
+                "total_tokens": "13",
+                "prompt_tokens_details": 7,
+                "completion_tokens_details": [1],
+            },
+            Usage(9, 4),
+        ),
+        (
+            {
+                "prompt_tokens": 2**31 - 1,
+                "completion_tokens": 2**31 - 1,
+                "total_tokens": 2**31,
+            },
+            Usage(2**31 - 1, 2**31 - 1),
+        ),
+        ("many", None),
+        ({}, None),
     ],
 )
-def test_usage_is_counted_in_our_terms(raw, expected: Usage):
+def test_usage_is_counted_in_our_terms(raw, expected: Usage | None):
     assert usage(raw) == expected
 
 
@@ -435,3 +470,15 @@ def test_usage_is_counted_in_our_terms(raw, expected: Usage):
 async def test_usage_is_found_wherever_it_is(fake, last):
     fake.events(HI, chunk("stop"), last)
     assert (await said(fake.provider()))[-1] == Finished("stop", Usage(5, 2))
+
+
+@pytest.mark.parametrize("nonsense", ["many", 7, {"prompt_tokens": -3}, [1]])
+async def test_a_count_that_makes_no_sense_is_no_count(fake, nonsense):
+    fake.events(HI, chunk("stop"), {"choices": [], "usage": nonsense})
+    assert (await said(fake.provider()))[-1] == Finished("stop", None)
+
+
+async def test_nonsense_does_not_replace_a_count(fake):
+    count = {"prompt_tokens": 5, "completion_tokens": 2}
+    fake.events(HI, {"choices": [], "usage": count}, {"choices": [], "usage": 7})
+    assert (await said(fake.provider()))[-1].usage == Usage(5, 2)

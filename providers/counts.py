@@ -1,0 +1,45 @@
+"""Counts of tokens, which providers send in any shape."""
+
+import math
+from typing import Any
+
+from core.events import Usage
+
+MAX_COUNT = 2**31 - 1
+"""What a database's integer holds; no call has ever used as many."""
+
+
+def count(value: Any) -> int | None:
+    """Return a count that makes sense, None for any other value."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    # Past 64 bits a number of JSON is a float, and may be infinite.
+    if not math.isfinite(value) or not 0 <= value <= MAX_COUNT:
+        return None
+    return int(value)
+
+
+def usage(
+    input_tokens: int | None,
+    output_tokens: int | None,
+    *,
+    cache_read: int = 0,
+    cache_write: int = 0,
+    reasoning: int = 0,
+) -> Usage | None:
+    """Return a usage whose parts are no larger than the whole.
+
+    None when neither side was counted.
+    """
+    if input_tokens is None and output_tokens is None:
+        return None
+    prompt = min(input_tokens or 0, MAX_COUNT)
+    reply = min(output_tokens or 0, MAX_COUNT)
+    read = min(cache_read, prompt)
+    return Usage(
+        input_tokens=prompt,
+        output_tokens=reply,
+        cache_read_tokens=read,
+        cache_write_tokens=min(cache_write, prompt - read),
+        reasoning_tokens=min(reasoning, reply),
+    )
