@@ -31,21 +31,21 @@ def stop(state: StateDir, *, force: bool) -> int | None:
     else:
         _send(pid, signal.SIGTERM)
     if not _has_ended(server, FORCE_SECONDS if force else GRACE_SECONDS):
-        raise StillRunning(
-            f"pid {pid} still runs after {GRACE_SECONDS:g} s: try `stop --force`"
-        )
+        raise StillRunning(_explain(pid, force=force))
     clear(state)
     return pid
 
 
-def clear(state: StateDir) -> bool:
-    """End what a killed server left behind; return whether it left a pid file."""
-    was_stale = pidfile.remove_stale(state.pid)
-    if pidfile.holder(state.pid) is None:
-        left = record.read(state.record)
-        leftovers.end(left.children if left else ())
-        state.record.unlink(missing_ok=True)
-    return was_stale
+def clear(state: StateDir) -> None:
+    """End what a killed server left behind, and remove its files."""
+    if not (state.pid.exists() or state.record.exists()):
+        return
+    # No server may start meanwhile: its record and its pid file would be the next.
+    with pidfile.unheld(state.pid) as is_ours:
+        if is_ours:
+            left = record.read(state.record)
+            leftovers.end(left.children if left else ())
+            state.record.unlink(missing_ok=True)
 
 
 def _kill(pid: int, state: StateDir) -> None:
@@ -67,3 +67,12 @@ def _has_ended(server: ChildRecord, seconds: float) -> bool:
             return False
         time.sleep(LOOK_SECONDS)
     return True
+
+
+def _explain(pid: int, *, force: bool) -> str:
+    if force:
+        return (
+            f"pid {pid} was killed but is still there after {FORCE_SECONDS:g} s: the "
+            "system cannot end it yet, so look at `ps` and try again"
+        )
+    return f"pid {pid} still runs after {GRACE_SECONDS:g} s: try `stop --force`"

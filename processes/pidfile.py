@@ -7,6 +7,8 @@ however that died, so a stale file is known as such and a reused pid misleads no
 import fcntl
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from processes.errors import AlreadyRunning
@@ -27,11 +29,9 @@ class PidFile:
 
         Raises `AlreadyRunning` when another process holds it.
         """
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while (descriptor := _lock(self.path)) is None:
-            if time.monotonic() > deadline:
-                raise AlreadyRunning(holder(self.path) or 0)
-            time.sleep(0.02)
+        descriptor = _lock_patiently(self.path)
+        if descriptor is None:
+            raise AlreadyRunning(holder(self.path) or 0)
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode())
         self._descriptor = descriptor
@@ -56,12 +56,30 @@ def holder(path: Path) -> int | None:
     return None
 
 
-def remove_stale(path: Path) -> bool:
-    """Remove a file nobody holds and say whether there was one."""
-    if not path.exists() or _is_locked(path):
-        return False
-    path.unlink(missing_ok=True)
-    return True
+@contextmanager
+def unheld(path: Path) -> Iterator[bool]:
+    """Keep every server from starting while nobody holds the file; then remove it.
+
+    Yields False, and keeps nobody from anything, when somebody holds it.
+    """
+    descriptor = _lock_patiently(path)
+    if descriptor is None:
+        yield False
+        return
+    try:
+        # Whoever looks now shall not take a dead server's pid for the holder's.
+        os.ftruncate(descriptor, 0)
+        yield True
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _lock_patiently(path: Path) -> int | None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (descriptor := _lock(path)) is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return descriptor
 
 
 def _lock(path: Path) -> int | None:

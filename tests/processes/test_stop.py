@@ -1,0 +1,94 @@
+"""`stop`, and what it does about a server that is gone or does not go."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from processes import ending, leftovers, pidfile, record
+from processes.errors import AlreadyRunning, StillRunning
+from processes.pidfile import PidFile
+from processes.record import RunRecord
+from processes.state import StateDir
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateDir:
+    return StateDir(tmp_path)
+
+
+def run(pid: int) -> RunRecord:
+    return RunRecord(
+        pid=pid,
+        config="coulisse.yaml",
+        url="http://localhost:8421",
+        local_model_url=None,
+        is_detached=True,
+        is_serving=True,
+        children=(),
+    )
+
+
+def test_no_server_starts_while_a_dead_one_is_cleared_away(
+    state: StateDir, monkeypatch
+) -> None:
+    state.pid.write_text("1\n")
+    record.write(state.record, run(1))
+    monkeypatch.setattr(pidfile, "PATIENCE_SECONDS", 0.05)
+    moments = []
+
+    def start_now(moment: str) -> None:
+        moments.append(moment)
+        with pytest.raises(AlreadyRunning):
+            PidFile(state.pid).acquire()
+
+    unlink = Path.unlink
+    monkeypatch.setattr(leftovers, "end", lambda children: start_now("end"))
+    monkeypatch.setattr(
+        Path,
+        "unlink",
+        lambda path, missing_ok=False: (
+            start_now(path.name),
+            unlink(path, missing_ok=missing_ok),
+        )[1],
+    )
+    assert ending.stop(state, force=False) is None
+    assert moments == ["end", "processes.json", "coulisse.pid"]
+    assert list(state.root.iterdir()) == []
+
+
+def test_a_server_that_was_quicker_keeps_its_files(
+    state: StateDir, monkeypatch
+) -> None:
+    monkeypatch.setattr(pidfile, "PATIENCE_SECONDS", 0.05)
+    quicker = PidFile(state.pid)
+    quicker.acquire()
+    record.write(state.record, run(os.getpid()))
+    ending.clear(state)
+    assert pidfile.holder(state.pid) == os.getpid()
+    assert record.read(state.record) == run(os.getpid())
+    quicker.release()
+
+
+@pytest.mark.parametrize(
+    ("force", "said"),
+    [
+        (False, r"after 10 s: try `stop --force`$"),
+        (True, r"killed .* after 5 s: (?!try)"),
+    ],
+)
+def test_it_says_what_is_left_to_try(
+    state: StateDir, monkeypatch, force: bool, said: str
+) -> None:
+    monkeypatch.setattr(ending, "_send", lambda pid, number: None)
+    monkeypatch.setattr(ending, "_has_ended", lambda server, seconds: False)
+    lock = PidFile(state.pid)
+    lock.acquire()
+    with pytest.raises(StillRunning, match=said):
+        ending.stop(state, force=force)
+    lock.release()
+
+
+def test_it_leaves_no_file_where_no_server_ever_was(state: StateDir) -> None:
+    assert ending.stop(state, force=False) is None
+    assert list(state.root.iterdir()) == []
