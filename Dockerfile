@@ -17,5 +17,5 @@ VOLUME /data
 EXPOSE 8421
 
 HEALTHCHECK --interval=30s --timeout=10s --start-period=20s CMD \
-    python manage.py status
+    python manage.py status --ready
 CMD ["python", "manage.py", "start", "--foreground"]

@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 PROBE_SECONDS = 0.25
 
 
-def answers(url: str) -> bool:
-    """Say whether a GET of `url` gives 200 at once."""
+def answers(url: str, *, seconds: float = PROBE_SECONDS) -> bool:
+    """Say whether a GET of `url` gives 200 within the time."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(
-        parts.hostname or "", parts.port, timeout=PROBE_SECONDS
+        parts.hostname or "", parts.port, timeout=seconds
     )
     try:
         connection.request("GET", parts.path)

@@ -5,19 +5,32 @@ import time
 from pathlib import Path
 from typing import Any
 
-from processes import state
+from django.core.management.base import CommandParser
+
+from processes import probe, state
 from processes.command import ProcessCommand, running
 from processes.record import ChildRecord, RunRecord
 from processes.state import StateDir, describe_path
 
 NOT_RUNNING = 3
 """The exit code init scripts agree on (LSB)."""
+NOT_READY = 1
+READY_SECONDS = 5.0
+"""How long a ready server may take to say so."""
 
 
 class Command(ProcessCommand):
     """Print the record the supervisor keeps."""
 
     help = "Say whether the server runs. Exits 0 when it does, 3 when it does not."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--ready",
+            action="store_true",
+            help="Ask it whether it can serve, too; exits 1 when it cannot.",
+        )
 
     def handle(self, **options: Any) -> None:
         files = state.current()
@@ -26,10 +39,20 @@ class Command(ProcessCommand):
             self.stdout.write("not running")
             sys.exit(NOT_RUNNING)
         pid, run = found
+        is_ready = not options["ready"] or _is_ready(run)
         word = "running" if run is not None and run.is_serving else "starting"
+        title = f"{word} (pid {pid})" + ("" if is_ready else ", not ready")
         details = [] if run is None else describe_run(run, files)
         # In one piece: a reader such as `head -1` may leave after the first line.
-        self.stdout.write("\n".join([f"{word} (pid {pid})", *details]))
+        self.stdout.write("\n".join([title, *details]))
+        if not is_ready:
+            sys.exit(NOT_READY)
+
+
+def _is_ready(run: RunRecord | None) -> bool:
+    return run is not None and probe.answers(
+        f"{run.url}/health/ready", seconds=READY_SECONDS
+    )
 
 
 def describe_run(run: RunRecord, files: StateDir) -> list[str]:

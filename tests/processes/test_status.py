@@ -1,0 +1,83 @@
+"""`status`, for people, init scripts and container platforms."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+
+from processes import probe, record
+from processes.pidfile import PidFile
+from processes.record import RunRecord
+from processes.state import StateDir
+
+RUN = RunRecord(
+    pid=os.getpid(),
+    config="coulisse.yaml",
+    url="http://localhost:8423",
+    local_model_url=None,
+    is_detached=True,
+    is_serving=True,
+    children=(),
+)
+
+
+@pytest.fixture
+def state(tmp_path: Path, settings) -> Iterator[StateDir]:
+    """Of a server that runs."""
+    settings.COULISSE_STATE_DIR = tmp_path
+    state = StateDir(tmp_path)
+    record.write(state.record, RUN)
+    lock = PidFile(state.pid)
+    lock.acquire()
+    yield state
+    lock.release()
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[str]:
+    """The addresses that were asked; none answers."""
+    urls: list[str] = []
+    monkeypatch.setattr(
+        probe, "answers", lambda url, *, seconds: urls.append(url) or False
+    )
+    return urls
+
+
+def test_it_is_ready_when_the_server_says_so(state, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(probe, "answers", lambda url, *, seconds: True)
+    call_command("status", ready=True)
+    assert capsys.readouterr().out.startswith(f"running (pid {RUN.pid})\n")
+
+
+def test_running_is_not_ready(state, asked, capsys) -> None:
+    with pytest.raises(SystemExit, match="1"):
+        call_command("status", ready=True)
+    assert asked == ["http://localhost:8423/health/ready"]
+    assert capsys.readouterr().out.startswith(f"running (pid {RUN.pid}), not ready\n")
+
+
+def test_starting_is_not_ready(state, asked, capsys) -> None:
+    state.record.unlink()
+    with pytest.raises(SystemExit, match="1"):
+        call_command("status", ready=True)
+    assert capsys.readouterr().out == f"starting (pid {RUN.pid}), not ready\n"
+
+
+def test_what_does_not_run_is_not_ready_either(tmp_path, settings, asked) -> None:
+    settings.COULISSE_STATE_DIR = tmp_path
+    with pytest.raises(SystemExit, match="3"):
+        call_command("status", ready=True)
+    assert asked == []
+
+
+def test_nobody_is_asked_unless_told(state, asked) -> None:
+    call_command("status")
+    assert asked == []
+
+
+def test_the_image_asks_whether_it_can_serve(settings) -> None:
+    recipe = (settings.BASE_DIR / "Dockerfile").read_text()
+    assert "HEALTHCHECK" in recipe
+    assert "python manage.py status --ready\n" in recipe
