@@ -1,5 +1,7 @@
 """The files of one running server, in `.coulisse/` beside the YAML."""
 
+import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,17 +29,24 @@ class StateDir:
         return self.root / "processes.json"
 
     def prepare(self) -> None:
-        """Create the directory, for its owner only.
+        """Create the directory, or take it, for its owner only.
 
         Raises `StateUnwritable`.
         """
         try:
             self.root.mkdir(mode=0o700, exist_ok=True)
+            self._keep_others_out()
         except OSError as exc:
             raise StateUnwritable(
                 f"cannot create {self.root}: {exc.strerror}; give yourself the right "
                 "to write beside the YAML, or move the YAML"
             ) from exc
+
+    def _keep_others_out(self) -> None:
+        status = self.root.stat()
+        # Another's directory, say a mounted volume, keeps the rights it was given.
+        if status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
+            self.root.chmod(0o700)
 
 
 def current() -> StateDir:

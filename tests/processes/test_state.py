@@ -1,0 +1,27 @@
+"""The state directory is its owner's alone."""
+
+from pathlib import Path
+
+import pytest
+
+from processes.state import StateDir
+
+
+@pytest.mark.parametrize("mode", [None, 0o755, 0o700])
+def test_only_its_owner_may_look_into_it(tmp_path: Path, mode: int | None) -> None:
+    state = StateDir(tmp_path / ".coulisse")
+    if mode is not None:
+        state.root.mkdir()
+        state.root.chmod(mode)
+    state.prepare()
+    assert state.root.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_directory_of_someone_else_stays_as_it_is(
+    tmp_path: Path, monkeypatch
+) -> None:
+    state = StateDir(tmp_path)
+    state.root.chmod(0o755)
+    monkeypatch.setattr("os.getuid", lambda: -1)
+    state.prepare()
+    assert state.root.stat().st_mode & 0o777 == 0o755
