@@ -159,6 +159,7 @@ def _place(problem: Problem) -> tuple[int, int]:
 
 
 def _is_empty(node: Node) -> bool:
+    """Tell whether a key is there in name only: `null`, `[]` or `{}`."""
     return node.tag == "tag:yaml.org,2002:null" or node.value == []
 
 

