@@ -23,7 +23,7 @@ def resolve(config: Config, *identifiers: str | None) -> UserId:
     """
     for identifier in identifiers:
         if identifier is not None:
-            return derive(identifier)
+            return derive(checked(identifier))
     fallback = config.get(DEFAULT_USER_ID)
     if fallback is None and config.get(USERS) == "shared":
         fallback = SHARED_USER_ID
@@ -32,9 +32,8 @@ def resolve(config: Config, *identifiers: str | None) -> UserId:
     return derive(fallback)
 
 
-@lru_cache(maxsize=10_000)
-def derive(identifier: str) -> UserId:
-    """Return the id of a user: the identifier if it is a UUID, else a v5 UUID of it."""
+def checked(identifier: str) -> str:
+    """Return the name without blanks around it; raises `UserInvalid`."""
     name = identifier.strip()
     if not name:
         raise UserInvalid(
@@ -47,6 +46,12 @@ def derive(identifier: str) -> UserId:
             f"{MAX_LENGTH} are taken",
             param="safety_identifier",
         )
+    return name
+
+
+@lru_cache(maxsize=10_000)
+def derive(name: str) -> UserId:
+    """Return the id of a user: the name if it is a UUID, else a v5 UUID of it."""
     try:
         return UserId(uuid.UUID(name))
     except ValueError:

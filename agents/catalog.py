@@ -1,10 +1,9 @@
 """The agents a client can name."""
 
-from difflib import get_close_matches
-
 from agents.config import AGENTS, AgentConfig
 from agents.errors import AgentUnknown
 from config.sections import Config
+from config.spelling import did_you_mean
 
 
 def find(config: Config, name: str) -> AgentConfig:
@@ -12,10 +11,9 @@ def find(config: Config, name: str) -> AgentConfig:
     agents = config.get(AGENTS)
     agent = agents.get(name)
     if agent is None:
-        near = get_close_matches(name, agents, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
         raise AgentUnknown(
-            f"The model '{name}' does not exist: no agent has that name{hint}",
+            f"The model '{name}' does not exist: no agent has that name"
+            f"{did_you_mean(name, agents)}",
             param="model",
         )
     return agent

@@ -1,7 +1,6 @@
 """The YAML's `agents:` list."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -9,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from config.sections import Config, Problem, Section
+from config.spelling import did_you_mean
 from providers import parameters
 from providers.config import PROVIDERS
 
@@ -16,11 +16,12 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
-NOT_PARAMETERS = {
-    *("name", "provider", "model", "preamble", "purpose"),
-    *("max_turns", "context_tokens", "extra_body"),
+PARAMETERS = {
+    *("frequency_penalty", "max_tokens", "parallel_tool_calls", "presence_penalty"),
+    *("reasoning_effort", "seed", "service_tier", "stop", "temperature", "top_p"),
+    "verbosity",
 }
-PLANNED = {"judges", "mcp_tools", "memory", "skills", "subagents"}
+"""The fields that are defaults of request parameters, under OpenAI's names."""
 
 
 def refuse_planned(value: Any) -> None:
@@ -114,7 +115,7 @@ class AgentConfig(BaseModel):
     @cached_property
     def parameters(self) -> dict[str, Any]:
         """The request parameters this agent sets, under OpenAI's names."""
-        return self.model_dump(exclude=NOT_PARAMETERS | PLANNED, exclude_none=True)
+        return self.model_dump(include=PARAMETERS, exclude_none=True)
 
 
 def by_name(agents: list[AgentConfig]) -> dict[str, AgentConfig]:
@@ -136,8 +137,7 @@ def check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Pro
     providers = config.get(PROVIDERS)
     for index, agent in enumerate(agents.values()):
         if agent.provider not in providers:
-            near = get_close_matches(agent.provider, providers, n=1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
+            hint = did_you_mean(agent.provider, providers)
             yield Problem(
                 ("agents", index, "provider"),
                 f"agent '{agent.name}' uses provider '{agent.provider}', which is "

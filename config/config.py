@@ -35,6 +35,11 @@ class ServerConfig(BaseModel):
     max_body_bytes: int = Field(
         2 * 1024 * 1024, ge=1, description="Largest request body accepted, in bytes."
     )
+    allowed_hosts: tuple[str, ...] = Field(
+        (),
+        description="Public names the server answers to besides addresses and names "
+        "without a dot: `agents.example.com`, `.example.com` for all under it, `*`.",
+    )
 
 
 SERVER = Section(

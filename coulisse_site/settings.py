@@ -3,6 +3,7 @@
 Every value can be set from the environment; a clone runs with none set.
 """
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -64,23 +65,41 @@ SQLITE_PRAGMAS = (
 )
 
 
-def database() -> dict[str, Any]:
-    """Return SQLite beside the YAML, or what `DATABASE_URL` names."""
-    default = f"sqlite:///{COULISSE_STATE_DIR / 'coulisse-memory.db'}"
-    named = env.db_url_config(env.str("DATABASE_URL", default="") or default)
-    if "sqlite3" in named["ENGINE"]:
-        options = {
+def sqlite(path: Path) -> dict[str, Any]:
+    """Return the settings of a SQLite file."""
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": path,
+        "OPTIONS": {
             "init_command": SQLITE_PRAGMAS,
             "timeout": 5,
             "transaction_mode": "IMMEDIATE",
-        }
-        return {**named, "OPTIONS": options}
-    return {
-        **named,
-        # The database lane's threads keep their own connections and mend them.
-        "CONN_MAX_AGE": None,
-        "CONN_HEALTH_CHECKS": True,
+        },
     }
+
+
+def database() -> dict[str, Any]:
+    """Return SQLite beside the YAML, or the PostgreSQL that `DATABASE_URL` names."""
+    url = env.str("DATABASE_URL", default="")
+    if not url:
+        return sqlite(COULISSE_STATE_DIR / "coulisse-memory.db")
+    if not url.startswith(("postgres://", "postgresql://")):
+        raise SystemExit(
+            "DATABASE_URL must be postgres://USER:PASSWORD@HOST:PORT/NAME; leave it "
+            "out for SQLite in .coulisse/"
+        )
+    # The database lane's threads keep their own connections and mend them.
+    return {**env.db_url_config(url), "CONN_MAX_AGE": None}
+
+
+def log_level() -> str:
+    """Return `COULISSE_LOG_LEVEL`, one of logging's own."""
+    level: str = env.str("COULISSE_LOG_LEVEL", default="INFO").upper()
+    if level not in logging.getLevelNamesMapping():
+        raise SystemExit(
+            f"COULISSE_LOG_LEVEL is '{level}'; it must be DEBUG, INFO, WARNING or ERROR"
+        )
+    return level
 
 
 DATABASES = {"default": database()}
@@ -105,6 +124,6 @@ LOGGING = {
     },
     "root": {
         "handlers": ["stderr"],
-        "level": env.str("COULISSE_LOG_LEVEL", default="INFO").upper(),
+        "level": log_level(),
     },
 }

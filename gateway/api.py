@@ -39,16 +39,7 @@ class JsonParser(Parser):
             ) from exc
 
 
-class Api(NinjaAPI):
-    """ninja, without the response it prepares for views that return none."""
-
-    def create_temporal_response(self, request: HttpRequest) -> HttpResponse:
-        return NO_RESPONSE
-
-
-NO_RESPONSE = HttpResponse()
-
-api = Api(
+api = NinjaAPI(
     title="Coulisse",
     version="0.1.0",
     parser=JsonParser(),

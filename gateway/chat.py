@@ -56,10 +56,10 @@ async def _encoded(
                 if frame := frames.encode(event):
                     yield frame
         except CoulisseError as exc:
-            logger.warning("a stream broke off: %s", exc)
+            logger.warning("%s broke off: %s", frames.id, exc)
             yield frames.error(exc)
         except Exception:
-            logger.exception("a stream broke off")
+            logger.exception("%s broke off", frames.id)
             yield frames.error(None)
         yield DONE
 

@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from ninja.errors import HttpError, ValidationError
 
+from config.errors import ConfigInvalid
 from core.errors import (
     CoulisseError,
     Denied,
@@ -21,6 +22,7 @@ from core.errors import (
     Unavailable,
     Upstream,
 )
+from gateway import complaints
 from providers.errors import Overloaded, RateLimited, TimedOut
 
 logger = logging.getLogger(__name__)
@@ -30,6 +32,12 @@ class BodyTooLarge(Invalid):
     """The body is larger than server.max_body_bytes allows."""
 
     code = "body_too_large"
+
+
+class HostRefused(Invalid):
+    """The Host header names another server."""
+
+    code = "host_not_allowed"
 
 
 class Kind(NamedTuple):
@@ -44,6 +52,7 @@ TABLE: list[tuple[type[CoulisseError], Kind]] = [
     (RateLimited, Kind(429, "upstream_error")),
     (Overloaded, Kind(503, "upstream_error")),
     (TimedOut, Kind(504, "upstream_error")),
+    (ConfigInvalid, Kind(503, "service_unavailable")),
     (BodyTooLarge, Kind(413, "invalid_request_error")),
     (Invalid, Kind(400, "invalid_request_error")),
     (Denied, Kind(403, "permission_error")),
@@ -90,6 +99,9 @@ def response(error: CoulisseError) -> HttpResponse:
     retry_after_seconds = getattr(error, "retry_after_seconds", None)
     if retry_after_seconds is not None:
         answer["Retry-After"] = str(math.ceil(retry_after_seconds))
+    elif isinstance(error, Upstream):
+        # We have tried again ourselves; OpenAI's clients would multiply that.
+        answer["X-Should-Retry"] = "false"
     return answer
 
 
@@ -104,13 +116,13 @@ def json_response(content: dict[str, Any], *, status: int = 200) -> HttpResponse
 def on_domain_error(request: HttpRequest, exc: CoulisseError) -> HttpResponse:
     """Answer an error of ours; those that are the server's are logged."""
     if kind_of(exc).status >= 500:
-        logger.warning("%s %s: %s", request.method, request.path, exc)
+        logger.warning("%s %r: %s", request.method, request.path, exc)
     return response(exc)
 
 
 def on_invalid_body(request: HttpRequest, exc: ValidationError) -> HttpResponse:
     """Answer a body that is not the shape it should be, naming the first place."""
-    return response(from_validation(exc.errors))
+    return response(complaints.first(exc.errors))
 
 
 def on_http_error(request: HttpRequest, exc: HttpError) -> HttpResponse:
@@ -123,93 +135,8 @@ def on_http_error(request: HttpRequest, exc: HttpError) -> HttpResponse:
 
 def on_internal_error(request: HttpRequest, exc: Exception) -> HttpResponse:
     """Answer a fault of ours, and log it whole."""
-    logger.exception("%s %s failed", request.method, request.path, exc_info=exc)
+    logger.exception("%s %r failed", request.method, request.path, exc_info=exc)
     return json_response(internal(), status=500)
-
-
-def from_validation(errors: list[dict[str, Any]]) -> Invalid:
-    """Return pydantic's first complaint as OpenAI would put it."""
-    error = _nearest(errors)
-    param = _param(_path(error))
-    if not param:
-        return Invalid("The body must be a JSON object", code="invalid_json")
-    match error["type"]:
-        case "extra_forbidden":
-            return Invalid(
-                f"Unrecognized request argument supplied: {param}",
-                param=param,
-                code="unknown_parameter",
-            )
-        case "missing":
-            return _missing(param)
-        case "union_tag_not_found":
-            return _missing(f"{param}.{_tag(error)}")
-        case "union_tag_invalid":
-            context = error["ctx"]
-            return Invalid(
-                f"Invalid '{param}.{_tag(error)}': '{context['tag']}' is not one of "
-                f"{context['expected_tags']}",
-                param=f"{param}.{_tag(error)}",
-            )
-    return Invalid(f"Invalid '{param}': {error['msg']}", param=param)
-
-
-def _missing(param: str) -> Invalid:
-    return Invalid(
-        f"Missing required parameter: '{param}'",
-        param=param,
-        code="missing_required_parameter",
-    )
-
-
-def _tag(error: dict[str, Any]) -> str:
-    return str(error["ctx"]["discriminator"]).strip("'")
-
-
-def _path(error: dict[str, Any]) -> list[str | int]:
-    # ninja puts where it looked and the view's argument first.
-    return list(error["loc"][2:])
-
-
-def _nearest(errors: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the first error; of a union's, the branch the client came nearest to."""
-    path = _path(errors[0])
-    if len(path) < 2 or not _is_branch(path[-1], path[-2]):
-        return errors[0]
-    union = path[:-1]
-    return max(
-        (error for error in errors if _path(error)[: len(union)] == union),
-        # A wrong type is no step into its branch.
-        key=lambda error: (len(error["loc"]), not error["type"].endswith("_type")),
-    )
-
-
-BRANCHES = {"system", "developer", "user", "assistant", "tool"} | {
-    *("text", "image_url", "input_audio", "file", "refusal"),
-    *("json_object", "json_schema", "str", "NamedTool"),
-}
-
-
-def _param(path: list[str | int]) -> str:
-    param = ""
-    for position, step in enumerate(path):
-        if isinstance(step, int):
-            param += f"[{step}]"
-        elif position == 0 or not _is_branch(step, path[position - 1]):
-            param += f".{step}" if param else step
-    return param
-
-
-def _is_branch(step: str | int, before: str | int) -> bool:
-    """Whether a step is the name of a union's branch, which the client never wrote."""
-    return (
-        isinstance(step, str)
-        and (
-            isinstance(before, int)
-            or before in ("content", "stop", "tool_choice", "response_format")
-        )
-        and (step in BRANCHES or "[" in step)
-    )
 
 
 def bad_url() -> HttpResponse:

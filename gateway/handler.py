@@ -7,6 +7,7 @@ arrive, and every answer under `/v1` is OpenAI's shape.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from io import BytesIO
 from typing import Any
@@ -17,13 +18,22 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from config import live
-from config.config import SERVER
-from gateway import errors
-from gateway.errors import BodyTooLarge
+from config.config import SERVER, ServerConfig
+from config.errors import ConfigInvalid
+from core.errors import CoulisseError
+from gateway import errors, hosts
+from gateway.errors import BodyTooLarge, HostRefused
 
 Scope = dict[str, Any]
+Headers = dict[bytes, bytes]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+
+logger = logging.getLogger(__name__)
+
+SEND_SECONDS = 60
+"""How long a client may read nothing while an answer waits for it."""
 
 
 class Handler(ASGIHandler):
@@ -43,12 +53,13 @@ class Handler(ASGIHandler):
             await asyncio.wait(self._answers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = None
+        headers = dict(scope["headers"])
         try:
-            body = await read_body(scope, receive)
+            check_host(headers)
+            body = await read_body(headers, receive)
         except RequestAborted:
             return
-        except BodyTooLarge as exc:
+        except CoulisseError as exc:
             await self.send_response(errors.response(exc), send)
             return
         request, _ = self.create_request(scope, BytesIO(body))
@@ -80,8 +91,15 @@ class Handler(ASGIHandler):
             answering.result()
 
     async def _answer(self, request: ASGIRequest, send: Send) -> None:
+        async def send_in_time(message: Mapping[str, Any]) -> None:
+            async with asyncio.timeout(SEND_SECONDS):
+                await send(message)
+
         answer = await self.run_get_response(request)
-        await self.send_response(answer, send)
+        try:
+            await self.send_response(answer, send_in_time)
+        except TimeoutError:
+            logger.warning("%r: the client has stopped reading", request.path)
 
     def handle_uncaught_exception(
         self, request: HttpRequest, resolver: Any, exc_info: Any
@@ -94,10 +112,20 @@ class Handler(ASGIHandler):
         return errors.shaped(request, await self.get_response_async(request))
 
 
-async def read_body(scope: Scope, receive: Receive) -> bytes:
+def check_host(headers: Headers) -> None:
+    """Raise `HostRefused` unless the request is meant for this server."""
+    host = headers.get(b"host", b"")
+    if not hosts.is_allowed(host, _server().allowed_hosts):
+        raise HostRefused(
+            f"This server does not answer to the name {host.decode('latin1')!r}: add "
+            "it to server.allowed_hosts in coulisse.yaml"
+        )
+
+
+async def read_body(headers: Headers, receive: Receive) -> bytes:
     """Return the whole body; raises `BodyTooLarge` as soon as that is known."""
-    most = live.current().get(SERVER).max_body_bytes
-    declared = dict(scope["headers"]).get(b"content-length", b"0")
+    most = _server().max_body_bytes
+    declared = headers.get(b"content-length", b"0")
     if declared.isdigit() and int(declared) > most:
         raise too_large(most)
     chunks: list[bytes] = []
@@ -120,3 +148,10 @@ def too_large(most: int) -> BodyTooLarge:
         f"The body is larger than {most} bytes, the most this server takes; raise "
         "server.max_body_bytes or send less"
     )
+
+
+def _server() -> ServerConfig:
+    try:
+        return live.current().get(SERVER)
+    except ConfigInvalid:
+        return ServerConfig()  # Who asks is told by the view.

@@ -1,6 +1,6 @@
 """From a client's request to a turn's."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from core.errors import Invalid
@@ -111,10 +111,12 @@ def passed_parameters(body: ChatRequest) -> dict[str, Any]:
 def check_tools(body: ChatRequest) -> Sequence[dict[str, Any]]:
     """Return the client's tools; raises `Invalid` for duplicates and loose choices."""
     tools: list[Any] = body.tools or []
-    names = [tool["function"]["name"] for tool in tools]
-    for name in names:
-        if names.count(name) > 1:
+    names: set[str] = set()
+    for tool in tools:
+        name = tool["function"]["name"]
+        if name in names:
             raise Invalid(f"two tools are called '{name}'; rename one", param="tools")
+        names.add(name)
     if body.tool_choice is not None and body.tool_choice != "none":
         _check_choice(body.tool_choice, names)
     if body.parallel_tool_calls is not None and not tools:
@@ -125,7 +127,7 @@ def check_tools(body: ChatRequest) -> Sequence[dict[str, Any]]:
     return tools
 
 
-def _check_choice(choice: Any, names: Sequence[str]) -> None:
+def _check_choice(choice: Any, names: Collection[str]) -> None:
     if not names:
         raise Invalid("tool_choice is only allowed with tools", param="tool_choice")
     if isinstance(choice, dict) and choice["function"]["name"] not in names:

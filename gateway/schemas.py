@@ -167,20 +167,30 @@ Penalty = Annotated[float, Field(ge=-2, le=2)]
 TokenCount = Annotated[int, Field(ge=1)]
 
 
+# OpenAI's own limits.
+Metadata = Annotated[
+    dict[
+        Annotated[str, StringConstraints(max_length=64)],
+        Annotated[str, StringConstraints(max_length=512)],
+    ],
+    Field(max_length=16),
+]
+
+
 class ChatRequest(Strict):
     """Body of `POST /v1/chat/completions`."""
 
-    model: Annotated[str, StringConstraints(min_length=1)]
+    model: Annotated[str, StringConstraints(min_length=1, max_length=255)]
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
 
-    metadata: dict[str, str] | None = None
+    metadata: Metadata | None = None
     safety_identifier: str | None = None
     user: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     response_format: ResponseFormat | None = None
 
-    tools: list[Tool] | None = None
+    tools: Annotated[list[Tool], Field(max_length=128)] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
 

@@ -27,6 +27,7 @@ class Frames:
     """Encodes the events of one reply."""
 
     def __init__(self, head: wire.Head, *, include_usage: bool) -> None:
+        self.id = head.id
         fields = {**head.fields("chat.completion.chunk"), "choices": []}
         # With include_usage every chunk but the last says `usage: null`.
         self._include_usage = include_usage

@@ -42,6 +42,9 @@ INSERT = """
 """
 ROW = "(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 
+MAX_BYTES = 4 * 1024 * 1024
+"""Pictures and files cost few tokens for their size; providers limit both."""
+
 BATCH = 1000
 """Rows of one INSERT: databases limit the values of a statement."""
 
@@ -53,16 +56,15 @@ def read(
 ) -> list[Message]:
     """Return the newest messages of a thread that fit in `max_tokens`, oldest first.
 
-    Starts at a user message, so that no reply or tool result stands without its
-    cause. With `mid_exchange`, when the caller is about to answer the last tool
-    calls, everything back to the last user message is kept whatever it costs.
-    Costs the same however many messages are stored.
+    At most `MAX_BYTES` of them, for pictures weigh more than their tokens. Starts at
+    a user message, so that no reply or tool result stands without its cause. With
+    `mid_exchange`, when the caller is about to answer the last tool calls, everything
+    back to the last user message is kept whatever it costs. Costs the same however
+    many messages are stored.
     """
     kept: list[Message] = []
-    tokens = 0
-    for size, message in _newest_first(user_id, thread):
-        tokens += size
-        if tokens > max_tokens and not mid_exchange:
+    for tokens, size, message in _running_totals(user_id, thread):
+        if (tokens > max_tokens or size > MAX_BYTES) and not mid_exchange:
             break
         kept.append(message)
         mid_exchange = mid_exchange and message.role != "user"
@@ -72,7 +74,9 @@ def read(
     return kept
 
 
-def _newest_first(user_id: UserId, thread: str) -> Iterator[tuple[int, Message]]:
+def _running_totals(user_id: UserId, thread: str) -> Iterator[tuple[int, int, Message]]:
+    """Yield each message, newest first, with the tokens and the size up to it."""
+    tokens_so_far = size_so_far = 0
     before = NEWEST
     while True:
         with connection.cursor() as cursor:
@@ -80,7 +84,9 @@ def _newest_first(user_id: UserId, thread: str) -> Iterator[tuple[int, Message]]
             rows = cursor.fetchall()
         for position, tokens, role, text, extra in rows:
             before = position
-            yield tokens, to_message(role, text, extra)
+            tokens_so_far += tokens
+            size_so_far += len(text) + len(extra)
+            yield tokens_so_far, size_so_far, to_message(role, text, extra)
         if len(rows) < PAGE:
             return
 

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import takewhile
+from itertools import islice, takewhile
+from typing import Any
+
+import orjson
 
 from core.messages import Message
-from core.tokens import estimate_message
+from core.tokens import estimate, estimate_message
 from turns.errors import MessagesInvalid
 
 
@@ -47,9 +50,39 @@ def count_tokens(messages: Iterable[Message]) -> int:
     return sum(estimate_message(message) for message in messages)
 
 
+def count_tool_tokens(tools: Sequence[dict[str, Any]]) -> int:
+    """Return about how many tokens the definitions of tools take."""
+    try:
+        return estimate(orjson.dumps(tools).decode()) if tools else 0
+    except orjson.JSONEncodeError:
+        return 0  # Too deep to be sent: the provider's wire refuses it by name.
+
+
 def is_mid_exchange(new: Sequence[Message]) -> bool:
     """Whether the new messages answer tool calls that only the history holds."""
     return new[0].role == "tool"
+
+
+def with_its_calls(
+    history: Sequence[Message], new: Sequence[Message], sent: Sequence[Message]
+) -> Sequence[Message]:
+    """Return the new messages, after the calls they answer if history lacks those.
+
+    A tool loop that began elsewhere (in an incognito turn, in another thread) goes on
+    here: the client has sent the whole of it.
+    """
+    known = _calls(history)
+    if all(message.tool_call_id in known for message in new if message.role == "tool"):
+        return new
+    spoken = conversation(sent)
+    start = len(spoken) - len(new)
+    while start > 0 and spoken[start].role != "user":
+        start -= 1
+    return spoken[start:]
+
+
+def _calls(messages: Iterable[Message]) -> set[str]:
+    return {call.id for message in messages for call in message.tool_calls}
 
 
 def join(history: Sequence[Message], new: Sequence[Message]) -> list[Message]:
@@ -58,13 +91,13 @@ def join(history: Sequence[Message], new: Sequence[Message]) -> list[Message]:
     Raises `MessagesInvalid` for a new tool result whose call is nowhere.
     """
     joined = [*history, *new]
-    known = {call.id for message in joined for call in message.tool_calls}
+    known = _calls(joined)
     for message in new:
         if message.role == "tool" and message.tool_call_id not in known:
             raise MessagesInvalid(
                 f"a tool message answers the call '{message.tool_call_id}', which the "
                 "conversation does not have: send the assistant message with its "
-                "tool_calls before it, or use the thread it was asked in"
+                "tool_calls before it, in the thread it was asked in"
             )
     return well_formed(joined)
 
@@ -94,7 +127,8 @@ def well_formed(messages: Sequence[Message]) -> list[Message]:
 
 
 def _results(messages: Sequence[Message], start: int) -> list[Message]:
-    return list(takewhile(lambda message: message.role == "tool", messages[start:]))
+    following = islice(messages, start, None)
+    return list(takewhile(lambda message: message.role == "tool", following))
 
 
 def _exchange(message: Message, results: Sequence[Message]) -> list[Message]:

@@ -18,14 +18,14 @@ from agents.config import AgentConfig
 from config import live
 from core import tokens
 from core.errors import CoulisseError
-from core.events import Event, Finished, Usage
+from core.events import Event, Finished
 from core.ids import TurnId, UserId
 from core.messages import Message
 from memory import history
 from memory.transcript import Entry
 from providers import kinds
 from providers.config import PROVIDERS, ProviderConfig
-from turns import context, lane, structured
+from turns import context, lane, structured, usage
 from turns.options import Options
 from turns.reply import Reply
 
@@ -80,8 +80,8 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
         async with aclosing(_events(turn)) as events:
             async for event in events:
                 if isinstance(event, Finished):
-                    event = _counted(turn, reply, event)
                     reply.add(event)
+                    event = replace(event, usage=usage.of(turn.prompt, reply))
                     await finish(turn, reply)
                 else:
                     reply.add(event)
@@ -89,7 +89,7 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
     except (asyncio.CancelledError, GeneratorExit):
         await _finish_early(turn, reply, "cancelled")
         raise
-    except CoulisseError:
+    except Exception:
         if reply.said_something:
             await _finish_early(turn, reply, "error")
         raise
@@ -100,24 +100,25 @@ async def prepare(request: TurnRequest) -> Turn:
     config = live.current()
     agent = catalog.find(config, request.agent)
     user_id = identity.resolve(config, request.safety_identifier, request.user)
-    new = context.new_messages(request.messages)
+    new: Sequence[Message] = context.new_messages(request.messages)
     instructions = [request.options.language_instruction]
     if request.format is not None:
         instructions.append(request.format.instruction)
     system = context.system_messages(agent.preamble, instructions, request.messages)
     if request.options.uses_client_history:
-        spoken = context.well_formed(context.conversation(request.messages))
+        spoken = context.join([], context.conversation(request.messages))
     else:
-        spoken = context.join(
-            await lane.run(
-                history.read,
-                user_id,
-                request.options.thread,
-                max_tokens=agent.context_tokens - context.count_tokens([*system, *new]),
-                mid_exchange=context.is_mid_exchange(new),
-            ),
-            new,
+        stored = await lane.run(
+            history.read,
+            user_id,
+            request.options.thread,
+            max_tokens=agent.context_tokens
+            - context.count_tokens([*system, *new])
+            - context.count_tool_tokens(request.tools),
+            mid_exchange=context.is_mid_exchange(new),
         )
+        new = context.with_its_calls(stored, new, request.messages)
+        spoken = context.join(stored, new)
     return Turn(
         request=request,
         agent=agent,
@@ -152,19 +153,6 @@ def _events(turn: Turn) -> AsyncGenerator[Event]:
     return structured.repaired(ask, turn.prompt, request.format)
 
 
-def _counted(turn: Turn, reply: Reply, finished: Finished) -> Finished:
-    if finished.usage is not None:
-        return finished
-    return replace(
-        finished,
-        usage=Usage(
-            input_tokens=context.count_tokens(turn.prompt),
-            output_tokens=tokens.estimate(reply.reasoning)
-            + tokens.estimate_message(reply.message()),
-        ),
-    )
-
-
 async def finish(turn: Turn, reply: Reply, *, finish_reason: str = "") -> None:
     """Store what the turn added, in one trip, unless it is incognito."""
     if turn.request.options.is_incognito:
@@ -190,11 +178,18 @@ async def finish(turn: Turn, reply: Reply, *, finish_reason: str = "") -> None:
 
 
 def _reply_tokens(turn: Turn, reply: Reply, message: Message) -> int:
-    usage = reply.usage
-    # With a format the usage may be the sum of several attempts.
-    if usage is None or not usage.output_tokens or turn.request.format is not None:
+    """Return what the reply will cost in later prompts, without its thinking."""
+    count = reply.usage
+    if (
+        count is None
+        or not count.output_tokens
+        # Some providers bill thinking without counting it apart.
+        or (reply.reasoning and not count.reasoning_tokens)
+        # With a format the count may be the sum of several attempts.
+        or turn.request.format is not None
+    ):
         return tokens.estimate_message(message)
-    return usage.output_tokens - usage.reasoning_tokens + tokens.MESSAGE_OVERHEAD
+    return count.output_tokens - count.reasoning_tokens + tokens.MESSAGE_OVERHEAD
 
 
 async def _finish_early(turn: Turn, reply: Reply, finish_reason: str) -> None:

@@ -14,7 +14,12 @@ from typing import Any, ParamSpec, TypeVar
 
 from django.conf import settings
 from django.db import connection
-from django.db.utils import DatabaseError, InterfaceError, OperationalError
+from django.db.utils import (
+    DatabaseError,
+    DataError,
+    IntegrityError,
+    InterfaceError,
+)
 
 from turns.errors import DatabaseDown
 
@@ -28,20 +33,21 @@ _unfinished: set[asyncio.Future[Any]] = set()
 
 
 async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call `function` on a database thread and return what it returns.
+    """Call a function that reads on a database thread and return what it returns.
 
-    Raises `DatabaseDown` when the database cannot be reached.
+    It is called again if the connection was lost meanwhile. Raises `DatabaseDown` when
+    the database cannot be reached or has not the tables.
     """
-    return await _begin(function, args, kwargs)
+    return await _begin(_read, function, args, kwargs)
 
 
 async def run_to_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call `function` as `run` does, to its end even if the caller is cancelled.
+    """Call a function that writes, once, to its end even if the caller is cancelled.
 
     What must not be lost goes through here: a client that leaves cancels the request,
-    not the write.
+    not the write. Raises as `run` does.
     """
-    trip = _begin(function, args, kwargs)
+    trip = _begin(_write, function, args, kwargs)
     _unfinished.add(trip)
     trip.add_done_callback(_unfinished.discard)
     return await asyncio.shield(trip)
@@ -53,44 +59,45 @@ async def drain() -> None:
         await asyncio.wait(_unfinished)
 
 
+Arguments = tuple[object, ...]
+Keywords = dict[str, object]
+
+
 def _begin(
-    function: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
+    trip: Callable[[Callable[..., T], Arguments, Keywords], T],
+    function: Callable[..., T],
+    args: Arguments,
+    kwargs: Keywords,
 ) -> asyncio.Future[T]:
     loop = asyncio.get_running_loop()
-    return loop.run_in_executor(_executor, partial(_trip, function, args, kwargs))
+    return loop.run_in_executor(_executor, partial(trip, function, args, kwargs))
 
 
-def _trip(
-    function: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
-) -> T:
+def _read(function: Callable[..., T], args: Arguments, kwargs: Keywords) -> T:
+    before = connection.connection
+    try:
+        return _call(function, args, kwargs)
+    except DatabaseDown:
+        if before is None:
+            raise
+        # The database may have restarted since this thread's last trip.
+        return _call(function, args, kwargs)
+
+
+def _write(function: Callable[..., T], args: Arguments, kwargs: Keywords) -> T:
+    # Asked before, because a write cannot be repeated: it may have been done when
+    # the connection was lost. SQLite answers without looking.
+    if connection.connection is not None and not connection.is_usable():
+        connection.close()
+    return _call(function, args, kwargs)
+
+
+def _call(function: Callable[..., T], args: Arguments, kwargs: Keywords) -> T:
     try:
         return function(*args, **kwargs)
-    except (OperationalError, InterfaceError) as exc:
-        if connection.connection is not None and not _is_alive():
-            # The server restarted since this thread's last trip: try on a new one.
-            connection.close()
-            return _second_trip(function, args, kwargs)
-        raise _down(exc) from exc
-
-
-def _second_trip(
-    function: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
-) -> T:
-    try:
-        return function(*args, **kwargs)
-    except (OperationalError, InterfaceError) as exc:
-        raise _down(exc) from exc
-
-
-def _is_alive() -> bool:
-    # A connection broken inside a transaction answers nothing until it is closed.
-    try:
-        return connection.is_usable()
-    except DatabaseError:
-        return False
-
-
-def _down(exc: Exception) -> DatabaseDown:
-    logger.error("the database does not answer: %s", exc)
-    connection.close()
-    return DatabaseDown()
+    except (DataError, IntegrityError):
+        raise  # A fault of ours, not the database's.
+    except (DatabaseError, InterfaceError) as exc:
+        logger.error("the database does not answer: %s", exc)
+        connection.close()
+        raise DatabaseDown from exc

@@ -29,6 +29,9 @@ NAMES = {
 WELL_FORMED = re.compile(r"[A-Za-z]{1,8}([-_][A-Za-z0-9]{1,8})*")
 """langcodes also takes "123" for a language."""
 
+MAX_LENGTH = 35
+"""The length RFC 5646 asks everyone to take; longer ones are nobody's language."""
+
 
 def instruction(tag: str) -> str:
     """Return the sentence that holds a model to the language of a BCP 47 tag.
@@ -36,13 +39,13 @@ def instruction(tag: str) -> str:
     Common languages go by their English name, others by the tag itself, which models
     read. `en_US` counts as `en-US`. Raises `LanguageInvalid` for a malformed tag.
     """
-    if not WELL_FORMED.fullmatch(tag):
+    if len(tag) > MAX_LENGTH or not WELL_FORMED.fullmatch(tag):
         raise LanguageInvalid(
-            f"invalid `metadata.language`: invalid language tag: '{tag}' is not a "
+            f"invalid `metadata.language`: invalid language tag: '{tag[:40]}' is not a "
             "BCP 47 tag such as 'fr' or 'pt-BR'"
         )
     try:
-        language = Language.get(tag)
+        language = _language(tag)
     except LanguageTagError as exc:
         raise LanguageInvalid(
             f"invalid `metadata.language`: invalid language tag: {exc}"
@@ -54,3 +57,10 @@ def instruction(tag: str) -> str:
         f"Always reply in {name}, even when the user writes in another language. "
         "Do not add translations into any other language."
     )
+
+
+def _language(tag: str) -> Language:
+    language = Language.get(tag)
+    # langcodes keeps every tag it has ever seen; these come from strangers.
+    Language._PARSE_CACHE.clear()
+    return language

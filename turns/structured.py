@@ -15,6 +15,7 @@ import orjson
 
 from core.events import Event, Finished, Usage
 from core.messages import Message
+from turns import usage
 from turns.errors import ReplyInvalid, SchemaInvalid
 from turns.reply import Reply
 
@@ -62,9 +63,14 @@ def describe(error: jsonschema_rs.ValidationError) -> str:
 
 
 def parse(text: str) -> tuple[str, Any]:
-    """Return the JSON in a reply, bare or inside one Markdown fence, and its value."""
+    """Return the JSON in a reply, and its value: bare, fenced or amid prose."""
     candidates = [text.strip()]
     candidates += [match.strip() for match in FENCED.findall(text)]
+    candidates += [
+        text[text.find(opening) : text.rfind(closing) + 1]
+        for opening, closing in ("{}", "[]")
+        if opening in text
+    ]
     problem = ""
     for candidate in candidates:
         try:
@@ -132,14 +138,14 @@ async def repaired(
     Yields the events of the reply that matches, its text cleaned, its usage the sum of
     all attempts; raises `ReplyInvalid` when none does.
     """
-    usage: Usage | None = None
+    spent = Usage()
     repairs = 0
     while True:
         reply = Reply()
         async with aclosing(ask(messages)) as events:
             async for event in events:
                 reply.add(event)
-        usage = _sum(usage, reply.usage)
+        spent += usage.of(messages, reply)
         try:
             text = format.clean(reply.text) if must_match(reply) else reply.text
         except Mismatch as exc:
@@ -148,7 +154,7 @@ async def repaired(
             repairs += 1
             messages = [*messages, *_correction(reply.text, exc)]
             continue
-        for event in reply.events(text=text, usage=usage):
+        for event in reply.events(text=text, usage=spent):
             yield event
         return
 
@@ -178,9 +184,3 @@ def _failed(mismatch: Mismatch, reply: Reply) -> ReplyInvalid:
             "raise max_tokens"
         )
     return ReplyInvalid(f"response did not match the schema: {mismatch}")
-
-
-def _sum(one: Usage | None, other: Usage | None) -> Usage | None:
-    if one is None or other is None:
-        return one or other
-    return one + other

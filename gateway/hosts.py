@@ -1,0 +1,42 @@
+"""Which names a server answers to.
+
+A web page may point a name of its own at this machine (DNS rebinding) and then talk to
+the server as if it were the page's own. Such a name has dots; this machine's addresses,
+`localhost` and plain names within a network have none or are not names at all.
+"""
+
+import ipaddress
+import re
+import socket
+from functools import lru_cache
+
+OWN_NAMES = {"", socket.gethostname().lower()}
+
+PORT = re.compile(r":\d*$")
+
+
+@lru_cache(maxsize=256)
+def is_allowed(header: bytes, allowed: tuple[str, ...]) -> bool:
+    """Return whether a Host header names this server.
+
+    `allowed` are more names it answers to: `example.com`, `.example.com` for all
+    names under it, `*` for any.
+    """
+    host = PORT.sub("", header.decode("latin1").lower()).rstrip(".")
+    if "." not in host or host in OWN_NAMES or host.endswith(".localhost"):
+        return True
+    return _is_address(host) or any(_matches(host, name.lower()) for name in allowed)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _matches(host: str, name: str) -> bool:
+    if name.startswith("."):
+        return host.endswith(name) or host == name[1:]
+    return name in ("*", host)

@@ -1,0 +1,20 @@
+"""What a call used, where its provider does not say."""
+
+from collections.abc import Sequence
+
+from core import tokens
+from core.events import Usage
+from core.messages import Message
+from turns import context
+from turns.reply import Reply
+
+
+def of(prompt: Sequence[Message], reply: Reply) -> Usage:
+    """Return the provider's count of a call, or an estimate of it."""
+    if reply.usage is not None:
+        return reply.usage
+    return Usage(
+        input_tokens=context.count_tokens(prompt),
+        output_tokens=tokens.estimate(reply.reasoning)
+        + tokens.estimate_message(reply.message()),
+    )
