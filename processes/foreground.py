@@ -5,7 +5,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 
 from django.core.management import call_command
 from django.db import DatabaseError, connections
@@ -46,7 +46,10 @@ class Server:
             try:
                 end_leftovers(self.state)
                 # Before anything slow: a taken port is the likeliest mistake.
-                with listener.bind(self.plan.host, self.plan.port) as listening:
+                with (
+                    listener.bind(self.plan.host, self.plan.port) as listening,
+                    self._local_port(),
+                ):
                     migrate()
                     self._supervise(inbox, listening, limit_seconds)
             finally:
@@ -70,6 +73,10 @@ class Server:
                 # New connections are refused now instead of waiting for nobody.
                 listening.close()
                 supervisor.stop(inbox)
+
+    def _local_port(self) -> AbstractContextManager[object]:
+        port = self.plan.local_model_port
+        return nullcontext() if port is None else listener.reserve(port)
 
     def _is_answering(self) -> bool:
         return all(map(probe.answers, self.plan.health_urls))

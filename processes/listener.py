@@ -34,6 +34,27 @@ def probe_host(host: str) -> str:
     return "127.0.0.1" if host in EVERYWHERE else reachable_host(host)
 
 
+def reserve(port: int) -> socket.socket:
+    """Keep a port on 127.0.0.1 for a child of ours, which listens on it itself.
+
+    While the child restarts the system gives the port to nobody else.
+    Raises `AddressTaken`.
+    """
+    holder = socket.socket()
+    try:
+        # Shared with whoever asks for this very port and shares, as the local model's
+        # server does (SO_REUSEADDR on Linux, SO_REUSEPORT on macOS).
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.bind(("127.0.0.1", port))
+    except OSError as exc:
+        holder.close()
+        raise AddressTaken(
+            f"port {port}, chosen for the local model, was taken meanwhile: start again"
+        ) from exc
+    return holder
+
+
 def free_port() -> int:
     """Return a port on 127.0.0.1 that nobody uses now."""
     with socket.socket() as probe:

@@ -64,6 +64,17 @@ def parameters(port: int, llama: Any) -> Any:
     return chosen
 
 
+def serve(port: int, llama: Any) -> Any:
+    """Return llama.cpp's server, which answers from now on."""
+    try:
+        return llama.Server(parameters(port, llama))
+    except RuntimeError as exc:
+        raise SystemExit(
+            f"the local model cannot serve at 127.0.0.1:{port}; llama.cpp says why "
+            f"above: {exc}"
+        ) from exc
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("port", type=int)
@@ -74,7 +85,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, endings)
     lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
     llama = importlib.import_module("xllamacpp")
-    server = llama.Server(parameters(arguments.port, llama))
+    server = serve(arguments.port, llama)
     signal.sigwait(endings)
     del server
     os._exit(0)

@@ -2,12 +2,17 @@
 
 import importlib.util
 import json
+import os
+import signal
+import socket
 import urllib.request
+from urllib.parse import urlsplit
 
 import pytest
 
+from processes import probe
 from processes.plan import LOCAL_PACKAGES
-from tests.processes.conftest import Project, end
+from tests.processes.conftest import Project, end, until
 
 YAML = """
 server: {{bind: 127.0.0.1, port: {port}}}
@@ -19,6 +24,19 @@ pytestmark = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, LOCAL_PACKAGES)),
     reason="requirements-local.txt is not installed",
 )
+
+
+def test_nobody_takes_its_port_while_it_restarts(project: Project) -> None:
+    project.config.write_text(YAML.format(port=project.port))
+    process = project.serve()
+    url = urlsplit(project.run_record.local_model_url)
+    killed = project.run_record.children[-1].pid
+    os.kill(killed, signal.SIGKILL)
+    until(lambda: project.run_record.children[-1].name == "web-1")
+    with pytest.raises(OSError, match="in use"), socket.socket() as stranger:
+        stranger.bind((url.hostname, url.port))
+    until(lambda: probe.answers(f"http://{url.netloc}/health"))
+    end(process)
 
 
 def test_it_answers_as_soon_as_the_server_serves(project: Project) -> None:

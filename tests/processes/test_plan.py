@@ -1,13 +1,15 @@
 """Which processes a configuration asks for."""
 
 import importlib.util
+import socket
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from config import loader
-from processes import listener, plan
+from processes import listener, local_model, plan
 from processes.errors import AddressTaken, PackagesMissing
 from processes.plan import Plan
 
@@ -73,6 +75,32 @@ def test_an_address_is_shown_as_one_can_use_it(host, shown, asked) -> None:
 def test_an_address_of_another_machine_is_refused() -> None:
     with pytest.raises(AddressTaken, match=r"server\.bind"):
         listener.bind("192.0.2.1", listener.free_port())
+
+
+def test_a_reserved_port_is_given_to_nobody_else() -> None:
+    with listener.reserve(listener.free_port()) as holder:
+        port = holder.getsockname()[1]
+        with pytest.raises(OSError, match="in use"), socket.socket() as stranger:
+            stranger.bind(("127.0.0.1", port))
+        with socket.create_server(("127.0.0.1", port)):
+            pass  # As the local model does.
+
+
+def test_a_port_taken_since_it_was_chosen_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as thief:
+        port = thief.getsockname()[1]
+        with pytest.raises(AddressTaken, match=f"port {port}, chosen for the local"):
+            listener.reserve(port)
+
+
+def test_a_local_model_that_cannot_serve_says_so(monkeypatch) -> None:
+    def refuse(parameters: object) -> None:
+        raise RuntimeError("Failed to init server")
+
+    monkeypatch.setattr(local_model, "parameters", lambda port, llama: None)
+    llama = SimpleNamespace(Server=refuse)
+    with pytest.raises(SystemExit, match=r"cannot serve at 127\.0\.0\.1:9; .* why"):
+        local_model.serve(9, llama)
 
 
 def names(plan: Plan) -> list[str]:
