@@ -118,6 +118,17 @@ def test_an_empty_turn_leaves_no_row(owner):
     assert texts(owner) == []
 
 
+def test_old_pictures_are_left_behind(owner):
+    url = "data:image/png;base64," + "A" * (history.MAX_BYTES // 3)
+    picture = Message("user", [{"type": "image_url", "image_url": {"url": url}}])
+    for number in range(5):
+        reply = Message("assistant", f"picture {number}")
+        entries = [Entry(picture, 800), Entry(reply, 10)]
+        history.append(owner, "", new_turn_id(), entries)
+    kept = [m.text for m in history.read(owner, "", max_tokens=100_000)]
+    assert kept == ["", "picture 3", "", "picture 4"]
+
+
 @pytest.mark.parametrize("stored", [20, 2_000])
 def test_reading_costs_the_same_however_much_is_stored(owner, stored):
     entries = [

@@ -1,0 +1,52 @@
+"""A web page that points a name of its own here is not served."""
+
+import httpx2
+import pytest
+
+from gateway import hosts
+from tests.gateway.calls import body, error, post
+
+pytestmark = pytest.mark.database
+
+EVIL = {"Host": "evil.example:8421", "Content-Type": "application/json"}
+
+
+def test_a_name_of_somebody_else_is_refused(server, fake, user):
+    said = error(post(server, body(user), headers=EVIL), 400)
+    assert said["code"] == "host_not_allowed"
+    assert "server.allowed_hosts" in said["message"]
+    assert fake.requests == []
+
+
+@pytest.mark.parametrize("path", ["/health/live", "/v1/models", "/admin/"])
+def test_it_is_refused_everywhere(server, path):
+    assert httpx2.get(server + path, headers=EVIL).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1", "127.0.0.1:8421", "192.168.1.7:80", "[::1]:8421", "localhost"),
+        *("coulisse", "coulisse:8421", "app.localhost", "LOCALHOST:1", ""),
+    ],
+)
+def test_addresses_and_local_names_are_served(server, host):
+    response = httpx2.get(f"{server}/v1/models", headers={"Host": host})
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("allowed", "host", "is_served"),
+    [
+        ("agents.example.com", b"agents.example.com:443", True),
+        ("agents.example.com", b"AGENTS.example.com.", True),
+        ("agents.example.com", b"other.example.com", False),
+        (".example.com", b"a.b.example.com", True),
+        (".example.com", b"example.com", True),
+        (".example.com", b"evilexample.com", False),
+        ("*", b"anything.at.all", True),
+        ("1.2.3.4", b"1.2.3.4.evil.example", False),
+    ],
+)
+def test_more_names_are_served_when_configured(allowed, host, is_served):
+    assert hosts.is_allowed(host, (allowed,)) is is_served

@@ -1,0 +1,173 @@
+"""The database lane: two trips a turn, none held by a stream, none lost."""
+
+import sqlite3
+import threading
+
+import httpx2
+import pytest
+from django.conf import settings
+from django.db import OperationalError, connection
+
+from tests.gateway.calls import ask, body, calling, refused, stored, until
+from turns import lane
+from turns.errors import DatabaseDown
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+ON_SQLITE = connection.vendor == "sqlite"
+
+
+@pytest.fixture
+def trips(monkeypatch):
+    """The functions the lane has called."""
+    seen = []
+    call = lane._call
+
+    def note(function, args, kwargs):
+        seen.append(function.__name__)
+        return call(function, args, kwargs)
+
+    monkeypatch.setattr(lane, "_call", note)
+    return seen
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_turn_is_one_trip_in_and_one_out(server, client, user, trips, stream):
+    with calling(server, body(user, stream=stream)) as caller:
+        caller.hear("stop")
+        until(lambda: stored(user))
+    assert trips == ["read", "append"]
+
+
+def test_an_incognito_turn_makes_none(client, user, trips):
+    ask(client, user, metadata={"memory": "incognito"})
+    assert trips == []
+
+
+def test_open_streams_hold_no_database_thread(server, fake, client, user):
+    count = settings.COULISSE_DATABASE_THREADS * 3
+    for _ in range(count):
+        fake.hang("mid_stream", "first", "second")
+    open_ones = [
+        calling(server, body(f"{user}-{number}", stream=True))
+        for number in range(count)
+    ]
+    callers = [one.__enter__() for one in open_ones]
+    for caller in callers:
+        caller.hear("first")
+    assert httpx2.get(f"{server}/health/ready").status_code == 200
+    ask(client, user)
+    for one in open_ones:
+        one.__exit__(None, None, None)
+
+
+async def test_a_read_is_repeated_when_the_connection_was_lost():
+    calls = []
+
+    def read() -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            raise OperationalError("gone away")
+        return "here"
+
+    await lane.run(connection_is_open)
+    assert await lane.run(read) == "here"
+
+
+async def test_a_write_is_never_repeated():
+    calls = []
+
+    def write() -> None:
+        calls.append(1)
+        raise OperationalError("lost while committing")
+
+    await lane.run(connection_is_open)
+    with pytest.raises(DatabaseDown):
+        await lane.run_to_end(write)
+    assert len(calls) == 1
+
+
+async def test_a_fault_of_ours_is_not_the_databases():
+    with pytest.raises(ZeroDivisionError):
+        await lane.run(lambda: 1 / 0)
+
+
+def connection_is_open() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    return True
+
+
+async def test_missing_tables_are_an_unavailable_database():
+    def read() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT * FROM no_such_table")
+
+    with pytest.raises(DatabaseDown):
+        await lane.run(read)
+
+
+@pytest.mark.skipif(not ON_SQLITE, reason="SQLite's own settings")
+class TestSqlite:
+    async def test_the_lane_writes_ahead_and_waits_for_locks(self):
+        def pragma(name: str) -> object:
+            with connection.cursor() as cursor:
+                cursor.execute(f"PRAGMA {name}")
+                return cursor.fetchone()[0]
+
+        assert await lane.run(pragma, "journal_mode") == "wal"
+        assert await lane.run(pragma, "busy_timeout") == 5000
+        assert await lane.run(pragma, "synchronous") == 1
+
+    def test_transactions_take_the_write_lock_at_once(self):
+        assert settings.DATABASES["default"]["OPTIONS"]["transaction_mode"] == (
+            "IMMEDIATE"
+        )
+
+    def test_a_locked_database_is_waited_for_then_unavailable(self, server, user):
+        with LaneWaits(50), Locked():
+            assert refused(server, body(user), 503)["code"] == "database_unavailable"
+        assert stored(user) == []
+
+    def test_a_database_locked_for_a_moment_is_waited_for(self, server, client, user):
+        with LaneWaits(5000):
+            lock = Locked()
+            lock.__enter__()
+            release = threading.Timer(0.2, lambda: lock.__exit__(None, None, None))
+            release.start()
+            ask(client, user)
+            release.join()
+        assert len(stored(user)) == 2
+
+
+class Locked:
+    """Another process that holds SQLite's write lock."""
+
+    def __enter__(self) -> None:
+        name = connection.settings_dict["NAME"]
+        self._other = sqlite3.connect(name, check_same_thread=False)
+        self._other.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, *args: object) -> None:
+        self._other.rollback()
+        self._other.close()
+
+
+class LaneWaits:
+    """The lane waits this long for a lock, in milliseconds."""
+
+    def __init__(self, milliseconds: int) -> None:
+        self._milliseconds = milliseconds
+
+    def _set(self, milliseconds: int) -> None:
+        def apply() -> None:
+            with connection.cursor() as cursor:
+                cursor.execute(f"PRAGMA busy_timeout = {milliseconds}")
+
+        lane._executor.submit(apply).result()
+
+    def __enter__(self) -> None:
+        self._set(self._milliseconds)
+
+    def __exit__(self, *args: object) -> None:
+        self._set(5000)
