@@ -67,7 +67,7 @@ class FakeProvider:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._ready = threading.Event()
         self._released = asyncio.Event()
-        self._talks: set[asyncio.Task[None]] = set()
+        self._talks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -206,18 +206,23 @@ class FakeProvider:
 
     async def _shut(self) -> None:
         self._server.close()
-        talks = list(self._talks)
-        for talk in talks:
-            talk.cancel()
-        await asyncio.gather(*talks, return_exceptions=True)
+        # A connection that is just being accepted has its talk yet to come.
+        while pending := asyncio.all_tasks() - {asyncio.current_task()}:
+            for talk, writer in self._talks.items():
+                talk.cancel()
+                # A talk cancelled before its first step closes nothing itself.
+                writer.transport.abort()
+            await asyncio.wait(pending)
+        # Aborted transports let go of their sockets a step later.
+        await asyncio.sleep(0)
 
     def _connected(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self.connections += 1
         task = self._loop.create_task(self._talk(reader, writer))
-        self._talks.add(task)
-        task.add_done_callback(self._talks.discard)
+        self._talks[task] = writer
+        task.add_done_callback(self._talks.pop)
 
     async def _talk(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
