@@ -206,15 +206,19 @@ class _Exchange:
     async def _post(self) -> aiohttp.ClientResponse:
         request = self._request
         body = request.body
-        return await _session().post(
-            request.url,
-            data=body if len(body) < MAX_WHOLE_BODY_BYTES else io.BytesIO(body),
-            headers=request.headers,
-            proxy=_proxy(request.url),
-            timeout=request.timeout,
-            # A key must not follow a redirect to who knows where.
-            allow_redirects=False,
-        )
+        try:
+            return await _session().post(
+                request.url,
+                data=body if len(body) < MAX_WHOLE_BODY_BYTES else io.BytesIO(body),
+                headers=request.headers,
+                proxy=_proxy(request.url),
+                timeout=request.timeout,
+                # A key must not follow a redirect to who knows where.
+                allow_redirects=False,
+            )
+        except ValueError as exc:
+            # A header or an address that aiohttp finds no way to write.
+            raise failures.not_sent(self._source, exc) from exc
 
     async def _status_error(self, response: aiohttp.ClientResponse) -> CoulisseError:
         body = b""

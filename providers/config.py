@@ -1,9 +1,9 @@
 """The `providers:` map of the YAML."""
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
+from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from config.sections import Section
+from config.spelling import did_you_mean
 
 KindName = Literal[
     "anthropic", "cohere", "deepseek", "gemini", "groq", "local", "openai"
@@ -23,7 +24,8 @@ KindName = Literal[
 KIND_NAMES: tuple[KindName, ...] = get_args(KindName)
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+# Control characters, and halves of characters, which cannot be encoded.
+UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
 class Timeouts(BaseModel):
@@ -53,6 +55,8 @@ class ProviderConfig(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
+        # Keys are among the input.
+        hide_input_in_errors=True,
         # The entry's own name stands in for `kind`.
         json_schema_extra=lambda schema: schema.pop("required"),
     )
@@ -102,6 +106,15 @@ class ProviderConfig(BaseModel):
     def _clean_key(cls, value: Any) -> Any:
         return (value.strip() or None) if isinstance(value, str) else value
 
+    @field_validator("api_key")
+    @classmethod
+    def _sendable_key(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and UNSENDABLE.search(value.get_secret_value()):
+            raise ValueError(
+                "has a line break or another control character inside: is it one key?"
+            )
+        return value
+
     @field_validator("base_url")
     @classmethod
     def _clean_url(cls, value: str | None) -> str | None:
@@ -112,6 +125,11 @@ class ProviderConfig(BaseModel):
                 "must be an http:// or https:// address without a query, such as "
                 "http://localhost:11434/v1"
             )
+        if "@" in urlsplit(value).netloc:
+            raise ValueError(
+                "must not carry a user name or password: send them under headers:, "
+                "such as Authorization: Basic ${CREDENTIALS}"
+            )
         return value.rstrip("/")
 
     @field_validator("headers")
@@ -120,7 +138,7 @@ class ProviderConfig(BaseModel):
         for name, secret in value.items():
             if not HEADER_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is not a header name")
-            if CONTROL.search(secret.get_secret_value()):
+            if UNSENDABLE.search(secret.get_secret_value()):
                 raise ValueError(f"the value of {name!r} has control characters")
         return value
 
@@ -136,10 +154,9 @@ class ProviderConfig(BaseModel):
 
 def unknown_kind(name: str) -> str:
     """Return what to tell someone who named a kind that does not exist."""
-    near = difflib.get_close_matches(name.lower(), KIND_NAMES, n=1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
+    hint = did_you_mean(name.lower(), KIND_NAMES) or "."
     return (
-        f"'{name}' is not a kind of provider: {hint}The kinds are "
+        f"'{name}' is not a kind of provider{hint} The kinds are "
         f"{', '.join(KIND_NAMES)}; any OpenAI-compatible server is "
         "`kind: openai` with a `base_url`."
     )

@@ -291,6 +291,13 @@ def _unreachable(
     )
 
 
+def not_sent(source: Source, exc: ValueError) -> CoulisseError:
+    """Return the error for a request the client library will not send."""
+    if isinstance(exc, FOREIGN):
+        return from_exception(source, exc)
+    return _unreachable(source, "the request cannot be sent", exc, retryable=False)
+
+
 WAITS: dict[Wait, str] = {
     "connect": "to connect to",
     "first_token": "to begin its reply",

@@ -81,6 +81,34 @@ def test_it_refuses_what_makes_no_sense(fields: dict):
     problem({"openai": {"api_key": "sk", **fields}})
 
 
+@pytest.mark.parametrize("odd", ["\n", "\r\n", "\x00", "\x7f", "\udcff"])
+def test_it_refuses_a_key_no_header_can_hold(odd: str):
+    error = problem({"openai": {"api_key": f"sk-hidden{odd}sk-second"}})
+    assert error["loc"] == ("openai", "api_key")
+    assert "control character" in error["msg"]
+    assert "hidden" not in error["msg"]
+
+
+def test_white_space_around_a_key_is_not_the_key():
+    provider = load({"openai": {"api_key": " sk-plain\n"}})["openai"]
+    assert provider.api_key is not None
+    assert provider.api_key.get_secret_value() == "sk-plain"
+
+
+def test_a_refused_entry_shows_no_secret():
+    with pytest.raises(ValidationError) as caught:
+        ProviderConfig(kind="openai", api_key="sk-hidden\nsk-second")
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("user", ["ada:hush", "ada", ":hush", ""])
+def test_it_refuses_credentials_in_the_address(user: str):
+    error = problem({"openai": {"base_url": f"https://{user}@model.test/v1"}})
+    assert error["loc"] == ("openai", "base_url")
+    assert "headers:" in error["msg"]
+    assert "hush" not in error["msg"]
+
+
 def test_it_shows_no_secret():
     provider = load(
         {"openai": {"api_key": "sk-hidden", "headers": {"X-Team": "hush-hush"}}}

@@ -15,6 +15,7 @@ from aiohttp import http_exceptions
 from aiohttp.client_exceptions import UnixClientConnectorError
 from aiohttp.client_reqrep import ConnectionKey, RequestInfo
 from multidict import CIMultiDict, CIMultiDictProxy
+from pydantic import SecretStr
 from yarl import URL
 
 from core.errors import CoulisseError, Invalid, Upstream
@@ -163,6 +164,26 @@ def test_exceptions_are_told_apart(kind, expected, retryable: bool):
     error = failures.from_exception(SOURCE, example(kind))
     assert type(error) is expected
     assert error.retryable is retryable
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"api_key": SecretStr(f"{SECRET}\nX-Two: b")},
+        {"base_url": "http://ada:hush@127.0.0.1:1/v1"},
+        {"base_url": "http://[127.0.0.1/v1"},
+        {"base_url": "http://127.0.0.1:99999/v1"},
+    ],
+    ids=repr,
+)
+async def test_a_request_that_cannot_be_sent_is_one_of_our_errors(fake, fields):
+    # Past what the configuration refuses.
+    provider = fake.provider(retries=0).model_copy(update=fields)
+    with pytest.raises(Unreachable) as caught:
+        await said(provider)
+    assert caught.value.retryable is False
+    assert SECRET not in caught.value.message
+    assert "hush" not in caught.value.message
 
 
 # HTTP statuses.
