@@ -238,15 +238,21 @@ class _Exchange:
         )
 
     async def _whole(self, response: aiohttp.ClientResponse) -> Iterable[Event]:
-        if response.content.is_eof():
-            # It all came with its head: there is nothing to wait for.
-            body = await response.read()
-        else:
-            body = await self._patience.wait(response.read())
+        reading = self._read(response.content)
+        # What all came with its head is not waited for.
+        at_hand = response.content.is_eof()
+        body = await (reading if at_hand else self._patience.wait(reading))
         try:
             return self._request.wire.read(orjson.loads(body), self._source)
         except MISSHAPEN as exc:
             raise failures.from_exception(self._source, exc) from exc
+
+    async def _read(self, content: aiohttp.StreamReader) -> bytes:
+        body = bytearray()
+        while piece := await content.readany():
+            body += piece
+            failures.check_size(self._source, len(body))
+        return bytes(body)
 
     async def drain(self) -> None:
         """Wait a moment for the end of the body, so the connection can be kept."""

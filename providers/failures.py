@@ -29,7 +29,6 @@ from providers.errors import (
     Unreachable,
     Wait,
 )
-from providers.sse import EventTooLongError
 
 FOREIGN = (
     aiohttp.ClientError,
@@ -38,13 +37,15 @@ FOREIGN = (
     EOFError,
     UnicodeError,
     orjson.JSONDecodeError,
-    EventTooLongError,
 )
 """All that transport and decoding may raise; `from_exception` knows each."""
 
 MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError)
 """What reading JSON of an unforeseen shape may raise: a number for an object, say."""
 
+MAX_REPLY_BYTES = 64 * 1024 * 1024
+"""All the bytes of one reply. Far from what replies have: the longest, streamed with
+300 bytes around each of 128,000 tokens, comes to about 40 MB."""
 MAX_MESSAGE_CHARS = 600
 # A secret of a letter or two would eat every message; nobody's real key is this short.
 MIN_SECRET_CHARS = 6
@@ -250,12 +251,16 @@ def broken(source: Source, what: str) -> BrokenReply:
     )
 
 
+def check_size(source: Source, size: int) -> None:
+    """Raise BrokenReply for a reply that has grown too long to hold."""
+    if size > MAX_REPLY_BYTES:
+        raise broken(source, f"is longer than {MAX_REPLY_BYTES / 2**20:g} MiB")
+
+
 def from_exception(source: Source, exc: BaseException) -> CoulisseError:
     """Return our error for any exception in FOREIGN or MISSHAPEN."""
     if isinstance(exc, (orjson.JSONDecodeError, UnicodeDecodeError)):
         return broken(source, "is not valid JSON")
-    if isinstance(exc, EventTooLongError):
-        return broken(source, "is too long to hold")
     if isinstance(exc, aiohttp.ConnectionTimeoutError):
         return timed_out(source, "connect")
     if isinstance(exc, _TLS):

@@ -9,20 +9,19 @@ Event = tuple[str, bytes]
 """The event's name ("" when it has none) and its data, still encoded."""
 
 BOM = b"\xef\xbb\xbf"
-MAX_EVENT_BYTES = 32 * 1024 * 1024
-
-
-class EventTooLongError(ValueError):
-    """An event larger than any reply we can imagine."""
 
 
 class Parser:
-    """Turns pieces of a stream, cut anywhere, into events."""
+    """Turns pieces of a stream, cut anywhere, into events.
+
+    It holds what an unfinished event has so far: whoever feeds it sets the limit.
+    """
 
     __slots__ = ("_after_cr", "_data", "_name", "_rest", "_started")
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest: list[bytes] = []
+        """The pieces of a line that has not ended, joined once it has."""
         self._data: list[bytes] = []
         self._name = ""
         self._started = False
@@ -30,34 +29,44 @@ class Parser:
 
     def feed(self, piece: bytes) -> list[Event]:
         """Return the events this piece completes."""
-        if not piece:
-            return []
-        if self._rest:
-            piece = self._rest + piece
         if not self._started:
-            if BOM.startswith(piece):
-                self._rest = b"" if piece == BOM else piece
-                self._started = piece == BOM
-                return []
-            piece = piece.removeprefix(BOM)
-            self._started = True
-        if self._after_cr:
+            piece = self._begin(piece)
+        if piece and self._after_cr:
             piece = piece.removeprefix(b"\n")
             self._after_cr = False
-        lines = piece.splitlines()
+        if not piece:
+            return []
+        if b"\n" not in piece and b"\r" not in piece:
+            self._rest.append(piece)
+            return []
+        lines = self._take(piece).splitlines()
         # A "\r" at the very end closes its line; a "\n" still to come belongs to it.
         self._after_cr = piece.endswith(b"\r")
-        ends_whole = self._after_cr or piece.endswith(b"\n")
-        self._rest = b"" if ends_whole or not lines else lines.pop()
-        if len(self._rest) > MAX_EVENT_BYTES:
-            raise EventTooLongError("an event of the stream is too long")
+        if not self._after_cr and not piece.endswith(b"\n"):
+            self._rest.append(lines.pop())
         return self._read(lines)
 
     def end(self) -> list[Event]:
         """Return the event the end of the stream completes, if one was open."""
-        lines = [self._rest, b""] if self._rest else [b""]
-        self._rest = b""
-        return self._read(lines)
+        return self._read([self._take(b""), b""])
+
+    def _begin(self, piece: bytes) -> bytes:
+        """Return the first piece without a mark of its byte order."""
+        piece = self._take(piece)
+        if BOM.startswith(piece) and piece != BOM:
+            self._rest.append(piece)
+            return b""
+        self._started = True
+        return piece.removeprefix(BOM)
+
+    def _take(self, piece: bytes) -> bytes:
+        """Return a piece with what was kept before it."""
+        if not self._rest:
+            return piece
+        self._rest.append(piece)
+        whole = b"".join(self._rest)
+        self._rest = []
+        return whole
 
     def _read(self, lines: list[bytes]) -> list[Event]:
         events: list[Event] = []

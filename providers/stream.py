@@ -25,6 +25,7 @@ class Stream:
         self._source = source
         self._content = response.content
         self._parser = sse.Parser()
+        self._size = 0
         self._reader = reader
         self._patience = patience
         self._watch = Watch(patience, response.close)
@@ -67,6 +68,8 @@ class Stream:
 
     def _take(self, piece: bytes, events: list[Event]) -> None:
         """Turn bytes into events; no bytes is the end of the stream."""
+        self._size += len(piece)
+        failures.check_size(self._source, self._size)
         reader = self._reader
         for name, data in self._parser.feed(piece) if piece else self._parser.end():
             events += reader.feed(name, data)

@@ -35,7 +35,6 @@ from providers.errors import (
     Unreachable,
 )
 from providers.failures import Source
-from providers.sse import EventTooLongError
 
 from .conftest import asking, said
 
@@ -108,7 +107,6 @@ FAMILIES = {
     orjson.JSONDecodeError,
     UnicodeDecodeError,
     UnicodeEncodeError,
-    EventTooLongError,
 }
 FOREIGN = sorted(
     {
@@ -118,7 +116,7 @@ FOREIGN = sorted(
         if kind.__module__.startswith(
             ("aiohttp", "builtins", "ssl", "socket", "asyncio")
         )
-        or root in (orjson.JSONDecodeError, EventTooLongError)
+        or root is orjson.JSONDecodeError
     },
     key=lambda kind: (kind.__module__, kind.__qualname__),
 )
@@ -331,6 +329,27 @@ async def test_a_whole_reply_cut_short_is_an_error(fake):
     fake.cut("mid_stream")
     with pytest.raises(Disconnected):
         await said(fake.provider(retries=0), asking(stream=False))
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_reply_that_does_not_stop_is_an_error(
+    fake, monkeypatch, kind: str, stream: bool
+):
+    monkeypatch.setattr(failures, "MAX_REPLY_BYTES", 64 * 1024)
+    fake.reply(*["word " * 1000] * 20)
+    with pytest.raises(BrokenReply, match=r"is longer than 0\.0625 MiB") as caught:
+        await said(fake.provider(kind), asking(stream=stream))
+    assert caught.value.retryable is False
+    assert len(fake.requests) == 1
+
+
+@pytest.mark.parametrize("body", ["data: " + "x" * 1_000, "data: x\n" * 1_000])
+async def test_an_event_that_does_not_end_is_an_error(fake, monkeypatch, body: str):
+    monkeypatch.setattr(failures, "MAX_REPLY_BYTES", 999)
+    fake.raw(body, content_type="text/event-stream")
+    with pytest.raises(BrokenReply, match="is longer than"):
+        await said(fake.provider(retries=0))
 
 
 WRONG = [

@@ -1,4 +1,5 @@
 import itertools
+import time
 
 import pytest
 from hypothesis import given
@@ -38,6 +39,13 @@ def test_it_reads_one_byte_at_a_time():
     assert parse([STREAM[i : i + 1] for i in range(len(STREAM))]) == EVENTS
 
 
+@pytest.mark.parametrize("mark", ["\ufeff", ""])
+def test_it_reads_a_mark_of_byte_order_cut_anywhere(mark: str):
+    stream = f"{mark}data: x\n\n".encode()
+    for cut in range(6):
+        assert parse([stream[:cut], stream[cut:]]) == [("", b"x")]
+
+
 @given(st.lists(st.integers(0, len(STREAM)), max_size=12))
 def test_it_does_not_matter_where_the_bytes_are_cut(cuts: list[int]):
     ends = [0, *sorted(cuts), len(STREAM)]
@@ -67,7 +75,10 @@ def test_it_counts_a_last_event_without_its_blank_line(tail: bytes):
     assert parse([tail]) == [("", b"[DONE]")]
 
 
-def test_it_refuses_an_endless_line(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 10)
-    with pytest.raises(sse.EventTooLongError):
-        sse.Parser().feed(b"data: 0123456789")
+def test_a_long_line_is_read_once_however_it_is_cut():
+    pieces = [b"data: ", *[b"x" * 1024] * 8192, b"\n\n"]
+    started = time.process_time()
+    ((_, data),) = parse(pieces)
+    assert len(data) == 1024 * 8192
+    # Read again with each piece it takes tens of seconds, else hundredths of one.
+    assert time.process_time() - started < 1
