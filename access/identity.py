@@ -1,5 +1,6 @@
 """Whose request this is."""
 
+import re
 import uuid
 from functools import lru_cache
 
@@ -12,6 +13,10 @@ NAMESPACE = uuid.UUID("5d2e6b62-5f0a-5c43-9f7e-0c8f2a1c7d11")
 """Never change it: every user's memory hangs on the ids derived from it."""
 
 MAX_LENGTH = 512
+
+CANONICAL_UUID = re.compile(
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}", re.I | re.A
+)
 
 
 def resolve(config: Config, *identifiers: str | None) -> UserId:
@@ -52,7 +57,8 @@ def checked(identifier: str) -> str:
 @lru_cache(maxsize=10_000)
 def derive(name: str) -> UserId:
     """Return the id of a user: the name if it is a UUID, else a v5 UUID of it."""
-    try:
+    # Python's own reading is lax: it takes hyphens and underscores anywhere, so
+    # different names would be one user.
+    if CANONICAL_UUID.fullmatch(name):
         return UserId(uuid.UUID(name))
-    except ValueError:
-        return UserId(uuid.uuid5(NAMESPACE, name))
+    return UserId(uuid.uuid5(NAMESPACE, name))

@@ -30,6 +30,7 @@ class ServerConfig(BaseModel):
     worker_threads: int | None = Field(
         None,
         ge=1,
+        le=256,
         description="Web processes to run, each on one core. Unset runs one.",
     )
     max_body_bytes: int = Field(

@@ -9,7 +9,7 @@ from pathlib import Path
 import watchfiles
 from django.conf import settings
 
-from config import changes, loader, reader, sections
+from config import changes, kept, loader, reader, sections
 from config.errors import ConfigInvalid
 from config.sections import Config
 
@@ -34,6 +34,33 @@ def _load() -> Config:
         if config is None:
             config = loader.load(Path(settings.COULISSE_CONFIG))
             replace(config)
+    return config
+
+
+def start() -> Config:
+    """Put the file in force or, where it is not valid now, what was valid last.
+
+    A process that is started again serves on like those that were not. Raises
+    `ConfigInvalid` when nothing was ever valid.
+    """
+    if _current is not None:
+        return _current
+    path = Path(settings.COULISSE_CONFIG)
+    try:
+        content = reader.read(path)
+        config = loader.parse(content, path)
+        kept.write(content)
+    except ConfigInvalid as exc:
+        last = kept.read()
+        if last is None:
+            raise
+        config = loader.parse(last, path)
+        logger.error(
+            "%s is not valid; what was valid last is in force:\n%s",
+            reader.label(path),
+            exc,
+        )
+    replace(config)
     return config
 
 
@@ -108,6 +135,7 @@ class Watcher:
         try:
             self._adopt(loader.parse(content, self.path))
             self._handled = digest
+            kept.write(content)
         except ConfigInvalid as exc:
             self._refuse(digest, exc)
         except Exception:

@@ -5,7 +5,7 @@ from typing import Any
 from config import live
 from gateway.handler import Handler
 from providers import client
-from turns import lane
+from turns import lane, schema_children
 
 
 class Lifespan:
@@ -15,10 +15,10 @@ class Lifespan:
         self._handler = handler
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        watcher = live.Watcher()
         await receive()
         try:
-            live.current()
+            live.start()
+            watcher = live.Watcher()
             watcher.start()
         except Exception as exc:
             await send({"type": "lifespan.startup.failed", "message": str(exc)})
@@ -28,5 +28,6 @@ class Lifespan:
         watcher.stop()
         await self._handler.drain()
         await lane.drain()
+        await schema_children.close()
         await client.close()
         await send({"type": "lifespan.shutdown.complete"})

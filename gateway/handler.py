@@ -7,6 +7,7 @@ arrive, and every answer under `/v1` is OpenAI's shape.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from io import BytesIO
@@ -60,13 +61,18 @@ class Handler(ASGIHandler):
         except RequestAborted:
             return
         except CoulisseError as exc:
-            await self.send_response(errors.response(exc), send)
+            refusal = errors.response(exc)
+            # The rest of the body is not read, so nothing can follow it.
+            refusal["Connection"] = "close"
+            await self.send_response(refusal, send)
             return
         request, _ = self.create_request(scope, BytesIO(body))
         if request is None:
             await self.send_response(errors.bad_url(), send)
             return
-        await self._answer_while_connected(request, receive, send)
+        # The server cancels what is open when it stops, and needs no more said of it.
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._answer_while_connected(request, receive, send)
 
     async def _answer_while_connected(
         self, request: ASGIRequest, receive: Receive, send: Send
@@ -87,8 +93,13 @@ class Handler(ASGIHandler):
             leaving.cancel()
             answering.cancel()  # Nothing happens to an answer that is complete.
             await asyncio.wait((answering,))
-        if not answering.cancelled():
-            answering.result()
+        if answering.cancelled():
+            return
+        error = answering.exception()
+        if error is not None and leaving.done() and not leaving.cancelled():
+            logger.debug("the client left: %s", error)  # Its connection is closed.
+        elif error is not None:
+            raise error
 
     async def _answer(self, request: ASGIRequest, send: Send) -> None:
         async def send_in_time(message: Mapping[str, Any]) -> None:

@@ -1,5 +1,7 @@
 """`/health`: whether this process lives, and whether it can serve."""
 
+import asyncio
+
 from django.db import connection
 from django.http import HttpRequest, HttpResponse
 
@@ -7,6 +9,9 @@ from config import live
 from core.errors import CoulisseError
 from gateway.errors import json_response
 from turns import lane
+
+DATABASE_SECONDS = 2
+"""A database that takes longer is locked or overloaded."""
 
 
 async def is_live(request: HttpRequest) -> HttpResponse:
@@ -37,8 +42,9 @@ def _configuration() -> str:
 
 async def _database() -> str:
     try:
-        await lane.run(_ask_database)
-    except CoulisseError:
+        async with asyncio.timeout(DATABASE_SECONDS):
+            await lane.run(_ask_database)
+    except (CoulisseError, TimeoutError):
         return "unavailable"
     return "ok"
 

@@ -102,6 +102,26 @@ def join(history: Sequence[Message], new: Sequence[Message]) -> list[Message]:
     return well_formed(joined)
 
 
+def without_audio(messages: Iterable[Message]) -> list[Message]:
+    """Return stored messages with a word in place of audio.
+
+    It has been answered, few models take it, and one that does not would refuse the
+    thread for ever.
+    """
+    return [
+        replace(message, content=[_silent(part) for part in message.content])
+        if message.content is not None and not isinstance(message.content, str)
+        else message
+        for message in messages
+    ]
+
+
+def _silent(part: dict[str, Any]) -> dict[str, Any]:
+    if part.get("type") != "input_audio":
+        return part
+    return {"type": "text", "text": "(audio)"}
+
+
 def well_formed(messages: Sequence[Message]) -> list[Message]:
     """Return the messages without what providers refuse.
 

@@ -117,6 +117,7 @@ async def prepare(request: TurnRequest) -> Turn:
             - context.count_tool_tokens(request.tools),
             mid_exchange=context.is_mid_exchange(new),
         )
+        stored = context.without_audio(stored)
         new = context.with_its_calls(stored, new, request.messages)
         spoken = context.join(stored, new)
     return Turn(

@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+MAX_WAIT_SECONDS = 10
+
 _executor = ThreadPoolExecutor(settings.COULISSE_DATABASE_THREADS, "database")
 _unfinished: set[asyncio.Future[Any]] = set()
 
@@ -36,9 +38,14 @@ async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function that reads on a database thread and return what it returns.
 
     It is called again if the connection was lost meanwhile. Raises `DatabaseDown` when
-    the database cannot be reached or has not the tables.
+    the database cannot be reached, has not the tables, or keeps others waiting (a lock)
+    so long that no model should be paid for an answer that cannot be stored.
     """
-    return await _begin(_read, function, args, kwargs)
+    try:
+        async with asyncio.timeout(MAX_WAIT_SECONDS):
+            return await _begin(_read, function, args, kwargs)
+    except TimeoutError as exc:
+        raise DatabaseDown from exc
 
 
 async def run_to_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -10,18 +10,19 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-import jsonschema_rs
 import orjson
 
 from core.events import Event, Finished, Usage
 from core.messages import Message
-from turns import usage
+from turns import schema_check, schema_children, usage
 from turns.errors import ReplyInvalid, SchemaInvalid
 from turns.reply import Reply
 
 MAX_REPAIRS = 2
 
-FENCED = re.compile(r"```(?:json|JSON)?\s*\n?(.*?)```", re.DOTALL)
+FENCED = re.compile(r"```(?:json|JSON)?(.*?)```", re.DOTALL)
+
+REFERENCE = re.compile(r'"\$(?:dynamic|recursive)?ref"\s*:', re.IGNORECASE)
 
 Ask = Callable[[Sequence[Message]], AsyncGenerator[Event]]
 """Call the model with these messages."""
@@ -37,29 +38,35 @@ class Format:
 
     instruction: str
     """What the model is told."""
+    schema: Any = None
+    """The JSON Schema; None takes any JSON object."""
     validator: Any = None
-    """A `jsonschema_rs` validator; None takes any JSON object."""
+    """What checks a reply here; None leaves it to a child process."""
 
-    def clean(self, text: str) -> str:
+    async def clean(self, text: str) -> str:
         """Return the JSON in a reply and nothing else; raises `Mismatch` if it is not.
 
         As the model wrote it: to write it anew would round its long numbers.
         """
         found, value = parse(text)
-        if self.validator is None:
-            if not isinstance(value, dict):
-                raise Mismatch("the reply is JSON but not an object")
-        else:
-            error = next(self.validator.iter_errors(value), None)
-            if error is not None:
-                raise Mismatch(describe(error))
+        error = await self._first_error(value)
+        if error is not None:
+            raise Mismatch(error)
         return found
 
-
-def describe(error: jsonschema_rs.ValidationError) -> str:
-    """Return what is wrong and where, in one line."""
-    path = "/".join(str(step) for step in error.instance_path)
-    return f"{error.message} at '{path}'" if path else error.message
+    async def _first_error(self, value: Any) -> str | None:
+        if self.schema is None:
+            is_object = isinstance(value, dict)
+            return None if is_object else "the reply is JSON but not an object"
+        if self.validator is not None:
+            return schema_check.first_error(self.validator, value)
+        try:
+            return await schema_children.first_error(self.schema, value)
+        except schema_children.TooCostly as exc:
+            raise SchemaInvalid(
+                "response_format.json_schema.schema takes too long to check a reply "
+                "against; use fewer references"
+            ) from exc
 
 
 def parse(text: str) -> tuple[str, Any]:
@@ -95,18 +102,19 @@ def json_schema(name: str, schema: Any, description: str | None) -> Format:
     no reference is ever fetched.
     """
     try:
-        validator = jsonschema_rs.validator_for(schema, offline=True)
-    except (jsonschema_rs.ValidationError, ValueError, TypeError) as exc:
-        reason = exc.message if hasattr(exc, "message") else str(exc)
+        validator = schema_check.validator(schema)
+    except ValueError as exc:
         raise SchemaInvalid(
-            f"response_format.json_schema.schema is not a valid JSON Schema: {reason}"
+            f"response_format.json_schema.schema is not a valid JSON Schema: {exc}"
         ) from exc
+    written = orjson.dumps(schema).decode()
     about = f" ({description.strip()})" if description else ""
     return Format(
         f"Reply with a single JSON value called '{name}'{about} that conforms to the "
         "JSON Schema below, and nothing else: no Markdown fences, no text before or "
-        f"after it.\n\n{orjson.dumps(schema).decode()}",
-        validator,
+        f"after it.\n\n{written}",
+        schema,
+        None if REFERENCE.search(written) else validator,
     )
 
 
@@ -124,7 +132,7 @@ async def checked(
             reply.add(event)
             if isinstance(event, Finished) and must_match(reply):
                 try:
-                    format.clean(reply.text)
+                    await format.clean(reply.text)
                 except Mismatch as exc:
                     raise _failed(exc, reply) from exc
             yield event
@@ -147,7 +155,7 @@ async def repaired(
                 reply.add(event)
         spent += usage.of(messages, reply)
         try:
-            text = format.clean(reply.text) if must_match(reply) else reply.text
+            text = await format.clean(reply.text) if must_match(reply) else reply.text
         except Mismatch as exc:
             if repairs == MAX_REPAIRS or reply.finish_reason == "length":
                 raise _failed(exc, reply) from exc

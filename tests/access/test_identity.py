@@ -138,3 +138,17 @@ def test_keys_that_say_nothing_sensible_are_refused(tmp_path, line):
     path.write_text(line + AGENTS.replace("{fake}", "http://localhost"))
     with pytest.raises(ConfigInvalid, match=line.split(":")[0]):
         loader.load(path)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("1-" + "2" * 31, "12-" + "2" * 30),
+        ("1_" + "3" * 30, "13_" + "3" * 29),
+        ("1-" + "2" * 31, "1" + "2" * 31),
+        ("+" + "4" * 31, "0" + "4" * 31),
+        ("٤" * 32, "4" * 32),
+    ],
+)
+def test_what_only_resembles_a_uuid_is_a_name_of_its_own(one, other):
+    assert identity.derive(one) != identity.derive(other)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 
+from core.events import Usage
 from memory.models import Message, Thread
 from providers.fake_wires import Answer
 from tests.gateway.calls import (
@@ -473,3 +474,36 @@ def test_a_tool_loop_may_be_incognito(server, fake, user, agent):
     ]
     assert not Thread.objects.filter(name=user).exists()
     assert stored(user) == []
+
+
+def test_audio_that_was_answered_is_not_sent_again(server, fake, user):
+    sound = {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}}
+    heard = {"role": "user", "content": [{"type": "text", "text": "listen"}, sound]}
+    post(server, {"model": "assistant", "safety_identifier": user, "messages": [heard]})
+    answer = post(server, body(user, agent="claude"))
+    assert answer.status_code == 200
+    assert "input_audio" not in str(fake.requests[-1].body)
+
+
+def test_thinking_does_not_push_the_conversation_out(server, fake, user):
+    fake.reply("Yes.", reasoning=["hm"], usage=Usage(10, 17_000))
+    post(server, body(user, "first", agent="claude"))
+    post(server, body(user, "second", agent="claude"))
+    assert [text for _, text in prompt(fake.requests[-1])][-3:] == [
+        *("first", "Yes.", "second")
+    ]
+
+
+def test_a_tool_loop_that_began_elsewhere_goes_on_here(server, fake, user):
+    function = {"name": "look", "arguments": "{}"}
+    call = {"id": "call_1", "type": "function", "function": function}
+    messages = [
+        says("what is there?"),
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "a cat"},
+    ]
+    fake.reply("A cat.")
+    request = {"model": "assistant", "safety_identifier": user, "messages": messages}
+    assert post(server, request).status_code == 200
+    roles = [role for role, _, _ in stored(user)]
+    assert roles == ["user", "assistant", "tool", "assistant"]

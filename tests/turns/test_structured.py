@@ -2,8 +2,10 @@
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx2
 import pytest
 
 from core.events import Usage
@@ -14,11 +16,13 @@ from tests.gateway.calls import (
     body,
     choices,
     frames,
+    post,
     prompt,
     refused,
     stored,
     text_of,
 )
+from turns import schema_children, structured
 
 pytestmark = pytest.mark.database
 
@@ -407,3 +411,56 @@ def test_numbers_come_back_as_they_were_said(client, fake, user, number):
     said = f'{{"n": {number}}}'
     fake.reply(said)
     assert content(ask(client, user, response_format=OBJECT)) == said
+
+
+def explosive(levels: int) -> dict:
+    """A schema whose check doubles with each level."""
+    definitions: dict = {f"d{levels}": {"type": "integer"}}
+    for level in range(levels):
+        deeper = {"$ref": f"#/$defs/d{level + 1}"}
+        definitions[f"d{level}"] = {"anyOf": [deeper, deeper]}
+    return {"$defs": definitions, "$ref": "#/$defs/d0"}
+
+
+def test_a_schema_that_takes_for_ever_stops_nobody(server, fake, user, monkeypatch):
+    monkeypatch.setattr(schema_children, "CHECK_SECONDS", 0.3)
+    fake.reply('"x"')
+    shape = {"name": "bomb", "schema": explosive(40)}
+    request = body(user, response_format={"type": "json_schema", "json_schema": format})
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(refused, server, request)
+        fake.wait(lambda: fake.requests)
+        assert httpx2.get(f"{server}/health/live").status_code == 200
+        assert "takes too long" in waiting.result()["message"]
+
+
+def test_a_schema_with_references_is_checked_all_the_same(server, fake, user):
+    node = {
+        "type": "object",
+        "properties": {"next": {"$ref": "#"}, "value": {"type": "integer"}},
+        "required": ["value"],
+        "additionalProperties": False,
+    }
+    wanted = {"type": "json_schema", "json_schema": {"name": "list", "schema": node}}
+    fake.reply('{"value": 1, "next": {"value": "two"}}')
+    fake.reply('{"value": 1, "next": {"value": 2}}')
+    answer = post(server, body(user, response_format=wanted)).json()
+    assert answer["choices"][0]["message"]["content"] == (
+        '{"value": 1, "next": {"value": 2}}'
+    )
+    shown = fake.requests[1].body["messages"][-1]["content"]
+    assert '"two" is not of type "integer" at \'next/value\'' in shown
+
+
+def test_a_fence_of_blanks_is_read_in_no_time():
+    started = time.process_time()
+    with pytest.raises(structured.Mismatch):
+        structured.parse("```" + " " * 200_000 + "x")
+    assert time.process_time() - started < 1
+
+
+@pytest.mark.parametrize(
+    "text", ['Sure! {"a": 1} Anything else?', '{"a": 1}\n\nDone.', 'So:\n{"a": 1}']
+)
+def test_prose_around_the_json_is_left_out(text):
+    assert structured.parse(text) == ('{"a": 1}', {"a": 1})
