@@ -426,7 +426,7 @@ def test_a_schema_that_takes_for_ever_stops_nobody(server, fake, user, monkeypat
     monkeypatch.setattr(schema_children, "CHECK_SECONDS", 0.3)
     fake.reply('"x"')
     shape = {"name": "bomb", "schema": explosive(40)}
-    request = body(user, response_format={"type": "json_schema", "json_schema": format})
+    request = body(user, response_format={"type": "json_schema", "json_schema": shape})
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(refused, server, request)
         fake.wait(lambda: fake.requests)
