@@ -30,6 +30,8 @@ class Command:
     """The file descriptors it inherits."""
     outlives_web: bool = False
     """Whether web processes need it until their last stream is done."""
+    beats_at: int | None = None
+    """Its place on the heartbeat board, if it beats."""
 
 
 @dataclass(slots=True)
@@ -90,10 +92,15 @@ class Child:
         """Say whether no process runs, for a child that shall not be restarted."""
         return self.process is None or self.process.poll() is not None
 
-    def kill(self) -> None:
-        """Kill the process with everything it started."""
+    def knock_out(self) -> None:
+        """Kill the process with everything it started; `reap` notices later."""
         if self.process is not None:
             leftovers.kill_group(self.process.pid)
+
+    def kill(self) -> None:
+        """Kill the process with everything it started."""
+        self.knock_out()
+        if self.process is not None:
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(timeout=1)
             self.process = None

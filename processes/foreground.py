@@ -4,6 +4,7 @@ import logging
 import os
 import socket
 import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 
@@ -12,6 +13,7 @@ from django.db import DatabaseError, connections
 
 from processes import leftovers, listener, probe, record
 from processes.errors import BootFailed
+from processes.heartbeat import Board
 from processes.inbox import Inbox
 from processes.pidfile import PidFile
 from processes.plan import Plan
@@ -60,10 +62,16 @@ class Server:
         self, inbox: Inbox, listening: socket.socket, limit_seconds: float | None
     ) -> None:
         lifeline, held = os.pipe()
-        with closing(os.fdopen(lifeline, "rb")), closing(os.fdopen(held, "wb")):
+        with (
+            closing(os.fdopen(lifeline, "rb")),
+            closing(os.fdopen(held, "wb")),
+            tempfile.TemporaryFile() as file,
+        ):
+            children = self.plan.children(
+                listening=listening.fileno(), lifeline=lifeline, board=file.fileno()
+            )
             supervisor = Supervisor(
-                self.plan.children(listening=listening.fileno(), lifeline=lifeline),
-                changed=self._publish,
+                children, Board(file.fileno()), changed=self._publish
             )
             try:
                 supervisor.watch(

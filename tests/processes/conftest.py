@@ -20,6 +20,8 @@ from processes.record import RunRecord
 from processes.state import StateDir
 
 MANAGE = str(settings.BASE_DIR / "manage.py")
+QUICK_MANAGE = str(settings.BASE_DIR / "tests/processes/quick_manage.py")
+"""The same commands, with shorter patience."""
 YAML = """
 server: {{bind: 127.0.0.1, port: {port}{extra}}}
 default_user_id: main
@@ -75,10 +77,10 @@ class Project:
         call_command(command, **options, stdout=output)
         return output.getvalue()
 
-    def attach(self) -> subprocess.Popen[str]:
+    def attach(self, manage: str = MANAGE) -> subprocess.Popen[str]:
         """Begin `start --foreground`, without waiting for it to serve."""
         process = subprocess.Popen(
-            [sys.executable, MANAGE, "start", "-F"],
+            [sys.executable, manage, "start", "-F"],
             cwd=self.root,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -89,9 +91,9 @@ class Project:
         self.attached.append(process)
         return process
 
-    def serve(self) -> subprocess.Popen[str]:
+    def serve(self, manage: str = MANAGE) -> subprocess.Popen[str]:
         """Run in the foreground and return once it serves."""
-        process = self.attach()
+        process = self.attach(manage)
         until(lambda: process.poll() is not None or self.is_serving(process.pid))
         assert process.poll() is None, process.communicate()[0]
         return process

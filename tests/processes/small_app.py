@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from typing import Any
 
 if os.environ.get("SMALL_APP") == "broken":
@@ -23,7 +24,18 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
         for _ in range(5):
             await send(body(b"tick\n", more=True))
             await asyncio.sleep(0.1)
+    if scope["path"] == "/endless":
+        await endless(send)
+    if scope["path"] == "/hanging":
+        await send(body(b"tick\n", more=True))
+        time.sleep(60)  # noqa: ASYNC251  the loop hangs: that is the point
     await send(body(str(os.getpid()).encode()))
+
+
+async def endless(send: Any) -> None:
+    while True:
+        await send(body(b"tick\n", more=True))
+        await asyncio.sleep(0.1)
 
 
 async def lifespan(receive: Any, send: Any) -> None:

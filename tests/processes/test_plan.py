@@ -35,7 +35,7 @@ def test_it_is_one_web_process_unless_the_yaml_says_more(planned) -> None:
 def test_a_local_provider_brings_its_model(planned, monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     found = planned("providers: {p: {kind: local}}")
-    web, model = found.children(listening=5, lifeline=6)
+    web, model = found.children(listening=5, lifeline=6, board=7)
     assert web.command.environment["COULISSE_LOCAL_MODEL_URL"] == found.local_model_url
     assert model.command.outlives_web
     assert str(found.local_model_port) in model.command.argv
@@ -104,4 +104,5 @@ def test_a_local_model_that_cannot_serve_says_so(monkeypatch) -> None:
 
 
 def names(plan: Plan) -> list[str]:
-    return [child.command.name for child in plan.children(listening=5, lifeline=6)]
+    children = plan.children(listening=5, lifeline=6, board=7)
+    return [child.command.name for child in children]

@@ -6,13 +6,15 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+import urllib.request
 from collections.abc import Iterator
 
 import psutil
 import pytest
 
-from processes import leftovers, record
-from tests.processes.conftest import Project, end, until
+from processes import ending, leftovers, plan, record, supervisor
+from tests.processes.conftest import QUICK_MANAGE, Project, end, until
 
 
 def test_it_restarts_a_killed_web_process_on_the_same_port(project: Project) -> None:
@@ -68,6 +70,31 @@ def test_it_lets_a_stream_finish(project: Project) -> None:
     reader.join()
     assert received[0].count("tick") == 5
     assert re.search(r"\d+$", received[0])
+
+
+@pytest.mark.parametrize("path", ["/endless", "/hanging"])
+def test_a_stream_without_end_does_not_hold_it_up(project: Project, path: str) -> None:
+    # The real patience, drain and what follows, is within the ten seconds promised.
+    assert plan.DRAIN_SECONDS < supervisor.STOP_SECONDS < ending.GRACE_SECONDS
+    process = project.serve(QUICK_MANAGE)
+    with urllib.request.urlopen(project.url + path, timeout=10) as stream:
+        assert stream.readline() == b"tick\n"
+        asked_at = time.monotonic()
+        output = end(process)
+        assert time.monotonic() - asked_at < 4
+    assert ("web-1 did not end in time; killed" in output) is (path == "/hanging")
+    assert project.processes() == []
+
+
+def test_a_web_process_that_hangs_is_replaced(project: Project) -> None:
+    process = project.serve(QUICK_MANAGE)
+    hanging = int(project.get("/pid"))
+    os.kill(hanging, signal.SIGSTOP)
+    successor = int(project.get("/pid"))
+    assert successor != hanging
+    time.sleep(2)
+    assert int(project.get("/pid")) == successor
+    assert "web-1 hangs; killed" in end(process)
 
 
 def test_a_second_interrupt_ends_it_at_once(project: Project) -> None:

@@ -1,0 +1,43 @@
+"""A child that hangs is told from one that starts and one that is busy."""
+
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+from processes.heartbeat import Board, Pulse
+
+
+@pytest.fixture
+def descriptor() -> Iterator[int]:
+    with tempfile.TemporaryFile() as file:
+        yield file.fileno()
+
+
+def test_only_who_has_begun_to_beat_can_miss(descriptor: int) -> None:
+    board, pulse = Board(descriptor), Pulse(descriptor, 2)
+    assert [board.misses(2) for _ in range(3)] == [0, 0, 0]
+    pulse.beat()
+    assert [board.misses(2) for _ in range(3)] == [0, 1, 2]
+    pulse.beat()
+    assert board.misses(2) == 0
+    board.forget(2)
+    assert [board.misses(2) for _ in range(3)] == [0, 0, 0]
+
+
+def test_one_does_not_beat_for_another(descriptor: int) -> None:
+    board = Board(descriptor)
+    first, second = Pulse(descriptor, 1), Pulse(descriptor, 2)
+    first.beat()
+    second.beat()
+    board.misses(1), board.misses(2)
+    second.beat()
+    assert (board.misses(1), board.misses(2)) == (1, 0)
+
+
+def test_it_never_beats_what_means_nothing(descriptor: int) -> None:
+    board, pulse = Board(descriptor), Pulse(descriptor, 1)
+    for _ in range(600):
+        pulse.beat()
+        assert board.misses(1) == 0
+    assert board.misses(1) == 1
