@@ -14,14 +14,10 @@ LOCAL_MODEL_URL = "COULISSE_LOCAL_MODEL_URL"
 
 PARAMETERS = frozenset(
     {
-        "audio",
         "frequency_penalty",
         "logit_bias",
-        "logprobs",
         "max_completion_tokens",
         "max_tokens",
-        "modalities",
-        "n",
         "parallel_tool_calls",
         "prediction",
         "presence_penalty",
@@ -35,24 +31,23 @@ PARAMETERS = frozenset(
         "store",
         "temperature",
         "tool_choice",
-        "top_logprobs",
         "top_p",
         "verbosity",
-        "web_search_options",
     }
 )
-"""OpenAI's parameters, by name."""
+"""OpenAI's parameters, by name: those that ways in and agents may pass."""
 
 OPENAI_ONLY = {
-    "audio",
-    "modalities",
     "prediction",
     "prompt_cache_key",
     "prompt_cache_retention",
+    "store",
     "verbosity",
-    "web_search_options",
 }
 """Those nobody who copied the API has copied."""
+
+DONE_ANYWAY = {"store": False}
+"""Values that ask for what everyone does who does not take the parameter."""
 
 
 @dataclass(frozen=True)
@@ -77,17 +72,15 @@ KINDS: dict[KindName, Kind] = {
         _refusing(
             "frequency_penalty",
             "logit_bias",
-            "logprobs",
             "presence_penalty",
             "seed",
-            "top_logprobs",
         ),
     ),
     # https://docs.cohere.com/docs/compatibility-api
     "cohere": Kind(
         OpenAIWire(),
         "https://api.cohere.ai/compatibility/v1",
-        _refusing("logit_bias", "parallel_tool_calls", "service_tier", "top_logprobs"),
+        _refusing("logit_bias", "parallel_tool_calls", "service_tier"),
     ),
     # https://api-docs.deepseek.com/api/create-chat-completion
     "deepseek": Kind(
@@ -102,20 +95,20 @@ KINDS: dict[KindName, Kind] = {
         _refusing(
             "frequency_penalty",
             "logit_bias",
-            "logprobs",
             "presence_penalty",
             "seed",
             "service_tier",
-            "top_logprobs",
         ),
     ),
     # https://console.groq.com/docs/openai
     "groq": Kind(
         OpenAIWire(max_tokens_as="max_completion_tokens", message_names=False),
         "https://api.groq.com/openai/v1",
-        _refusing("logit_bias", "logprobs", "top_logprobs"),
+        _refusing("logit_bias"),
     ),
-    "local": Kind(OpenAIWire(), structured_outputs="native"),
+    "local": Kind(
+        OpenAIWire(), refuses=frozenset({"store"}), structured_outputs="native"
+    ),
     "openai": Kind(
         # The reasoning models refuse max_tokens; all take its successor.
         OpenAIWire(
@@ -128,7 +121,7 @@ KINDS: dict[KindName, Kind] = {
     ),
 }
 
-COMPATIBLE = Kind(OpenAIWire())
+COMPATIBLE = Kind(OpenAIWire(sends_store=True))
 """Any server that speaks like OpenAI: `kind: openai` with a base_url."""
 
 

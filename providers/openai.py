@@ -59,10 +59,9 @@ class OpenAIWire:
     user_as: str | None = None
     """The field for the end user's id; None where there is none."""
     sends_store: bool = False
+    """Whether `store` is known; where it is not, only `false` gets this far."""
     message_names: bool = True
     """Whether `messages[].name` is accepted."""
-    usage_in_stream: bool = True
-    """Whether `stream_options.include_usage` is accepted."""
     reasoning_back: bool = False
     """Whether tool calls sent back must carry the thinking that led to them."""
     signatures_back: bool = False
@@ -87,8 +86,7 @@ class OpenAIWire:
             body[self.user_as] = call.user
         if call.stream:
             body["stream"] = True
-            if self.usage_in_stream:
-                body["stream_options"] = {"include_usage": True}
+            body["stream_options"] = {"include_usage": True}
         return {**body, **call.extra_body}
 
     def _parameters(self, call: ModelCall) -> dict[str, Any]:
@@ -101,8 +99,6 @@ class OpenAIWire:
             given[self.max_tokens_as] = limit
         if not self.sends_store:
             given.pop("store", None)
-        # Checked to be 1, which is what all of them do unasked.
-        given.pop("n", None)
         if not call.tools:
             # Without tools they say nothing, and OpenAI refuses them.
             for name in ABOUT_TOOLS:

@@ -18,14 +18,14 @@ def refused(provider: ProviderConfig, names: Iterable[str]) -> list[str]:
 
 def check(name: str, provider: ProviderConfig, parameters: Mapping[str, Any]) -> None:
     """Raise Invalid for the first parameter the provider cannot honour."""
-    given = (key for key, value in parameters.items() if value is not None)
-    for parameter in refused(provider, given):
+    asked = [
+        key
+        for key, value in parameters.items()
+        if value is not None and kinds.DONE_ANYWAY.get(key) is not value
+    ]
+    for parameter in refused(provider, asked):
         raise Invalid(
             f"provider '{name}' ({provider.kind}) does not take '{parameter}'",
             param=parameter,
             code="unsupported_parameter",
-        )
-    if parameters.get("n") not in (None, 1):
-        raise Invalid(
-            "a turn has one reply: n must be 1", param="n", code="unsupported_value"
         )

@@ -36,6 +36,8 @@ PASSED: list[tuple[str, Any]] = [
     ("stop", "END"),
     ("stop", []),
     ("stop", ["a", "b"]),
+    ("store", False),
+    ("store", True),
     ("temperature", 0),
     ("temperature", 0.0),
     ("temperature", 2),
@@ -102,6 +104,7 @@ def test_it_reaches_anthropic_in_its_own_words(client, fake, user, asked, sent):
         ("seed", 0),
         ("service_tier", "flex"),
         ("stop", ""),
+        ("store", True),
         ("verbosity", "low"),
     ],
 )
@@ -145,8 +148,6 @@ def test_nobody_is_promised_what_is_not_done(server, fake, user, agent, name, va
         ("top_logprobs", 0),
         ("modalities", ["text"]),
         ("n", 1),
-        ("store", True),
-        ("store", False),
         ("response_format", {"type": "text"}),
         ("stream", False),
     ],
@@ -174,7 +175,7 @@ def test_null_is_as_good_as_left_out(server, fake, user, agent):
 def test_the_tables_above_know_every_parameter():
     refused_here = {
         *("audio", "function_call", "functions", "logprobs", "modalities", "n"),
-        *("top_logprobs", "web_search_options", "store", "max_completion_tokens"),
+        *("top_logprobs", "web_search_options", "max_completion_tokens"),
     }
     known = {name for name, _ in PASSED} | HERE | refused_here
     assert known == set(ChatRequest.model_fields)

@@ -77,7 +77,7 @@ async def test_it_sends_nothing_that_was_not_asked(fake):
 
 
 async def test_nothing_and_zero_are_values(fake):
-    given = {"temperature": 0, "seed": 0, "stop": "", "top_p": 0.0, "logprobs": False}
+    given = {"temperature": 0, "seed": 0, "stop": "", "top_p": 0.0, "store": False}
     body = await sent(fake, parameters=given)
     assert {name: body[name] for name in given} == given
 
@@ -113,13 +113,11 @@ async def test_servers_that_speak_like_openai_know_max_tokens(fake):
     assert body["max_tokens"] == 5
 
 
-def test_only_openai_itself_learns_the_user_and_what_to_store():
-    asked = {"user": "u-1", "parameters": {"store": True}}
-    body = official("openai", **asked)
-    assert (body["safety_identifier"], body["store"]) == ("u-1", True)
+def test_only_openai_itself_learns_the_user():
+    assert official("openai", user="u-1")["safety_identifier"] == "u-1"
     for kind in ("groq", "local", "cohere"):
-        body = official(kind, **asked)
-        assert not {"safety_identifier", "user", "store"} & body.keys()
+        body = official(kind, user="u-1")
+        assert not {"safety_identifier", "user"} & body.keys()
 
 
 async def test_it_sends_tools_and_what_is_about_them(fake):

@@ -14,26 +14,32 @@ def of(kind: str) -> ProviderConfig:
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        ("groq", ["logprobs", "top_logprobs", "logit_bias"]),
+        ("groq", ["prediction", "verbosity", "logit_bias"]),
         ("deepseek", ["seed", "logit_bias"]),
-        ("cohere", ["logit_bias", "top_logprobs", "modalities", "service_tier"]),
+        ("cohere", ["logit_bias", "prompt_cache_key", "service_tier"]),
         ("gemini", ["seed", "frequency_penalty"]),
+        ("local", ["store"]),
         ("anthropic", ["frequency_penalty", "presence_penalty", "seed", "prediction"]),
     ],
 )
 def test_it_knows_what_a_kind_does_not_take(kind: str, names: list[str]):
-    asked = ["temperature", *names, "max_tokens", "store"]
+    asked = ["temperature", *names, "max_tokens"]
     assert parameters.refused(of(kind), asked) == names
 
 
-@pytest.mark.parametrize("kind", ["openai", "local"])
-def test_some_take_everything(kind: str):
-    assert parameters.refused(of(kind), kinds.PARAMETERS) == []
+@pytest.mark.parametrize("address", [None, "http://box/v1"])
+def test_some_take_everything(address: str | None):
+    provider = ProviderConfig(kind="openai", api_key="k", base_url=address)
+    assert parameters.refused(provider, [*kinds.PARAMETERS, "of_tomorrow"]) == []
+
+
+def test_what_no_kind_knows_is_refused_by_those_that_are_known():
+    assert parameters.refused(of("groq"), ["seed", "logprobs"]) == ["logprobs"]
 
 
 @pytest.mark.parametrize("kind", KIND_NAMES)
 def test_all_take_what_every_client_sends(kind: str):
-    common = ["temperature", "top_p", "max_tokens", "stop", "store", "tool_choice"]
+    common = ["temperature", "top_p", "max_tokens", "stop", "tool_choice"]
     assert parameters.refused(of(kind), common) == []
 
 
@@ -50,8 +56,24 @@ async def test_an_unset_parameter_is_not_refused(fake):
     assert "seed" not in fake.requests[0].body
 
 
-async def test_a_turn_has_one_reply(fake):
-    await said(fake.provider(), asking(parameters={"n": 1}))
-    with pytest.raises(Invalid) as caught:
-        await said(fake.provider(), asking(parameters={"n": 2}))
-    assert caught.value.param == "n"
+LIMITED = [kind for kind in KIND_NAMES if kind != "openai"]
+
+
+@pytest.mark.parametrize("kind", LIMITED)
+async def test_nobody_but_openai_is_asked_to_keep_a_copy(fake, kind: str):
+    with pytest.raises(Invalid, match="does not take 'store'") as caught:
+        await said(fake.provider(kind), asking(parameters={"store": True}))
+    assert caught.value.param == "store"
+    assert fake.requests == []
+
+
+@pytest.mark.parametrize("kind", LIMITED)
+async def test_keeping_no_copy_is_what_they_do_unasked(fake, kind: str):
+    await said(fake.provider(kind), asking(parameters={"store": False}))
+    assert "store" not in fake.requests[0].body
+
+
+@pytest.mark.parametrize("store", [True, False])
+async def test_servers_that_judge_for_themselves_are_told(fake, store: bool):
+    await said(fake.provider(), asking(parameters={"store": store}))
+    assert fake.requests[0].body["store"] is store
