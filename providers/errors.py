@@ -8,8 +8,9 @@ Upstream
 ├── ModelUnknown          no such model there, or a wrong base_url
 ├── KeyRefused            the configured key is wrong or may not do this
 ├── OutOfCredit           the account behind the key has nothing left
-├── RateLimited           too many requests for that account
-├── Overloaded            the provider is busy or broken (408, 409, 5xx)
+├── Busy
+│   ├── RateLimited       too many requests for that account
+│   └── Overloaded        the provider is busy or broken (408, 409, 5xx)
 ├── Unreachable           no connection: name, network, TLS
 ├── Disconnected          the connection broke
 ├── TimedOut              connect, first token, idle or total
@@ -47,6 +48,7 @@ class LocalModelDown(Unavailable):
     Restart a server that was running when the provider was added to coulisse.yaml."""
 
     code = "local_model_down"
+    retryable: ClassVar[bool] = False
 
 
 class ProviderFailed(Upstream):
@@ -73,38 +75,32 @@ class OutOfCredit(ProviderFailed):
     code = "provider_out_of_credit"
 
 
-class RateLimited(ProviderFailed):
+class Busy(ProviderFailed):
+    """The provider has no time for us now."""
+
+    retryable = True
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        provider: str = "",
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(message, provider=provider)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class RateLimited(Busy):
     """The provider limits our requests."""
 
     code = "provider_rate_limited"
-    retryable = True
-
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        provider: str = "",
-        retry_after_seconds: float | None = None,
-    ) -> None:
-        super().__init__(message, provider=provider)
-        self.retry_after_seconds = retry_after_seconds
 
 
-class Overloaded(ProviderFailed):
+class Overloaded(Busy):
     """The provider is overloaded or broken."""
 
     code = "provider_overloaded"
-    retryable = True
-
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        provider: str = "",
-        retry_after_seconds: float | None = None,
-    ) -> None:
-        super().__init__(message, provider=provider)
-        self.retry_after_seconds = retry_after_seconds
 
 
 class Unreachable(ProviderFailed):

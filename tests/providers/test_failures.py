@@ -25,6 +25,7 @@ from providers.errors import (
     BrokenReply,
     Disconnected,
     KeyRefused,
+    LocalModelDown,
     ModelUnknown,
     OutOfCredit,
     Overloaded,
@@ -182,6 +183,13 @@ async def test_a_request_that_cannot_be_sent_is_one_of_our_errors(fake, fields):
     assert caught.value.retryable is False
     assert SECRET not in caught.value.message
     assert "hush" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "kind", [RequestRefused, LocalModelDown, *sorted(family(ProviderFailed), key=str)]
+)
+def test_every_error_says_whether_to_try_again(kind):
+    assert isinstance(kind("odd").retryable, bool)
 
 
 # HTTP statuses.
