@@ -11,6 +11,7 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -131,6 +132,16 @@ class ProviderConfig(BaseModel):
                 "such as Authorization: Basic ${CREDENTIALS}"
             )
         return value.rstrip("/")
+
+    @field_validator("structured_outputs")
+    @classmethod
+    def _has_that_way(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value == "native" and info.data.get("kind") == "anthropic":
+            raise ValueError(
+                "must be prompt for the kind 'anthropic', which is not sent "
+                "response_format; or leave it out"
+            )
+        return value
 
     @field_validator("headers")
     @classmethod

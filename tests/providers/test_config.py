@@ -133,6 +133,13 @@ def test_each_kind_has_its_way_to_structured_outputs(fields: dict, way: str):
     assert kinds.structured_outputs(ProviderConfig(**fields)) == way
 
 
+def test_it_refuses_a_way_anthropic_does_not_have():
+    fields = {"api_key": "k", "structured_outputs": "native"}
+    error = problem({"anthropic": fields})
+    assert error["loc"] == ("anthropic", "structured_outputs")
+    assert "must be prompt" in error["msg"]
+
+
 @pytest.mark.parametrize(
     ("kind", "address"),
     [
