@@ -71,6 +71,11 @@ async def close() -> None:
         await session.close()
 
 
+def loops() -> list[asyncio.AbstractEventLoop]:
+    """Return the event loops that hold connections."""
+    return list(_sessions)
+
+
 def _session() -> aiohttp.ClientSession:
     loop = asyncio.get_running_loop()
     session = _sessions.get(loop)

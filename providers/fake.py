@@ -164,6 +164,11 @@ class FakeProvider:
         """Return the bodies of the requests so far."""
         return [request.body for request in self.requests]
 
+    @property
+    def is_idle(self) -> bool:
+        """Return whether nobody is connected."""
+        return not self._talks
+
     def wait(
         self, condition: Callable[[], Any], timeout_seconds: float = WAIT_SECONDS
     ) -> None:
@@ -244,8 +249,17 @@ class FakeProvider:
     ) -> bool:
         """Answer one request; return whether the connection is still good."""
         answer = self._next(request)
-        if not answer.lingers:
-            return await self._tell(request, answer, writer)
+        try:
+            if not answer.lingers:
+                return await self._tell(request, answer, writer)
+            return await self._tell_unless_left(request, answer, writer)
+        except ConnectionError:
+            self._note(lambda: setattr(request, "aborted", True))
+            return False
+
+    async def _tell_unless_left(
+        self, request: Request, answer: Answer, writer: asyncio.StreamWriter
+    ) -> bool:
         telling = asyncio.ensure_future(self._tell(request, answer, writer))
         connection = cast(_Connection, writer.transport.get_protocol())
         leaving = asyncio.ensure_future(connection.gone.wait())

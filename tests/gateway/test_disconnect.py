@@ -25,7 +25,7 @@ EITHER = pytest.mark.parametrize("stream", [True, False])
 
 def provider_is_free(fake) -> bool:
     """Whether no call to the provider is open: it hangs up on none by itself."""
-    return not fake._talks
+    return fake.is_idle
 
 
 def leave_when_asked(server, fake, request):
@@ -82,9 +82,7 @@ def test_the_thinking_alone_is_not_a_reply(server, fake, user, agent):
 def test_a_call_cut_short_by_leaving_does_not_break_the_next_turn(
     server, client, fake, user, agent
 ):
-    fake.hang("mid_stream")
-    fake._script[-1].pieces = ["Let me see. "]
-    fake._script[-1].tool_calls = [("look", {"at": "sky"})]
+    fake.reply("Let me see. ", tool_calls=[("look", {"at": "sky"})], hang="mid_stream")
     tools = [{"type": "function", "function": {"name": "look"}}]
     with calling(server, body(user, agent=agent, tools=tools, stream=True)) as caller:
         caller.hear("Let me see")
@@ -179,7 +177,7 @@ def test_many_who_leave_at_once_leave_nothing_behind(server, fake, user):
 
 def settled() -> None:
     """Wait until the server's loop runs nothing that belongs to a request."""
-    (loop,) = [loop for loop in provider_client._sessions if loop.is_running()]
+    (loop,) = [loop for loop in provider_client.loops() if loop.is_running()]
     until(lambda: not [t for t in asyncio.all_tasks(loop) if belongs(t)])
 
 
