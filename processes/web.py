@@ -30,11 +30,12 @@ class WebServer(uvicorn.Server):
         gc.freeze()
 
 
-def serve(listening: int, pulse: Pulse, drain_seconds: int) -> None:
+def serve(listening: int, pulse: Pulse | None, drain_seconds: int | None) -> None:
     """Answer requests until SIGTERM, then let open ones finish."""
 
     async def beat() -> None:
-        pulse.beat()
+        if pulse is not None:
+            pulse.beat()
 
     module, _, attribute = settings.ASGI_APPLICATION.rpartition(".")
     is_debug = os.environ.get("COULISSE_LOG_LEVEL", "").upper() == "DEBUG"
@@ -74,15 +75,16 @@ def stay_on_one_core(position: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--fd", type=int, required=True)
-    parser.add_argument("--board", type=int, required=True)
-    parser.add_argument("--position", type=int, required=True)
-    parser.add_argument("--drain", type=int, required=True)
+    parser.add_argument("--board", type=int)
+    parser.add_argument("--position", type=int, default=1)
+    parser.add_argument("--drain", type=int)
     parser.add_argument("--lifeline", type=int, required=True)
     arguments = parser.parse_args()
     if settings.COULISSE_PIN_CORES:
         stay_on_one_core(arguments.position)
     lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
-    pulse = Pulse(arguments.board, arguments.position)
+    board = arguments.board
+    pulse = None if board is None else Pulse(board, arguments.position)
     serve(arguments.fd, pulse, arguments.drain)
 
 
