@@ -2,13 +2,17 @@
 
 import tomllib
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 
 from django.conf import settings
 
 from agents.config import AGENTS
+from config.config import SERVER
 from config.sections import Config
+from processes.plan import LOCAL_KIND
 from processes.record import RunRecord
+from providers.config import PROVIDERS
 
 
 def render(config: Config, run: RunRecord) -> str:
@@ -24,6 +28,10 @@ def _lines(config: Config, run: RunRecord) -> Iterator[str]:
     yield ""
     yield f"  Memory     {_database()}; user_state: disabled (history only)"
     yield "  Auth       proxy: open · admin: open"
+    if _is_open_to_others(config):
+        port = config.get(SERVER).port
+        yield f"             Anyone who can reach port {port} can use these agents: set"
+        yield "             server.bind to 127.0.0.1 or put auth in front."
     if run.local_model_url is not None:
         yield f"  Model      on this machine, at {run.local_model_url}"
     yield ""
@@ -32,6 +40,13 @@ def _lines(config: Config, run: RunRecord) -> Iterator[str]:
     width = max(map(len, agents), default=0)
     for name, agent in agents.items():
         yield f"    {name:<{width}}  {agent.provider} / {agent.model}"
+
+
+def _is_open_to_others(config: Config) -> bool:
+    """Say whether strangers may spend the owner's money."""
+    providers = config.get(PROVIDERS)
+    costs = any(provider.kind != LOCAL_KIND for provider in providers.values())
+    return costs and not ip_address(config.get(SERVER).bind).is_loopback
 
 
 def _version() -> str:

@@ -1,5 +1,7 @@
 """What the commands about processes have in common."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -7,10 +9,10 @@ from django.core.management.base import CommandError
 from config.command import ConfigCommand
 from core.errors import CoulisseError
 from processes import record
-from processes.errors import NotRunning
+from processes.errors import NotRunning, ServesAnother
 from processes.pidfile import holder
 from processes.record import RunRecord
-from processes.state import StateDir
+from processes.state import StateDir, describe_path
 
 INTERRUPTED = 130
 """What shells expect of a program ended by ^C."""
@@ -38,6 +40,22 @@ def running(state: StateDir) -> tuple[int, RunRecord | None] | None:
         return None
     run = record.read(state.record)
     return pid, run if run is not None and run.pid == pid else None
+
+
+def serves(run: RunRecord, config: Path) -> bool:
+    """Say whether a server runs this very YAML, however its path is written."""
+    return os.path.realpath(run.config) == os.path.realpath(config)
+
+
+def refuse_another(state: StateDir, config: Path) -> None:
+    """Raise `ServesAnother` when the running server has another YAML than this."""
+    found = running(state)
+    run = found[1] if found else None
+    if run is not None and not serves(run, config):
+        raise ServesAnother(
+            f"pid {run.pid} serves {describe_path(Path(run.config))}, not "
+            f"{describe_path(config)}: name that one, or pass --force"
+        )
 
 
 def serving(state: StateDir) -> RunRecord:

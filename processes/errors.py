@@ -27,6 +27,10 @@ class NotRunning(Unavailable):
     """The server is not running."""
 
 
+class ServesAnother(Invalid):
+    """The server that runs has another YAML."""
+
+
 class PackagesMissing(Invalid):
     """The local model needs packages that are not installed."""
 

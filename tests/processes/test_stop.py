@@ -1,9 +1,12 @@
 """`stop`, and what it does about a server that is gone or does not go."""
 
 import os
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from processes import ending, leftovers, pidfile, record
 from processes.errors import AlreadyRunning, StillRunning
@@ -87,6 +90,52 @@ def test_it_says_what_is_left_to_try(
     with pytest.raises(StillRunning, match=said):
         ending.stop(state, force=force)
     lock.release()
+
+
+@pytest.fixture
+def served(state: StateDir, settings, monkeypatch) -> Iterator[list[bool]]:
+    """A server of `coulisse.yaml` that runs, and how stops of it were forced."""
+    monkeypatch.chdir(state.root)
+    settings.COULISSE_STATE_DIR = state.root
+    settings.COULISSE_CONFIG = state.root / "coulisse.yaml"
+    served = replace(run(os.getpid()), config=str(state.root / "coulisse.yaml"))
+    record.write(state.record, served)
+    stopped: list[bool] = []
+    monkeypatch.setattr(
+        ending, "stop", lambda state, *, force: stopped.append(force) or 1
+    )
+    lock = PidFile(state.pid)
+    lock.acquire()
+    yield stopped
+    lock.release()
+
+
+def test_it_spares_the_server_of_another_yaml(served: list[bool]) -> None:
+    with pytest.raises(CommandError, match=r"serves \./coulisse.yaml, not \./b.yaml"):
+        call_command("stop", config="b.yaml")
+    assert served == []
+    call_command("stop", config="b.yaml", force=True)
+    call_command("stop", config="../" + Path.cwd().name + "/coulisse.yaml")
+    call_command("stop")
+    assert served == [True, False, False]
+
+
+def test_a_restart_spares_it_too(served: list[bool]) -> None:
+    Path("b.yaml").write_text(
+        "agents: [{name: a, provider: p, model: m}]\n"
+        "providers: {p: {kind: openai, api_key: k}}\n"
+    )
+    with pytest.raises(CommandError, match=r"serves \./coulisse.yaml, not \./b.yaml"):
+        call_command("restart", config="b.yaml")
+    assert served == []
+
+
+def test_status_tells_which_yaml_is_served(served: list[bool], capsys) -> None:
+    call_command("status", config="b.yaml")
+    shown = capsys.readouterr().out
+    assert "serves another YAML than ./b.yaml\n  config: ./coulisse.yaml\n" in shown
+    call_command("status", config="coulisse.yaml")
+    assert "another" not in capsys.readouterr().out
 
 
 def test_it_leaves_no_file_where_no_server_ever_was(state: StateDir) -> None:

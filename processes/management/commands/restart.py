@@ -6,7 +6,8 @@ from django.core.management import call_command
 from django.core.management.base import CommandParser
 
 from config import loader
-from processes import plan
+from processes import plan, state
+from processes.command import refuse_another
 from processes.management.commands import start
 
 
@@ -24,5 +25,7 @@ class Command(start.Command):
     def handle(self, **options: Any) -> None:
         # A mistake in the YAML must not cost the server that still runs.
         plan.make(loader.load(self.config_path(options)))
+        if not options["force"]:
+            refuse_another(state.current(), self.config_path(options))
         call_command("stop", force=options["force"], stdout=self.stdout)
         super().handle(**options)

@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 from config import loader
 from config.sections import Config
 from processes import banner, detached, foreground, plan, state
-from processes.command import ProcessCommand, running
+from processes.command import ProcessCommand, running, serves
 from processes.errors import AlreadyRunning
 from processes.record import RunRecord
 from processes.state import StateDir
@@ -77,7 +77,7 @@ class Command(ProcessCommand):
         if found is None:
             return False
         pid, run = found
-        if run is not None and run.config != str(config.path):
+        if run is not None and not serves(run, config.path):
             raise AlreadyRunning(
                 pid, f" for {run.config}: stop it, or move one YAML elsewhere"
             )

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from processes import probe, state
-from processes.command import ProcessCommand, running
+from processes.command import ProcessCommand, running, serves
 from processes.record import ChildRecord, RunRecord
 from processes.state import StateDir, describe_path
 
@@ -43,6 +43,9 @@ class Command(ProcessCommand):
         word = "running" if run is not None and run.is_serving else "starting"
         title = f"{word} (pid {pid})" + ("" if is_ready else ", not ready")
         details = [] if run is None else describe_run(run, files)
+        asked = self.config_path(options)
+        if run is not None and options["config"] and not serves(run, asked):
+            details.insert(0, f"  serves another YAML than {describe_path(asked)}")
         # In one piece: a reader such as `head -1` may leave after the first line.
         self.stdout.write("\n".join([title, *details]))
         if not is_ready:

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from processes import ending, state
-from processes.command import ProcessCommand
+from processes.command import ProcessCommand, refuse_another
 
 
 class Command(ProcessCommand):
@@ -24,6 +24,8 @@ class Command(ProcessCommand):
 
     def handle(self, **options: Any) -> None:
         files = state.current()
+        if options["config"] and not options["force"]:
+            refuse_another(files, self.config_path(options))
         had_pid_file = files.pid.exists()
         pid = ending.stop(files, force=options["force"])
         if pid is not None:
