@@ -304,7 +304,8 @@ async def test_a_slow_reader_is_not_the_providers_fault(fake, monkeypatch):
     loop, slow_seconds = asyncio.get_running_loop(), 0
     time = loop.time
     monkeypatch.setattr(loop, "time", lambda: time() + slow_seconds)
-    fake.hang("mid_stream", "a", "b")
+    # The pause has us wait for the first token, and so set a timer.
+    fake.reply("a", "b", hang="mid_stream", pause_seconds=0.01)
     events = client.run("acme", fake.provider(), asking())
     assert await anext(events) == TextDelta("a")
     slow_seconds = 100_000
