@@ -62,8 +62,9 @@ class Handler(ASGIHandler):
             return
         except CoulisseError as exc:
             refusal = errors.response(exc)
-            # The rest of the body is not read, so nothing can follow it.
-            refusal["Connection"] = "close"
+            if b"expect" in headers:
+                # The client has not sent the body, and may not send it any more.
+                refusal["Connection"] = "close"
             await self.send_response(refusal, send)
             return
         request, _ = self.create_request(scope, BytesIO(body))

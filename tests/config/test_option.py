@@ -53,7 +53,7 @@ def test_what_the_command_refuses_names_no_path(words):
 def test_every_command_with_the_option_is_read_beforehand(monkeypatch):
     assert commands().keys() == manage.OWN_COMMANDS
     for name in commands():
-        monkeypatch.delenv("COULISSE_CONFIG", raising=False)
+        monkeypatch.setenv("COULISSE_CONFIG", "")
         manage.take_config_option(["manage.py", name, "-cother.yaml"])
         assert os.environ["COULISSE_CONFIG"] == "other.yaml"
 
