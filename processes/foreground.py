@@ -23,6 +23,9 @@ from processes.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
+LEFTOVER_SECONDS = 9.0
+"""How long a killed server's processes may finish their streams."""
+
 
 class Server:
     """One server: its lock, its socket, its supervisor and what is known of them."""
@@ -118,7 +121,7 @@ def end_leftovers(state: StateDir) -> None:
     left = record.read(state.record)
     if left is None:
         return
-    for child in leftovers.end(left.children):
+    for child in leftovers.end(left.children, grace_seconds=LEFTOVER_SECONDS):
         logger.warning("ended %s (pid %d) of a killed server", child.name, child.pid)
 
 

@@ -23,15 +23,33 @@ def created_at(pid: int) -> float:
         return 0.0
 
 
-def end(children: Iterable[ChildRecord]) -> list[ChildRecord]:
-    """Kill those that still run, with their process groups; return what was killed."""
+def end(
+    children: Iterable[ChildRecord], *, grace_seconds: float = 0
+) -> list[ChildRecord]:
+    """End those that still run, with their process groups; return which those were.
+
+    They get the grace to put away what they are saying, and are killed after it.
+    """
     alive = [child for child in children if is_alive(child)]
-    for child in alive:
+    if grace_seconds:
+        _signal(alive, signal.SIGTERM)
+        _wait(alive, grace_seconds)
+    for child in filter(is_alive, alive):
         kill_group(child.pid)
-    deadline = time.monotonic() + END_SECONDS
-    while any(map(is_alive, alive)) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    _wait(alive, END_SECONDS)
     return alive
+
+
+def _signal(children: Iterable[ChildRecord], number: signal.Signals) -> None:
+    for child in children:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(child.pid, number)
+
+
+def _wait(children: Iterable[ChildRecord], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while any(map(is_alive, children)) and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def is_alive(child: ChildRecord) -> bool:

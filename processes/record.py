@@ -8,7 +8,12 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
+
+Pid = Annotated[int, Field(gt=1)]
+"""Never 0, -1 or 1: a signal to those reaches everybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +21,7 @@ class ChildRecord:
     """One child as it runs now."""
 
     name: str
-    pid: int
+    pid: Pid
     created_at: float
     """Its start by the kernel's account, in epoch seconds: tells a reused pid."""
     restarts: int
@@ -26,7 +31,7 @@ class ChildRecord:
 class RunRecord:
     """One supervisor and what it runs."""
 
-    pid: int
+    pid: Pid
     config: str
     url: str
     """Where a browser on this machine finds the server."""
@@ -47,11 +52,9 @@ def write(path: Path, record: RunRecord) -> None:
 def read(path: Path) -> RunRecord | None:
     """Return what the file says, or None if it is missing or not ours."""
     try:
-        return _parse(json.loads(path.read_text()))
-    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return RECORD.validate_json(path.read_bytes(), strict=True)
+    except (OSError, ValueError):
         return None
 
 
-def _parse(values: dict[str, Any]) -> RunRecord:
-    children = tuple(ChildRecord(**child) for child in values.pop("children"))
-    return RunRecord(**values, children=children)
+RECORD = TypeAdapter(RunRecord)

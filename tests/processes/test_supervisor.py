@@ -45,7 +45,7 @@ def test_the_next_start_ends_what_a_killed_one_left(
     left = remember(stranger)
     project.state.prepare()
     run = record.RunRecord(
-        pid=1,
+        pid=4321,
         config=str(project.config),
         url=project.url,
         local_model_url=None,
@@ -56,7 +56,7 @@ def test_the_next_start_ends_what_a_killed_one_left(
     record.write(project.state.record, run)
     output = end(project.serve())
     assert f"ended web-1 (pid {stranger.pid}) of a killed server" in output
-    assert stranger.wait() == -signal.SIGKILL
+    assert stranger.wait() == -signal.SIGTERM
 
 
 def test_it_lets_a_stream_finish(project: Project) -> None:
