@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MANAGE := $(BIN)/python manage.py
-CONFIG ?= coulisse.yaml
+CONFIG ?= $(or $(COULISSE_CONFIG),coulisse.yaml)
 
 help: ## List every target
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -12,7 +12,7 @@ setup: $(VENV)/installed ## Make .venv and install what a server needs
 
 run: setup ## Serve coulisse.yaml in the foreground, writing a starter if there is none
 	@test -e "$(CONFIG)" || $(MANAGE) init -c "$(CONFIG)"
-	@! grep -Eq '^[^#]*kind: *local' "$(CONFIG)" || $(MAKE) --no-print-directory local-model
+	@! COULISSE_CONFIG="$(CONFIG)" $(BIN)/python -m processes.wanted || $(MAKE) --no-print-directory local-model
 	@exec $(MANAGE) start --foreground -c "$(CONFIG)"
 
 local-model: $(VENV)/local-installed ## Install the small offline model

@@ -105,12 +105,17 @@ def make(config: Config) -> Plan:
     )
 
 
-def _local_model_port(config: Config) -> int | None:
-    wanting = [
+def wants_local_model(config: Config) -> list[str]:
+    """Return the providers that need the model on this machine."""
+    return [
         name
         for name, provider in config.get(PROVIDERS).items()
         if provider.kind == LOCAL_KIND and provider.base_url is None
     ]
+
+
+def _local_model_port(config: Config) -> int | None:
+    wanting = wants_local_model(config)
     if not wanting:
         return None
     if any(importlib.util.find_spec(package) is None for package in LOCAL_PACKAGES):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from config import loader
-from processes import listener, local_model, plan
+from processes import listener, local_model, plan, wanted
 from processes.errors import AddressTaken, PackagesMissing
 from processes.plan import Plan
 
@@ -44,6 +44,29 @@ def test_a_local_provider_brings_its_model(planned, monkeypatch) -> None:
 def test_a_local_provider_with_an_address_needs_none(planned) -> None:
     text = "providers: {p: {kind: local, base_url: 'http://127.0.0.1:9/v1'}}"
     assert names(planned(text)) == ["web-1"]
+
+
+@pytest.mark.parametrize(
+    ("provider", "code"),
+    [
+        ("p: {kind: local}", 0),
+        ("local:", 0),
+        ("p: {kind: openai, api_key: 'kind: local'}", 1),
+        ("p: {kind: local, base_url: 'http://127.0.0.1:9/v1'}", 1),
+        ("p: {kind: nonsense}", 1),
+    ],
+)
+def test_make_is_told_whether_the_local_model_is_wanted(
+    tmp_path: Path, settings, provider: str, code: int
+) -> None:
+    settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"
+    name = provider.partition(":")[0]
+    settings.COULISSE_CONFIG.write_text(
+        f"agents: [{{name: a, provider: {name}, model: m}}]\nproviders:\n  {provider}\n"
+    )
+    with pytest.raises(SystemExit) as ended:
+        wanted.main()
+    assert ended.value.code == code
 
 
 def test_it_says_how_to_install_the_local_model(planned, monkeypatch) -> None:
