@@ -50,6 +50,10 @@ def _key_schema(section: Section[Any], definitions: Schema) -> Schema:
     for name, definition in schema.pop("$defs", {}).items():
         definitions[f"{section.key}.{name}"] = _open_to_placeholders(definition)
     schema = _open_to_placeholders(schema)
+    entry = schema.get("additionalProperties")
+    if isinstance(entry, dict) and "$ref" in entry:
+        # An entry's name may say it all: `local:` with nothing under it.
+        schema["additionalProperties"] = {"anyOf": [entry, {"type": "null"}]}
     described = section.description or planned.KEYS.get(section.key, "")
     described = schema.pop("description", "") or described
     if not section.required:

@@ -65,6 +65,13 @@ def test_it_accepts_what_the_loader_accepts(complaints, text):
     assert complaints(text) == []
 
 
+@pytest.mark.usefixtures("real_sections")
+def test_a_provider_may_be_its_name_alone(complaints):
+    agents = "agents: [{name: a, provider: local, model: m}]\n"
+    assert complaints(agents + "providers:\n  local:\n") == []
+    assert complaints(agents + "providers:\n  local: 1\n")
+
+
 @pytest.mark.parametrize(
     "text",
     [
