@@ -16,30 +16,13 @@ from gateway.schemas import (
     SystemMessage,
     ToolMessage,
 )
+from providers.kinds import PARAMETERS
 from turns import options, structured
 from turns.flow import TurnRequest
 
-PASSED = (
-    "frequency_penalty",
-    "logit_bias",
-    "max_completion_tokens",
-    "max_tokens",
-    "parallel_tool_calls",
-    "prediction",
-    "presence_penalty",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "reasoning_effort",
-    "seed",
-    "service_tier",
-    "stop",
-    "store",
-    "temperature",
-    "tool_choice",
-    "top_p",
-    "verbosity",
-)
-"""Parameters that go to the provider, which maps or refuses them."""
+PASSED = sorted(PARAMETERS - {"response_format"})
+"""Parameters that go to the provider, which maps or refuses them; the format of the
+reply is held to here."""
 
 REFUSED = {
     "audio": "replies are text",
