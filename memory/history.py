@@ -19,13 +19,16 @@ from memory.transcript import Entry, extra_of, text_of, to_message
 PAGE = 64
 """Rows read at a time; a context rarely needs more than one page."""
 
-READ = """
-    SELECT position, tokens, role, text, extra FROM memory_message
-    WHERE thread_id = (SELECT id FROM memory_thread WHERE user_id = %s AND name = %s)
-    AND position < %s
-    ORDER BY position DESC LIMIT %s
+PAGE_OF = """
+    SELECT m.position, m.tokens, m.role, m.text, m.extra
+    FROM memory_thread t JOIN memory_message m ON m.thread_id = t.id
+    WHERE t.user_id = %s AND t.name = %s AND {positions}
+    ORDER BY m.position DESC
 """
-"""Not a join: PostgreSQL would sort the whole thread instead of walking the index."""
+NEWEST_PAGE = PAGE_OF.format(positions="m.position >= t.length - %s")
+OLDER_PAGE = PAGE_OF.format(positions="m.position < %s AND m.position >= %s")
+"""Bounded by position, not by LIMIT: PostgreSQL, which guesses that a thread is as long
+as the average one, would read and sort all of a long one."""
 
 CLAIM = """
     INSERT INTO memory_thread (user_id, name, length, created_at, updated_at)
@@ -47,8 +50,6 @@ MAX_BYTES = 4 * 1024 * 1024
 
 BATCH = 1000
 """Rows of one INSERT: databases limit the values of a statement."""
-
-NEWEST = 2**62
 
 
 def read(
@@ -77,18 +78,28 @@ def read(
 def _running_totals(user_id: UserId, thread: str) -> Iterator[tuple[int, int, Message]]:
     """Yield each message, newest first, with the tokens and the size up to it."""
     tokens_so_far = size_so_far = 0
-    before = NEWEST
-    while True:
-        with connection.cursor() as cursor:
-            cursor.execute(READ, [_key(user_id), thread, before, PAGE])
-            rows = cursor.fetchall()
-        for position, tokens, role, text, extra in rows:
-            before = position
-            tokens_so_far += tokens
-            size_so_far += len(text) + len(extra)
-            yield tokens_so_far, size_so_far, to_message(role, text, extra)
-        if len(rows) < PAGE:
+    for _, tokens, role, text, extra in _newest_first(user_id, thread):
+        tokens_so_far += tokens
+        size_so_far += len(text) + len(extra)
+        yield tokens_so_far, size_so_far, to_message(role, text, extra)
+
+
+def _newest_first(user_id: UserId, thread: str) -> Iterator[tuple[Any, ...]]:
+    key = _key(user_id)
+    rows = _page(NEWEST_PAGE, [key, thread, PAGE])
+    while rows:
+        yield from rows
+        before = rows[-1][0]
+        if before == 0:
             return
+        rows = _page(OLDER_PAGE, [key, thread, before, before - PAGE])
+
+
+def _page(query: str, values: list[Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(query, values)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows
 
 
 def append(

@@ -28,7 +28,12 @@ class Message(models.Model):
     """One message, as it was said. Never edited."""
 
     thread = models.ForeignKey(
-        Thread, on_delete=models.CASCADE, related_name="messages"
+        Thread,
+        on_delete=models.CASCADE,
+        related_name="messages",
+        # The unique constraint's index is the one to walk; with another beside it
+        # PostgreSQL picks that and reads the whole thread.
+        db_index=False,
     )
     position = models.BigIntegerField()
     turn_id = models.UUIDField()
