@@ -24,6 +24,7 @@ from config.errors import ConfigInvalid
 from core.errors import CoulisseError
 from gateway import errors, hosts
 from gateway.errors import BodyTooLarge, HostRefused
+from gateway.patience import Patience
 
 Scope = dict[str, Any]
 Headers = dict[bytes, bytes]
@@ -32,9 +33,6 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
 logger = logging.getLogger(__name__)
-
-SEND_SECONDS = 60
-"""How long a client may read nothing while an answer waits for it."""
 
 
 class Handler(ASGIHandler):
@@ -103,15 +101,12 @@ class Handler(ASGIHandler):
             raise error
 
     async def _answer(self, request: ASGIRequest, send: Send) -> None:
-        async def send_in_time(message: Mapping[str, Any]) -> None:
-            async with asyncio.timeout(SEND_SECONDS):
-                await send(message)
-
         answer = await self.run_get_response(request)
+        patience = Patience(send, asyncio.current_task())
         try:
-            await self.send_response(answer, send_in_time)
-        except TimeoutError:
-            logger.warning("%r: the client has stopped reading", request.path)
+            await self.send_response(answer, patience.send)
+        finally:
+            patience.close()
 
     def handle_uncaught_exception(
         self, request: HttpRequest, resolver: Any, exc_info: Any

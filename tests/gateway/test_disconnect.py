@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from gateway import patience
 from providers import client as provider_client
 from tests.gateway.calls import (
     Caller,
@@ -184,3 +185,13 @@ def settled() -> None:
 def belongs(task: asyncio.Task) -> bool:
     name = task.get_coro().__qualname__
     return not name.startswith(("Server.", "LifespanOn.", "serve.", "uvicorn"))
+
+
+def test_a_client_that_stops_reading_has_left(server, fake, user, monkeypatch):
+    monkeypatch.setattr(patience, "SEND_SECONDS", 0.2)
+    fake.reply(*["x" * 100_000] * 300)
+    with calling(server, body(user, stream=True)) as caller:
+        caller.hear("x")
+        fake.wait(lambda: fake.requests[-1].aborted)
+        until(lambda: stored(user))
+    assert stored(user)[-1][2] == "cancelled"

@@ -1,0 +1,45 @@
+"""How long a client may leave what it asked for unread."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+SEND_SECONDS = 60.0
+
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+
+class Patience:
+    """Sends for a task, and cancels it when the client stops reading.
+
+    A timer for each frame would cost more than the frame. This one is set once, and
+    when it goes off looks whether the frame it finds has really waited that long.
+    """
+
+    def __init__(self, send: Send, task: asyncio.Task[Any] | None) -> None:
+        self._send = send
+        self._task = task
+        self._loop = asyncio.get_running_loop()
+        self._since: float | None = None
+        self._timer = self._loop.call_later(SEND_SECONDS, self._look)
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message, however long it takes up to `SEND_SECONDS`."""
+        self._since = self._loop.time()
+        await self._send(message)
+        self._since = None
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        waited = 0.0 if self._since is None else self._loop.time() - self._since
+        if self._task is not None and waited >= SEND_SECONDS:
+            logger.warning("a client has stopped reading; its answer is broken off")
+            self._task.cancel()
+        else:
+            self._timer = self._loop.call_later(SEND_SECONDS - waited, self._look)
