@@ -41,9 +41,9 @@ CLAIM = """
 
 INSERT = """
     INSERT INTO memory_message (thread_id, position, turn_id, role, text, extra,
-        tokens, agent, finish_reason, created_at) VALUES
+        tokens, agent, finish_reason, importance, created_at) VALUES
 """
-ROW = "(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+ROW = "(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 
 MAX_BYTES = 4 * 1024 * 1024
 """Pictures and files cost few tokens for their size; providers limit both."""
@@ -140,7 +140,7 @@ def _insert(
         (
             *(thread_id, position, turn, entry.message.role),
             *(text_of(entry.message), extra_of(entry.message), entry.tokens),
-            *(entry.agent, entry.finish_reason, at),
+            *(entry.agent, entry.finish_reason, entry.importance, at),
         )
         for position, entry in enumerate(entries, start=first)
     ]

@@ -1,6 +1,12 @@
-"""Threads of conversation and the messages in them."""
+"""What was said, what was learnt from it, and where to find it again."""
+
+import uuid
+from typing import Any
 
 from django.db import models
+from django.db.models import Q
+
+from memory.vectors import TermsField, VectorField
 
 
 class Thread(models.Model):
@@ -10,6 +16,8 @@ class Thread(models.Model):
     name = models.CharField(max_length=512, blank=True, default="")
     length = models.BigIntegerField(default=0)
     """How many messages it has had; the next one's position."""
+    summarised = models.BigIntegerField(db_default=0)
+    """Messages before this position are told by summaries."""
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 
@@ -46,6 +54,10 @@ class Message(models.Model):
     """Who spoke, on assistant messages."""
     finish_reason = models.CharField(max_length=32, blank=True, default="")
     """How the reply ended; `cancelled` when the client left, `error` when it broke."""
+    importance = models.FloatField(default=0.5)
+    """From 0 to 1; its role's, or more once something important was learnt from it."""
+    consolidated_at = models.DateTimeField(null=True)
+    """When a summary took its place in prompts."""
     created_at = models.DateTimeField()
 
     class Meta:
@@ -54,6 +66,282 @@ class Message(models.Model):
                 fields=["thread", "position"], name="memory_message_thread_position"
             )
         ]
+        indexes = [
+            # The few that stand out; the rest never enter it.
+            models.Index(
+                fields=["thread", "position"],
+                condition=Q(importance__gt=0.5),
+                name="memory_message_important",
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.role}: {self.text[:60]}"
+
+
+class Owner(models.Model):
+    """One user who is remembered; its row is locked while their facts change."""
+
+    user_id = models.UUIDField(unique=True)
+    version = models.BigIntegerField(default=0)
+    """Counts removals and new vectors: who holds passages in memory reads them anew."""
+    time_zone = models.CharField(max_length=64, blank=True, default="")
+    """The IANA name the user's client gave last; "" is UTC."""
+    created_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return str(self.user_id)
+
+
+class Category(models.TextChoices):
+    """What kind of thing a fact says."""
+
+    PREFERENCE = "preference"
+    FACT = "fact"
+    EVENT = "event"
+    RELATIONSHIP = "relationship"
+    DECISION = "decision"
+    GENERAL = "general"
+
+
+class Status(models.TextChoices):
+    """Whether a fact counts; only active ones reach a prompt."""
+
+    ACTIVE = "active"
+    HELD = "held"
+    SUPERSEDED = "superseded"
+    EXPIRED = "expired"
+    DELETED = "deleted"
+
+
+class Source(models.TextChoices):
+    """Who said so."""
+
+    EXTRACTION = "extraction"
+    AGENT = "agent"
+    USER = "user"
+    OPERATOR = "operator"
+
+
+class Fact(models.Model):
+    """One thing known about one user."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    user_id = models.UUIDField()
+    content = models.TextField()
+    category = models.CharField(max_length=16, choices=Category, default="general")
+    key = models.CharField(max_length=255, null=True)  # noqa: DJ001  NULL is not ""
+    """What makes it the only one of its kind: `category` + `key` name one fact."""
+    importance = models.SmallIntegerField(default=5)
+    """1 is trivial, 10 critical."""
+    status = models.CharField(max_length=16, choices=Status, default="active")
+    is_pinned = models.BooleanField(default=False)
+    """Pinned facts neither expire nor give way to others in the prompt."""
+    source = models.CharField(max_length=16, choices=Source)
+    agent = models.CharField(max_length=255, blank=True, default="")
+    """The agent whose turn it was learnt in, or that saved it."""
+    quote = models.TextField(blank=True, default="")
+    """The user's own words it was learnt from."""
+    message = models.ForeignKey(Message, null=True, on_delete=models.SET_NULL)
+    said_at = models.DateTimeField()
+    """When the user said it: what was said later wins."""
+    valid_from = models.DateTimeField(null=True)
+    valid_to = models.DateTimeField(null=True)
+    expires_at = models.DateTimeField(null=True)
+    superseded_by = models.ForeignKey(
+        "self", null=True, on_delete=models.SET_NULL, related_name="supersedes"
+    )
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user_id", "category", "key"],
+                condition=Q(status="active", key__isnull=False),
+                name="memory_fact_user_category_key",
+            ),
+            models.CheckConstraint(
+                condition=Q(importance__gte=1, importance__lte=10),
+                name="memory_fact_importance",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["user_id", "status", "-created_at", "-id"],
+                name="memory_fact_of_user",
+            ),
+            models.Index(
+                fields=["expires_at"],
+                condition=Q(status="active", expires_at__isnull=False),
+                name="memory_fact_expiring",
+            ),
+            models.Index(
+                fields=["user_id"],
+                condition=Q(status="active") & (Q(is_pinned=True) | Q(importance__gte=9)),
+                name="memory_fact_standing",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"[{self.category}] {self.content[:60]}"
+
+
+class FactChange(models.Model):
+    """One step in the history of a fact: who, when, why, before and after."""
+
+    fact = models.ForeignKey(Fact, on_delete=models.CASCADE, related_name="changes")
+    user_id = models.UUIDField()
+    at = models.DateTimeField()
+    action = models.CharField(max_length=16)
+    """created, updated, superseded, deleted, restored, pinned, unpinned, expired."""
+    by = models.CharField(max_length=300)
+    """`extraction`, `agent:NAME`, `user` or `operator`."""
+    reason = models.CharField(max_length=500, blank=True, default="")
+    before: Any = models.JSONField(null=True)
+    after: Any = models.JSONField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["user_id", "at"], name="memory_change_of_user"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.action} by {self.by}"
+
+
+class Passage(models.Model):
+    """A text that can be found again: a fact, or a message, or nothing else.
+
+    Written once; a changed text gets a new one, so what has been read stays true.
+    """
+
+    user_id = models.UUIDField()
+    fact = models.OneToOneField(Fact, null=True, on_delete=models.CASCADE)
+    message = models.OneToOneField(Message, null=True, on_delete=models.CASCADE)
+    thread = models.ForeignKey(
+        Thread, null=True, on_delete=models.CASCADE, db_index=False
+    )
+    position = models.BigIntegerField(null=True)
+    """The message's, in its thread: its neighbours are its window."""
+    is_question = models.BooleanField(default=False)
+    terms = TermsField()
+    window_terms = TermsField(null=True)
+    """Those of a message with its neighbours; kept on PostgreSQL only."""
+    embedder = models.CharField(max_length=128, blank=True, default="")
+    """Whose vector this is; "" has none yet."""
+    dimensions = models.IntegerField(default=0)
+    vector = VectorField(null=True)
+    embedding_error = models.TextField(blank=True, default="")
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(fact__isnull=False, message__isnull=True)
+                | Q(fact__isnull=True, message__isnull=False),
+                name="memory_passage_of_one",
+            )
+        ]
+        indexes = [
+            models.Index(fields=["user_id", "id"], name="memory_passage_of_user"),
+            models.Index(fields=["embedder", "id"], name="memory_passage_embedder"),
+        ]
+
+    def __str__(self) -> str:
+        return f"passage {self.pk}"
+
+
+class Lesson(models.Model):
+    """One turn to learn from: the truth about a piece of background work."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued"
+        RUNNING = "running"
+        DONE = "done"
+        FAILED = "failed"
+
+    user_id = models.UUIDField()
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE)
+    turn_id = models.UUIDField()
+    first_position = models.BigIntegerField()
+    end_position = models.BigIntegerField()
+    """The turn's messages: `first_position <= position < end_position`."""
+    agent = models.CharField(max_length=255)
+    time_zone = models.CharField(max_length=64, blank=True, default="")
+    state = models.CharField(max_length=16, choices=State, default="queued")
+    attempts = models.IntegerField(default=0)
+    due_at = models.DateTimeField()
+    """When it may be taken: at once, after a pause, or when a lease has run out."""
+    error = models.TextField(blank=True, default="")
+    reply = models.TextField(blank=True, default="")
+    """What the model said, where that was the fault."""
+    facts_found = models.IntegerField(default=0)
+    facts_saved = models.IntegerField(default=0)
+    created_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["due_at"],
+                condition=Q(state__in=["queued", "running"]),
+                name="memory_lesson_due",
+            ),
+            models.Index(fields=["user_id", "id"], name="memory_lesson_of_user"),
+        ]
+
+    def __str__(self) -> str:
+        return f"lesson of turn {self.turn_id} ({self.state})"
+
+
+class Consolidation(models.Model):
+    """One run that summarised old conversations, and its receipt."""
+
+    started_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+    is_dry_run = models.BooleanField(default=False)
+    threads = models.IntegerField(default=0)
+    messages = models.IntegerField(default=0)
+    summaries = models.IntegerField(default=0)
+    failures = models.IntegerField(default=0)
+    tokens_before = models.BigIntegerField(default=0)
+    tokens_after = models.BigIntegerField(default=0)
+    error = models.TextField(blank=True, default="")
+
+    def __str__(self) -> str:
+        return f"consolidation of {self.started_at:%Y-%m-%d %H:%M}"
+
+
+class Summary(models.Model):
+    """What some messages of a thread came to; the messages stay."""
+
+    user_id = models.UUIDField()
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE)
+    first_position = models.BigIntegerField()
+    end_position = models.BigIntegerField()
+    text = models.TextField()
+    tokens = models.IntegerField()
+    model = models.CharField(max_length=255)
+    run = models.ForeignKey(Consolidation, null=True, on_delete=models.SET_NULL)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["thread", "first_position"], name="memory_summary_place"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"summary of {self.first_position}–{self.end_position}"
+
+
+class Erasure(models.Model):
+    """A wish to be forgotten that waits to be confirmed."""
+
+    user_id = models.UUIDField(unique=True)
+    confirmation_digest = models.CharField(max_length=64)
+    expires_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"erasure of {self.user_id}"

@@ -16,6 +16,8 @@ class Entry:
     tokens: int
     agent: str = ""
     finish_reason: str = ""
+    importance: float = 0.5
+    """How much it matters later, from 0 to 1."""
 
 
 def text_of(message: Message) -> str:

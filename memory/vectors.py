@@ -1,0 +1,42 @@
+"""Columns whose type each database has its own word for."""
+
+from typing import Any
+
+import numpy as np
+from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+FLOAT32 = np.dtype("<f4")
+HASH32 = np.dtype("<u4")
+
+
+class VectorField(models.Field):  # type: ignore[type-arg]
+    """A vector of float32, of any length: pgvector's `vector`, or bytes on SQLite."""
+
+    description = "Vector"
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str:
+        return "vector" if connection.vendor == "postgresql" else "blob"
+
+
+class TermsField(models.Field):  # type: ignore[type-arg]
+    """The words of a text: a `tsvector`, or on SQLite their hashes as bytes."""
+
+    description = "Search terms"
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str:
+        return "tsvector" if connection.vendor == "postgresql" else "blob"
+
+
+def write_vector(vector: np.ndarray, vendor: str) -> Any:
+    """Return a vector as its column takes it in plain SQL."""
+    if vendor == "postgresql":
+        return "[" + ",".join(map(repr, vector.astype(float).tolist())) + "]"
+    return vector.astype(FLOAT32).tobytes()
+
+
+def read_vector(value: Any) -> np.ndarray:
+    """Return the vector a column holds, whatever form the database gave it in."""
+    if isinstance(value, str):
+        return np.fromstring(value[1:-1], dtype=FLOAT32, sep=",")
+    return np.frombuffer(value, dtype=FLOAT32)
