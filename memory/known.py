@@ -1,0 +1,151 @@
+"""What is known about a user, as plain values every side can hold."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+import numpy as np
+
+Category = Literal[
+    "preference", "fact", "event", "relationship", "decision", "general"
+]
+Status = Literal["active", "held", "superseded", "expired", "deleted"]
+Source = Literal["extraction", "agent", "user", "operator"]
+Fusion = Literal["weighted", "rrf"]
+Outcome = Literal["created", "updated", "unchanged", "superseded", "outdated", "held"]
+"""What became of a draft: `superseded` put another fact's truth to an end, `outdated`
+came after a newer one and is kept as its past."""
+
+MAX_CONTENT_LENGTH = 2000
+"""Characters of one fact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A text's vector and whose it is."""
+
+    embedder: str
+    vector: np.ndarray
+    """float32, of unit length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A fact someone wants remembered."""
+
+    content: str
+    category: Category = "general"
+    importance: int = 5
+    """From 1, trivial, to 10, critical."""
+    key: str | None = None
+    """With the category it names one fact: saving it again replaces it."""
+    is_pinned: bool = False
+    source: Source = "extraction"
+    agent: str = ""
+    quote: str = ""
+    message_id: int | None = None
+    said_at: datetime | None = None
+    """When the user said it; None is now."""
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    expires_at: datetime | None = None
+    supersedes: uuid.UUID | None = None
+    """A fact this one says is no longer so."""
+    held_because: str = ""
+    """Why nobody shall act on it until a person has looked; "" is no reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What became of a draft."""
+
+    fact_id: uuid.UUID
+    """The fact that now says it."""
+    outcome: Outcome
+    superseded: uuid.UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFact:
+    """One fact as it stands."""
+
+    id: uuid.UUID
+    content: str
+    category: Category
+    key: str | None
+    importance: int
+    status: Status
+    is_pinned: bool
+    source: Source
+    agent: str
+    quote: str
+    said_at: datetime
+    valid_from: datetime | None
+    valid_to: datetime | None
+    expires_at: datetime | None
+    superseded_by: uuid.UUID | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step of a fact's history."""
+
+    at: datetime
+    action: str
+    by: str
+    reason: str
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What to look for."""
+
+    text: str
+    embedded: Embedded | None = None
+    """None searches by words alone."""
+    floor: float = 0.0
+    """The similarity below which nothing is related."""
+    fusion: Fusion = "weighted"
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Why something was found: its place is the `total`'s."""
+
+    total: float
+    similarity: float | None = None
+    """Cosine of the vectors; None was not among the nearest."""
+    terms: float | None = None
+    """The lexical score of the text; None has none of the words."""
+    window: float | None = None
+    """The lexical score of a message with its neighbours."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFact:
+    """A fact a search found."""
+
+    fact: KnownFact
+    score: Score
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessage:
+    """A past message a search found."""
+
+    id: int
+    thread: str
+    """The thread's name; "" is the default one."""
+    position: int
+    role: str
+    text: str
+    agent: str
+    importance: float
+    created_at: datetime
+    score: Score = field(default_factory=lambda: Score(0.0))
