@@ -13,8 +13,8 @@ import io
 import logging
 import urllib.parse
 import urllib.request
-from collections.abc import AsyncGenerator, Iterable
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import aiohttp
@@ -28,6 +28,9 @@ from providers.config import ProviderConfig
 from providers.failures import FOREIGN, MISSHAPEN, Source
 from providers.patience import Patience
 from providers.stream import Stream
+from providers.wire import Wire
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -53,13 +56,37 @@ async def run(
     """
     exchange = await _begin(_prepare(name, provider, call))
     try:
-        for event in exchange.events:
+        for event in exchange.whole or exchange.first:
             yield event
         stream = exchange.stream
         while stream is not None and not stream.finished:
             for event in await stream.more():
                 yield event
         await exchange.drain()
+    finally:
+        exchange.close()
+
+
+async def ask(
+    source: Source,
+    url: str,
+    body: Mapping[str, Any],
+    read: Callable[[Any, Source], T],
+    *,
+    headers: Mapping[str, str],
+) -> T:
+    """Post JSON and return what `read` makes of the JSON that comes back.
+
+    Tried again as `run` does; raises the same errors. What `read` finds wrong it
+    raises as `failures.broken`, or as any of `failures.MISSHAPEN`.
+    """
+    request = _Request(source, url, body, read, headers=headers)
+    exchange = await _begin(request)
+    try:
+        # Set by an exchange without a stream.
+        whole: T = exchange.whole  # type: ignore[assignment]
+        await exchange.drain()
+        return whole
     finally:
         exchange.close()
 
@@ -101,27 +128,48 @@ def _proxy(url: str) -> str | None:
     return urllib.request.getproxies().get(parts.scheme)
 
 
-class _Request:
+class _Request(Generic[T]):
     """A call made ready: everything its attempts share."""
 
-    def __init__(self, name: str, provider: ProviderConfig, call: ModelCall) -> None:
-        kind = kinds.of(provider)
-        self.provider = provider
-        self.source = Source(name, provider, call.model)
-        self.wire = kind.wire
-        self.stream = call.stream
-        self.url = kinds.url(provider)
-        self.body = _encode(kind.wire.body(call))
-        self.headers = _headers(provider, kind.wire.headers(_key(provider)))
-        self.patience = Patience(self.source, stream=call.stream)
+    def __init__(
+        self,
+        source: Source,
+        url: str,
+        body: Mapping[str, Any],
+        read: Callable[[Any, Source], T],
+        *,
+        headers: Mapping[str, str],
+        streams: Wire | None = None,
+    ) -> None:
+        provider = source.provider
+        self.source = source
+        self.url = url
+        self.body = _encode(body)
+        self.headers = _headers(provider, headers)
+        self.read = read
+        """Makes sense of a whole reply."""
+        self.streams = streams
+        """What reads the stream that is asked for, if one is."""
+        self.retries = provider.retries
+        self.patience = Patience(source, stream=streams is not None)
         self.timeout = aiohttp.ClientTimeout(
             total=None, connect=provider.timeouts.connect_seconds
         )
 
 
-def _prepare(name: str, provider: ProviderConfig, call: ModelCall) -> _Request:
+def _prepare(
+    name: str, provider: ProviderConfig, call: ModelCall
+) -> _Request[Iterable[Event]]:
     parameters.check(name, provider, call.parameters)
-    return _Request(name, provider, call)
+    wire = kinds.of(provider).wire
+    return _Request(
+        Source(name, provider, call.model),
+        kinds.url(provider),
+        wire.body(call),
+        wire.read,
+        headers=wire.headers(_key(provider)),
+        streams=wire if call.stream else None,
+    )
 
 
 def _key(provider: ProviderConfig) -> str | None:
@@ -135,7 +183,7 @@ def _headers(provider: ProviderConfig, wire: Any) -> dict[str, str]:
     return {"Content-Type": "application/json", **wire, **extra}
 
 
-def _encode(body: dict[str, Any]) -> bytes:
+def _encode(body: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(body)
     except orjson.JSONEncodeError as exc:
@@ -143,7 +191,7 @@ def _encode(body: dict[str, Any]) -> bytes:
         raise Invalid(f"the request cannot be written as JSON: {exc}") from exc
 
 
-async def _begin(request: _Request) -> "_Exchange":
+async def _begin(request: _Request[T]) -> "_Exchange[T]":
     """Return an exchange whose reply has begun, after as many tries as allowed."""
     attempt = 0
     while True:
@@ -167,10 +215,10 @@ async def _begin(request: _Request) -> "_Exchange":
 
 
 def _wait_seconds(
-    request: _Request, error: CoulisseError, attempt: int
+    request: _Request[T], error: CoulisseError, attempt: int
 ) -> float | None:
     """Return how long to wait before another try, or None if there is none."""
-    if attempt > request.provider.retries or not getattr(error, "retryable", False):
+    if attempt > request.retries or not getattr(error, "retryable", False):
         return None
     seconds = backoff.wait_seconds(attempt, getattr(error, "retry_after_seconds", None))
     if seconds is None or seconds >= request.patience.left:
@@ -178,12 +226,14 @@ def _wait_seconds(
     return seconds
 
 
-class _Exchange:
+class _Exchange(Generic[T]):
     """One attempt at a call: a request and its response."""
 
-    def __init__(self, request: _Request) -> None:
-        self.events: Iterable[Event] = ()
-        """The first of the reply; all of it where there is no stream."""
+    def __init__(self, request: _Request[T]) -> None:
+        self.whole: T | None = None
+        """All of the reply, unless it is a stream."""
+        self.first: Iterable[Event] = ()
+        """The first events of a stream."""
         self.stream: Stream | None = None
         self._request = request
         self._source = request.source
@@ -199,14 +249,15 @@ class _Exchange:
         if response.content_type == "text/html":
             raise failures.broken(
                 self._source,
-                f"is a web page: check providers.{self._source.name}.base_url",
+                f"is a web page: check {self._source.setting('base_url')}",
             )
         # Some servers answer in one piece though a stream was asked for.
-        if self._request.stream and response.content_type != "application/json":
-            self.stream = self._open(response)
-            self.events = await self.stream.more()
+        wire = self._request.streams
+        if wire is not None and response.content_type != "application/json":
+            self.stream = self._open(response, wire)
+            self.first = await self.stream.more()
         else:
-            self.events = await self._whole(response)
+            self.whole = await self._whole(response)
 
     async def _post(self) -> aiohttp.ClientResponse:
         request = self._request
@@ -234,21 +285,21 @@ class _Exchange:
             self._source, response.status, response.headers, body
         )
 
-    def _open(self, response: aiohttp.ClientResponse) -> Stream:
+    def _open(self, response: aiohttp.ClientResponse, wire: Wire) -> Stream:
         return Stream(
             self._source,
             response,
-            reader=self._request.wire.reader(self._source),
+            reader=wire.reader(self._source),
             patience=self._patience,
         )
 
-    async def _whole(self, response: aiohttp.ClientResponse) -> Iterable[Event]:
+    async def _whole(self, response: aiohttp.ClientResponse) -> T:
         reading = self._read(response.content)
         # What all came with its head is not waited for.
         at_hand = response.content.is_eof()
         body = await (reading if at_hand else self._patience.wait(reading))
         try:
-            return self._request.wire.read(orjson.loads(body), self._source)
+            return self._request.read(orjson.loads(body), self._source)
         except MISSHAPEN as exc:
             raise failures.from_exception(self._source, exc) from exc
 

@@ -63,6 +63,12 @@ class Source:
     name: str
     provider: ProviderConfig
     model: str = ""
+    place: str | None = None
+    """Where the YAML has its key and address, if not under `providers:`."""
+
+    def setting(self, field: str) -> str:
+        """Return the path of one of its settings in the YAML."""
+        return f"{self.place or f'providers.{self.name}'}.{field}"
 
     def clean(self, text: str) -> str:
         """Return the provider's text, short and without our secrets."""
@@ -141,7 +147,7 @@ def from_status(
     if 300 <= status < 400:
         return BrokenReply(
             f"provider '{source.name}' answered with a redirect (HTTP {status}): "
-            f"set providers.{source.name}.base_url to where it is now",
+            f"set {source.setting('base_url')} to where it is now",
             provider=source.name,
         )
     if status in (401, 403):
@@ -181,7 +187,7 @@ def _key_refused(source: Source) -> KeyRefused:
     # Never the provider's own message: it often quotes the key.
     return KeyRefused(
         f"provider '{source.name}' refused the key: "
-        f"check providers.{source.name}.api_key and what that key may use",
+        f"check {source.setting('api_key')} and what that key may use",
         provider=source.name,
     )
 
@@ -189,7 +195,7 @@ def _key_refused(source: Source) -> KeyRefused:
 def _out_of_credit(source: Source) -> OutOfCredit:
     return OutOfCredit(
         f"provider '{source.name}' says the account behind "
-        f"providers.{source.name}.api_key has no credit or quota left",
+        f"{source.setting('api_key')} has no credit or quota left",
         provider=source.name,
     )
 
@@ -197,7 +203,7 @@ def _out_of_credit(source: Source) -> OutOfCredit:
 def _model_unknown(source: Source, said: ErrorObject) -> ModelUnknown:
     return ModelUnknown(
         f"provider '{source.name}' has no model '{source.model}', or "
-        f"providers.{source.name}.base_url is wrong{_said(source, said)}",
+        f"{source.setting('base_url')} is wrong{_said(source, said)}",
         provider=source.name,
     )
 
@@ -290,7 +296,7 @@ def _unreachable(
     return Unreachable(
         f"provider '{source.name}' cannot be reached: {what}"
         f"{f' ({reason})' if reason else ''}; "
-        f"check providers.{source.name}.base_url and the network",
+        f"check {source.setting('base_url')} and the network",
         provider=source.name,
         retryable=retryable,
     )
@@ -314,9 +320,10 @@ WAITS: dict[Wait, str] = {
 def timed_out(source: Source, wait: Wait) -> TimedOut:
     """Return the error for a wait that was too long."""
     seconds: float = getattr(source.provider.timeouts, f"{wait}_seconds")
+    setting = source.setting(f"timeouts.{wait}_seconds")
     return TimedOut(
-        f"provider '{source.name}' took longer than {seconds:g} s {WAITS[wait]} "
-        f"(providers.{source.name}.timeouts.{wait}_seconds)",
+        f"provider '{source.name}' took longer than {seconds:g} s {WAITS[wait]}"
+        f"{f' ({setting})' if source.place is None else ''}",
         provider=source.name,
         wait=wait,
         seconds=seconds,
