@@ -5,30 +5,45 @@ queries (see docs/performance.md). Every function takes the user it works for.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection, transaction
 
 from core.ids import TurnId, UserId
-from core.messages import Message
+from core.messages import Message, Role
+from memory import lessons, working
+from memory.lessons import Study, Turn
 from memory.models import Message as MessageRow
 from memory.models import Thread
 from memory.transcript import Entry, extra_of, text_of, to_message
+from memory.working import Held, Key, Line
 
 PAGE = 64
 """Rows read at a time; a context rarely needs more than one page."""
 
-PAGE_OF = """
-    SELECT m.position, m.tokens, m.role, m.text, m.extra
+CAP = 50
+"""Messages of a thread held in working memory, unless the caller says otherwise."""
+
+HEAD = """
+    SELECT id, length, summarised FROM memory_thread
+    WHERE user_id = %s AND name = %s
+"""
+NEWEST_PAGE = """
+    SELECT m.position, m.tokens, m.role, m.text, m.extra,
+        t.id, t.length, t.summarised
     FROM memory_thread t JOIN memory_message m ON m.thread_id = t.id
-    WHERE t.user_id = %s AND t.name = %s AND {positions}
+    WHERE t.user_id = %s AND t.name = %s AND m.position >= t.length - %s
     ORDER BY m.position DESC
 """
-NEWEST_PAGE = PAGE_OF.format(positions="m.position >= t.length - %s")
-OLDER_PAGE = PAGE_OF.format(positions="m.position < %s AND m.position >= %s")
 """Bounded by position, not by LIMIT: PostgreSQL, which guesses that a thread is as long
 as the average one, would read and sort all of a long one."""
+BETWEEN = """
+    SELECT position, tokens, role, text, extra FROM memory_message
+    WHERE thread_id = %s AND position >= %s AND position < %s
+    ORDER BY position DESC
+"""
 
 CLAIM = """
     INSERT INTO memory_thread (user_id, name, length, created_at, updated_at)
@@ -52,50 +67,116 @@ BATCH = 1000
 """Rows of one INSERT: databases limit the values of a statement."""
 
 
-def read(
-    user_id: UserId, thread: str, *, max_tokens: int, mid_exchange: bool = False
-) -> list[Message]:
-    """Return the newest messages of a thread that fit in `max_tokens`, oldest first.
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """The newest messages of a thread, oldest first, and where they begin."""
 
-    At most `MAX_BYTES` of them, for pictures weigh more than their tokens. Starts at
-    a user message, so that no reply or tool result stands without its cause. With
-    `mid_exchange`, when the caller is about to answer the last tool calls, everything
-    back to the last user message is kept whatever it costs. Costs the same however
-    many messages are stored.
+    messages: list[Message]
+    thread_id: int | None = None
+    """None while nobody has said anything in it."""
+    first_position: int = 0
+    """The position of the oldest kept; the next message's when none is."""
+    summarised: int = 0
+    """The position before which summaries tell what was said."""
+
+
+def read(
+    user_id: UserId,
+    thread: str,
+    *,
+    max_tokens: int,
+    mid_exchange: bool = False,
+    limit: int | None = None,
+    cap: int = CAP,
+) -> Recent:
+    """Return the newest messages of a thread that fit in `max_tokens`.
+
+    At most `limit`, and `MAX_BYTES` of them, for pictures weigh more than their
+    tokens. Starts at a user message, so that no reply or tool result stands without
+    its cause. With `mid_exchange`, when the caller is about to answer the last tool
+    calls, everything back to the last user message is kept whatever it costs. Stops
+    where summaries begin. Costs the same however many messages are stored; the newest
+    `cap` are held in working memory.
     """
-    kept: list[Message] = []
-    for tokens, size, message in _running_totals(user_id, thread):
-        if (tokens > max_tokens or size > MAX_BYTES) and not mid_exchange:
+    start = _start(user_id, thread, cap)
+    if start is None:
+        return Recent([])
+    held, summarised = start
+    kept: list[Line] = []
+    tokens = size = 0
+    for line in _newest_first(held, summarised):
+        tokens += line.tokens
+        size += line.size
+        is_full = len(kept) == limit or tokens > max_tokens or size > MAX_BYTES
+        if is_full and not mid_exchange:
             break
-        kept.append(message)
-        mid_exchange = mid_exchange and message.role != "user"
-    while kept and kept[-1].role != "user":
+        kept.append(line)
+        mid_exchange = mid_exchange and line.message.role != "user"
+    while kept and kept[-1].message.role != "user":
         kept.pop()
     kept.reverse()
-    return kept
+    return Recent(
+        [line.message for line in kept],
+        held.thread_id,
+        kept[0].position if kept else held.length,
+        summarised,
+    )
 
 
-def _running_totals(user_id: UserId, thread: str) -> Iterator[tuple[int, int, Message]]:
-    """Yield each message, newest first, with the tokens and the size up to it."""
-    tokens_so_far = size_so_far = 0
-    for _, tokens, role, text, extra in _newest_first(user_id, thread):
-        tokens_so_far += tokens
-        size_so_far += len(text) + len(extra)
-        yield tokens_so_far, size_so_far, to_message(role, text, extra)
+def _start(user_id: UserId, thread: str, cap: int) -> tuple[Held, int] | None:
+    """Return the newest messages as they are now, and where summaries end."""
+    key = (user_id, thread)
+    held = working.MEMORY.get(key)
+    if held is None:
+        return _load(key, cap)
+    rows = _rows(HEAD, [_key(user_id), thread])
+    if not rows or rows[0][0] != held.thread_id or rows[0][1] - held.length > PAGE:
+        working.MEMORY.drop(key)
+        return _load(key, cap) if rows else None
+    _, length, summarised = rows[0]
+    if length != held.length:
+        held = held.plus(_between(held.thread_id, held.length, length), length, cap)
+        working.MEMORY.put(key, held)
+    return held, summarised
 
 
-def _newest_first(user_id: UserId, thread: str) -> Iterator[tuple[Any, ...]]:
-    key = _key(user_id)
-    rows = _page(NEWEST_PAGE, [key, thread, PAGE])
-    while rows:
-        yield from rows
-        before = rows[-1][0]
-        if before == 0:
+def _load(key: Key, cap: int) -> tuple[Held, int] | None:
+    rows = _rows(NEWEST_PAGE, [_key(key[0]), key[1], PAGE])
+    if not rows:
+        return None
+    thread_id, length, summarised = rows[0][5:]
+    page = Held(thread_id, length, tuple(_line(*row[:5]) for row in reversed(rows)))
+    working.MEMORY.put(key, page.plus((), length, cap))
+    return page, summarised
+
+
+def _newest_first(held: Held, summarised: int) -> Iterator[Line]:
+    """Yield a thread's messages back to where summaries end."""
+    lines: Sequence[Line] = held.lines
+    before = held.length
+    while lines or before > summarised:
+        for line in reversed(lines):
+            if line.position < summarised:
+                return
+            yield line
+        before = lines[0].position if lines else before
+        first = max(before - PAGE, summarised)
+        lines = _between(held.thread_id, first, before) if first < before else ()
+        if not lines:
             return
-        rows = _page(OLDER_PAGE, [key, thread, before, before - PAGE])
 
 
-def _page(query: str, values: list[Any]) -> list[tuple[Any, ...]]:
+def _between(thread_id: int, first: int, end: int) -> list[Line]:
+    rows = _rows(BETWEEN, [thread_id, first, end])
+    return [_line(*row) for row in reversed(rows)]
+
+
+def _line(position: int, tokens: int, role: Role, text: str, extra: str) -> Line:
+    message = to_message(role, text, extra)
+    return Line(position, tokens, len(text) + len(extra), message)
+
+
+def _rows(query: str, values: list[Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(query, values)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
@@ -103,12 +184,19 @@ def _page(query: str, values: list[Any]) -> list[tuple[Any, ...]]:
 
 
 def append(
-    user_id: UserId, thread: str, turn_id: TurnId, entries: Sequence[Entry]
+    user_id: UserId,
+    thread: str,
+    turn_id: TurnId,
+    entries: Sequence[Entry],
+    *,
+    study: Study | None = None,
+    cap: int = CAP,
 ) -> None:
     """Store the messages of one turn at the end of a thread, all or none.
 
     The thread's row is claimed first, so the turns of several processes follow each
-    other whole instead of interleaving.
+    other whole instead of interleaving. With `study` the turn is put down to be learnt
+    from, in the same transaction.
     """
     if not entries:
         return
@@ -117,6 +205,33 @@ def append(
         thread_id, length = _claim(user_id, thread, len(entries), now)
         first = length - len(entries)
         _insert(thread_id, first, turn_id, entries, now)
+        if study is not None:
+            turn = Turn(user_id, thread_id, turn_id, first, length)
+            lessons.add(turn, study, now)
+    _hold(user_id, thread, thread_id, first, entries, cap)
+
+
+def _hold(
+    user_id: UserId,
+    thread: str,
+    thread_id: int,
+    first: int,
+    entries: Sequence[Entry],
+    cap: int,
+) -> None:
+    """Add to working memory what was just stored, if nothing came in between."""
+    held = working.MEMORY.get((user_id, thread))
+    if held is None or held.thread_id != thread_id or held.length != first:
+        return
+    lines = [
+        _line(
+            *(position, entry.tokens, entry.message.role),
+            *(text_of(entry.message), extra_of(entry.message)),
+        )
+        for position, entry in enumerate(entries, start=first)
+    ]
+    held = held.plus(lines, first + len(entries), cap)
+    working.MEMORY.put((user_id, thread), held)
 
 
 def _claim(user_id: UserId, thread: str, count: int, now: datetime) -> tuple[int, int]:

@@ -8,9 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-Category = Literal[
-    "preference", "fact", "event", "relationship", "decision", "general"
-]
+Category = Literal["preference", "fact", "event", "relationship", "decision", "general"]
 Status = Literal["active", "held", "superseded", "expired", "deleted"]
 Source = Literal["extraction", "agent", "user", "operator"]
 Fusion = Literal["weighted", "rrf"]

@@ -178,7 +178,8 @@ class Fact(models.Model):
             ),
             models.Index(
                 fields=["user_id"],
-                condition=Q(status="active") & (Q(is_pinned=True) | Q(importance__gte=9)),
+                condition=Q(status="active")
+                & (Q(is_pinned=True) | Q(importance__gte=9)),
                 name="memory_fact_standing",
             ),
         ]

@@ -108,7 +108,7 @@ async def prepare(request: TurnRequest) -> Turn:
     if request.options.uses_client_history:
         spoken = context.join([], context.conversation(request.messages))
     else:
-        stored = await lane.run(
+        recent = await lane.run(
             history.read,
             user_id,
             request.options.thread,
@@ -117,7 +117,7 @@ async def prepare(request: TurnRequest) -> Turn:
             - context.count_tool_tokens(request.tools),
             mid_exchange=context.is_mid_exchange(new),
         )
-        stored = context.without_audio(stored)
+        stored = context.without_audio(recent.messages)
         new = context.with_its_calls(stored, new, request.messages)
         spoken = context.join(stored, new)
     return Turn(

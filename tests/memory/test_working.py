@@ -1,0 +1,153 @@
+"""Working memory: right whoever wrote, small, and sparing the database."""
+
+import uuid
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from core.ids import UserId, new_turn_id
+from core.messages import Message
+from memory import history, working
+from memory.models import Thread
+from memory.transcript import Entry
+from memory.working import Held, Line, WorkingMemory
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+
+@pytest.fixture
+def owner() -> UserId:
+    return UserId(uuid.uuid4())
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """Return a function that writes as another process would."""
+
+    def write(user: UserId, *texts: str) -> None:
+        with monkeypatch.context() as other:
+            other.setattr(working, "MEMORY", WorkingMemory())
+            say(user, *texts)
+
+    return write
+
+
+def say(user: UserId, *texts: str) -> None:
+    entries = [
+        Entry(Message(("user", "assistant")[i % 2], text), 10)
+        for i, text in enumerate(texts)
+    ]
+    history.append(user, "", new_turn_id(), entries)
+
+
+def texts(user: UserId, **options) -> list[str]:
+    options = {"max_tokens": 100_000, **options}
+    return [m.text for m in history.read(user, "", **options).messages]
+
+
+def queries(user: UserId, **options) -> list[str]:
+    with CaptureQueriesContext(connection) as captured:
+        texts(user, **options)
+    return [query["sql"] for query in captured]
+
+
+def test_what_is_held_is_not_read_again(owner):
+    say(owner, "one", "two")
+    texts(owner)
+    say(owner, "three", "four")
+    (only,) = queries(owner)
+    assert "memory_message" not in only
+    assert texts(owner) == ["one", "two", "three", "four"]
+
+
+def test_it_sees_what_other_processes_wrote(owner, elsewhere):
+    say(owner, "one", "two")
+    texts(owner)
+    elsewhere(owner, "three", "four")
+    assert texts(owner) == ["one", "two", "three", "four"]
+    say(owner, "five", "six")
+    assert texts(owner)[-2:] == ["five", "six"]
+
+
+def test_a_write_after_an_unseen_one_leaves_no_gap(owner, elsewhere):
+    say(owner, "one", "two")
+    texts(owner)
+    elsewhere(owner, "three", "four")
+    say(owner, "five", "six")
+    assert texts(owner) == ["one", "two", "three", "four", "five", "six"]
+
+
+def test_it_catches_up_with_more_than_a_page(owner, elsewhere):
+    say(owner, "one", "two")
+    texts(owner)
+    elsewhere(owner, *(str(i) for i in range(history.PAGE * 2)))
+    assert texts(owner) == ["one", "two", *map(str, range(history.PAGE * 2))]
+
+
+def test_an_erased_thread_is_gone_at_once(owner):
+    say(owner, "secret", "reply")
+    texts(owner)
+    Thread.objects.filter(user_id=owner).delete()
+    assert texts(owner) == []
+    say(owner, "new", "reply")
+    assert texts(owner) == ["new", "reply"]
+
+
+@pytest.mark.parametrize("cap", [0, 1, 50])
+def test_the_cap_changes_what_is_held_not_what_is_read(owner, cap):
+    say(owner, *map(str, range(80)))
+    for _ in range(2):
+        assert texts(owner, cap=cap) == [str(i) for i in range(80)]
+    held = working.MEMORY.get((owner, ""))
+    assert held is not None
+    assert len(held.lines) == cap
+
+
+def test_at_most_the_limit_is_read(owner):
+    say(owner, *map(str, range(20)))
+    assert texts(owner, limit=4) == ["16", "17", "18", "19"]
+    assert texts(owner, limit=3) == ["18", "19"]
+
+
+def test_it_stops_where_summaries_begin(owner):
+    say(owner, *map(str, range(80)))
+    Thread.objects.filter(user_id=owner).update(summarised=30)
+    recent = history.read(owner, "", max_tokens=100_000)
+    assert [m.text for m in recent.messages] == [str(i) for i in range(30, 80)]
+    assert (recent.first_position, recent.summarised) == (30, 30)
+    # Held from before, and from within a page.
+    Thread.objects.filter(user_id=owner).update(summarised=60)
+    assert texts(owner) == [str(i) for i in range(60, 80)]
+
+
+def held(text: str) -> Held:
+    return Held(1, 1, (Line(0, 1, len(text), Message("user", text)),))
+
+
+def test_it_lets_go_of_what_was_used_longest_ago():
+    memory = WorkingMemory(max_bytes=3 * (1000 + working.ROW_BYTES))
+    users = [UserId(uuid.uuid4()) for _ in range(4)]
+    for user in users[:3]:
+        memory.put((user, ""), held("x" * 1000))
+    memory.get((users[0], ""))
+    memory.put((users[3], ""), held("x" * 1000))
+    assert [memory.get((user, "")) is not None for user in users] == [
+        *(True, False, True, True)
+    ]
+
+
+def test_what_is_too_large_is_not_held():
+    memory = WorkingMemory(max_bytes=100)
+    memory.put((UserId(uuid.uuid4()), ""), held("x" * 1000))
+    assert memory._bytes == 0
+
+
+def test_it_forgets_one_user_whole():
+    memory = WorkingMemory()
+    one, other = UserId(uuid.uuid4()), UserId(uuid.uuid4())
+    for key in ((one, ""), (one, "work"), (other, "")):
+        memory.put(key, held("x"))
+    memory.forget(one)
+    assert memory.get((one, "work")) is None
+    assert memory.get((other, "")) is not None
