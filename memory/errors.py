@@ -1,0 +1,17 @@
+"""What can go wrong with what is known about a user."""
+
+from core.errors import Invalid, NotFound
+
+
+class FactUnknown(NotFound):
+    """This user has no such fact."""
+
+
+class FactInvalid(Invalid):
+    """This cannot be remembered as a fact."""
+
+
+class KeyTaken(Invalid):
+    """Another active fact of this user has this category and key."""
+
+    code = "key_taken"
