@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from config.sections import Config, Problem, Section
 from config.spelling import did_you_mean
 from providers import parameters
+from providers.choice import ModelChoice
 from providers.config import PROVIDERS
 
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -31,6 +32,86 @@ def refuse_planned(value: Any) -> None:
 
 
 Planned = Annotated[Any, AfterValidator(refuse_planned)]
+
+
+STATE_FIELDS = {
+    *("block_tokens", "dedup_threshold", "fusion", "learn_from"),
+    *("max_facts_per_turn", "recall_k", "standing_facts"),
+}
+"""The fields of `AgentMemory` that stand under `memory.user_state` for all agents."""
+
+
+class AgentMemory(BaseModel):
+    """What differs from `memory:` for one agent; what is left out is as there.
+
+    The embedder is the same for all: they share what is known of a user.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    user_state: bool | None = Field(
+        default=None,
+        description="Whether this agent recalls and learns facts about users.",
+    )
+    learn_from: ModelChoice | None = Field(
+        default=None, description="The model that reads its turns for facts."
+    )
+    recall_k: int | None = Field(
+        default=None, ge=0, le=100, description="How many facts a request recalls."
+    )
+    dedup_threshold: Probability | None = Field(
+        default=None,
+        description="Similarity from which a new fact is compared with a known one.",
+    )
+    max_facts_per_turn: int | None = Field(
+        default=None, ge=0, le=100, description="Most facts learnt from one turn."
+    )
+    fusion: Literal["weighted", "rrf"] | None = Field(
+        default=None, description="How found lists become one."
+    )
+    block_tokens: int | None = Field(
+        default=None,
+        ge=50,
+        le=100_000,
+        description="Most tokens of a prompt that go to what is remembered.",
+    )
+    standing_facts: int | None = Field(
+        default=None, ge=0, le=100, description="How many facts are always told."
+    )
+    recency_limit: int | None = Field(
+        default=None, ge=1, description="Most of the newest messages in a prompt."
+    )
+    salience_limit: int | None = Field(
+        default=None, ge=0, le=50, description="Most important older messages quoted."
+    )
+    salience_threshold: Probability | None = Field(
+        default=None, description="The importance from which a message counts as such."
+    )
+    relevance_limit: int | None = Field(
+        default=None, ge=0, le=50, description="Most similar older messages quoted."
+    )
+
+    @property
+    def is_on(self) -> bool | None:
+        """Whether this agent remembers users; None is as `memory:` says."""
+        return self.user_state
+
+    @cached_property
+    def state(self) -> dict[str, Any]:
+        """What it sets of `memory.user_state`."""
+        fields = self.model_fields_set & STATE_FIELDS
+        return {name: getattr(self, name) for name in fields}
+
+    @cached_property
+    def memory(self) -> dict[str, Any]:
+        """What it sets of `memory`."""
+        fields = self.model_fields_set - STATE_FIELDS - {"user_state"}
+        return {name: getattr(self, name) for name in fields}
+
+
+def read_memory(value: Any) -> Any:
+    """Return `true` and `false` as maps that say no more."""
+    return {"user_state": value} if isinstance(value, bool) else value
 
 
 class AgentConfig(BaseModel):
@@ -106,7 +187,16 @@ class AgentConfig(BaseModel):
     mcp_tools: Planned = Field(
         default=None, description="Not available in this version."
     )
-    memory: Planned = Field(default=None, description="Not available in this version.")
+    memory: Annotated[AgentMemory | None, BeforeValidator(read_memory)] = Field(
+        default=None,
+        description="Whether and how this agent remembers users, where it differs "
+        "from `memory:`: `true`, `false` or a map.",
+    )
+    memory_tools: bool = Field(
+        default=False,
+        description="Give the agent the tools search_memory, save_memory, "
+        "update_memory and forget_memory.",
+    )
     skills: Planned = Field(default=None, description="Not available in this version.")
     subagents: Planned = Field(
         default=None, description="Not available in this version."
@@ -145,6 +235,7 @@ def check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Pro
                 "coulisse.E201",
             )
             continue
+        yield from _check_learner(index, agent, config)
         provider = providers[agent.provider]
         for name in parameters.refused(provider, agent.parameters):
             yield Problem(
@@ -153,6 +244,21 @@ def check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Pro
                 f"'{agent.provider}' ({provider.kind}) does not take; remove it",
                 "coulisse.E202",
             )
+
+
+def _check_learner(index: int, agent: AgentConfig, config: Config) -> Iterable[Problem]:
+    memory = agent.memory
+    if memory is None or memory.user_state is False:
+        return
+    providers = config.get(PROVIDERS)
+    if memory.learn_from is not None and memory.learn_from.provider not in providers:
+        name = memory.learn_from.provider
+        yield Problem(
+            ("agents", index, "memory", "learn_from", "provider"),
+            f"agent '{agent.name}' learns from provider '{name}', which is not under "
+            f"providers:{did_you_mean(name, providers)}",
+            "coulisse.E203",
+        )
 
 
 AGENTS: Section[dict[str, AgentConfig]] = Section(

@@ -334,7 +334,7 @@ class Summary(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"summary of {self.first_position}–{self.end_position}"
+        return f"summary of {self.first_position} to {self.end_position}"
 
 
 class Erasure(models.Model):

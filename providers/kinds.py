@@ -127,9 +127,14 @@ COMPATIBLE = Kind(OpenAIWire(sends_store=True))
 
 def of(provider: ProviderConfig) -> Kind:
     """Return how to speak to a provider."""
-    kind = KINDS[provider.kind]
-    elsewhere = provider.base_url not in (None, kind.base_url)
-    return COMPATIBLE if provider.kind == "openai" and elsewhere else kind
+    if provider.kind == "openai" and is_elsewhere(provider):
+        return COMPATIBLE
+    return KINDS[provider.kind]
+
+
+def is_elsewhere(provider: ProviderConfig) -> bool:
+    """Say whether a provider is at another address than its kind's own."""
+    return provider.base_url not in (None, KINDS[provider.kind].base_url)
 
 
 def structured_outputs(provider: ProviderConfig) -> Literal["native", "prompt"]:
