@@ -29,6 +29,37 @@ HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
+def clean_key(value: Any) -> Any:
+    """Return a key without the space around it; one that is empty is none."""
+    return (value.strip() or None) if isinstance(value, str) else value
+
+
+def sendable_key(value: SecretStr | None) -> SecretStr | None:
+    """Return a key a header can carry; raise ValueError for another."""
+    if value is not None and UNSENDABLE.search(value.get_secret_value()):
+        raise ValueError(
+            "has a line break or another control character inside: is it one key?"
+        )
+    return value
+
+
+def clean_url(value: str | None) -> str | None:
+    """Return a base URL as paths are added to it; raise ValueError for another."""
+    if value is None:
+        return None
+    if not re.match(r"https?://[^/\s?#]+[^\s?#]*$", value):
+        raise ValueError(
+            "must be an http:// or https:// address without a query, such as "
+            "http://localhost:11434/v1"
+        )
+    if "@" in urlsplit(value).netloc:
+        raise ValueError(
+            "must not carry a user name or password: send them under headers:, "
+            "such as Authorization: Basic ${CREDENTIALS}"
+        )
+    return value.rstrip("/")
+
+
 class Timeouts(BaseModel):
     """How long to wait for a provider, in seconds."""
 
@@ -102,36 +133,9 @@ class ProviderConfig(BaseModel):
             return value
         raise ValueError(unknown_kind(value))
 
-    @field_validator("api_key", mode="before")
-    @classmethod
-    def _clean_key(cls, value: Any) -> Any:
-        return (value.strip() or None) if isinstance(value, str) else value
-
-    @field_validator("api_key")
-    @classmethod
-    def _sendable_key(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and UNSENDABLE.search(value.get_secret_value()):
-            raise ValueError(
-                "has a line break or another control character inside: is it one key?"
-            )
-        return value
-
-    @field_validator("base_url")
-    @classmethod
-    def _clean_url(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        if not re.match(r"https?://[^/\s?#]+[^\s?#]*$", value):
-            raise ValueError(
-                "must be an http:// or https:// address without a query, such as "
-                "http://localhost:11434/v1"
-            )
-        if "@" in urlsplit(value).netloc:
-            raise ValueError(
-                "must not carry a user name or password: send them under headers:, "
-                "such as Authorization: Basic ${CREDENTIALS}"
-            )
-        return value.rstrip("/")
+    _clean_key = field_validator("api_key", mode="before")(clean_key)
+    _sendable_key = field_validator("api_key")(sendable_key)
+    _clean_url = field_validator("base_url")(clean_url)
 
     @field_validator("structured_outputs")
     @classmethod

@@ -1,8 +1,10 @@
 """What can go wrong between us and a provider.
 
 Invalid
+├── EmbedderMisconfigured the YAML names an embedder that cannot be had
 └── RequestRefused        the provider refused what the caller sent
 Unavailable
+├── EmbedderDown          the offline embedding model cannot be loaded
 └── LocalModelDown        kind local, and nobody started the server
 Upstream
 ├── ModelUnknown          no such model there, or a wrong base_url
@@ -41,6 +43,18 @@ class RequestRefused(Invalid):
     ) -> None:
         super().__init__(message, param=param, code=code)
         self.provider = provider
+
+
+class EmbedderMisconfigured(Invalid):
+    """The embedder cannot be had as it is configured."""
+
+    retryable: ClassVar[bool] = False
+
+
+class EmbedderDown(Unavailable):
+    """The offline embedding model cannot be loaded."""
+
+    retryable: ClassVar[bool] = False
 
 
 class LocalModelDown(Unavailable):

