@@ -3,20 +3,60 @@
 A row is the truth about a piece of work; whoever wakes a worker only saves it time.
 """
 
+import hashlib
+import logging
+import random
+import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
-from typing import NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
-from django.db import connection
+from django.db import connection, transaction
+from django.db.models import Count, Q, QuerySet
 
 from core.ids import TurnId, UserId
 from memory.models import Lesson
+
+logger = logging.getLogger(__name__)
+
+MAX_ATTEMPTS = 5
+"""Of a lesson, before it is left to a person."""
+FIRST_PAUSE_SECONDS = 30.0
+LONGEST_PAUSE_SECONDS = 600.0
+MAX_ERROR_LENGTH = 2_000
+MAX_REPLY_LENGTH = 20_000
 
 INSERT = """
     INSERT INTO memory_lesson (user_id, thread_id, turn_id, first_position,
         end_position, agent, time_zone, state, attempts, due_at, error, reply,
         facts_found, facts_saved, created_at)
     VALUES (%s, %s, %s, %s, %s, %s, %s, 'queued', 0, %s, '', '', 0, 0, %s)
+"""
+
+# The states are written out, not passed, and the open lessons gathered first: only so
+# is their index used, and the many that are closed never read.
+CLAIM = """
+    WITH every_open AS MATERIALIZED (
+        SELECT id, user_id, state, attempts, due_at FROM memory_lesson
+        WHERE state IN ('queued', 'running')
+    ), ranked AS (
+        SELECT id, state, attempts,
+            row_number() OVER (PARTITION BY user_id ORDER BY id) AS place,
+            max(CASE WHEN state = 'running' AND due_at > %s THEN 1 ELSE 0 END)
+                OVER (PARTITION BY user_id) AS is_taught
+        FROM every_open
+    )
+    UPDATE memory_lesson SET state = 'running', attempts = attempts + 1, due_at = %s
+    WHERE id IN (
+        SELECT id FROM memory_lesson
+        WHERE state IN ('queued', 'running') AND due_at <= %s AND id IN (
+            SELECT id FROM ranked WHERE place = 1 AND is_taught = 0
+                AND (state = 'queued' OR attempts < %s)
+        )
+        ORDER BY id LIMIT %s {skip}
+    )
+    RETURNING id
 """
 
 
@@ -54,3 +94,154 @@ def add(turn: Turn, study: Study, now: datetime) -> None:
                 *(study.agent, study.time_zone, at, at),
             ],
         )
+
+
+def claim(
+    limit: int, lease_seconds: float, *, now: datetime | None = None
+) -> list[Lesson]:
+    """Take up to `limit` lessons to learn from, the oldest first, and return them.
+
+    Those that are due are taken, and those whose worker's lease ran out; of one user
+    only the oldest that is open, and none while another of theirs is being learnt, so
+    that facts arrive in the order they were told. Two workers never take the same one.
+    """
+    now = now or datetime.now(UTC)
+    adapt = connection.ops.adapt_datetimefield_value
+    lease = adapt(now + timedelta(seconds=lease_seconds))
+    skip = "FOR UPDATE SKIP LOCKED" if connection.vendor == "postgresql" else ""
+    values = [adapt(now), lease, adapt(now), MAX_ATTEMPTS, limit]
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(CLAIM.format(skip=skip), values)
+        taken = [pk for (pk,) in cursor.fetchall()]
+    return list(Lesson.objects.filter(pk__in=taken).order_by("pk")) if taken else []
+
+
+def done(lesson: Lesson, *, found: int = 0, saved: int = 0, error: str = "") -> bool:
+    """Close a lesson; `error` says why it was skipped, where it was.
+
+    Return whether it was still this worker's to close: not when its lease ran out and
+    another took it, nor when its user was erased.
+    """
+    return _close(
+        lesson,
+        state=Lesson.State.DONE,
+        facts_found=found,
+        facts_saved=saved,
+        error=error,
+        reply="",
+    )
+
+
+def failed(lesson: Lesson, error: str, *, reply: str = "", found: int = 0) -> bool:
+    """Close a lesson nothing was learnt from, for a person to see; says so in the log.
+
+    `reply` is what the model said, where that was the fault. Returns as `done` does.
+    """
+    closed = _close(
+        lesson,
+        state=Lesson.State.FAILED,
+        facts_found=found,
+        error=storable(error)[:MAX_ERROR_LENGTH],
+        reply=storable(reply)[:MAX_REPLY_LENGTH],
+    )
+    if closed:
+        # The error may quote the model, and the model the user: it stays in the row.
+        logger.warning(
+            "nothing was learnt from turn %s of user %s: lesson %d failed; see "
+            "`manage.py lessons --failed`",
+            lesson.turn_id,
+            pseudonym(lesson.user_id),
+            lesson.pk,
+        )
+    return closed
+
+
+def retry(lesson: Lesson, error: str, *, seconds: float) -> bool:
+    """Put a lesson back, to be taken again after a pause; returns as `done` does."""
+    due_at = datetime.now(UTC) + timedelta(seconds=seconds)
+    mine = _mine(lesson)
+    return bool(
+        mine.update(
+            state=Lesson.State.QUEUED,
+            due_at=due_at,
+            error=storable(error)[:MAX_ERROR_LENGTH],
+        )
+    )
+
+
+def pause_seconds(attempts: int, asked: float | None = None) -> float:
+    """Return how long to wait after this many attempts; `asked` is the least."""
+    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 4 ** (attempts - 1))
+    jitter = random.uniform(longest / 2, longest)  # noqa: S311  no secret hangs on it
+    return max(jitter, asked or 0.0)
+
+
+def replay(ids: Iterable[int] | None = None, *, user_id: UserId | None = None) -> int:
+    """Put failed lessons back, all or those named; return how many there were."""
+    rows = Lesson.objects.filter(state=Lesson.State.FAILED)
+    if ids is not None:
+        rows = rows.filter(pk__in=list(ids))
+    if user_id is not None:
+        rows = rows.filter(user_id=user_id)
+    now = datetime.now(UTC)
+    return rows.update(
+        state=Lesson.State.QUEUED, attempts=0, due_at=now, finished_at=None
+    )
+
+
+def reap(now: datetime) -> int:
+    """Fail the lessons whose workers died again and again; return how many."""
+    lost = Lesson.objects.filter(
+        state=Lesson.State.RUNNING, due_at__lte=now, attempts__gte=MAX_ATTEMPTS
+    )
+    error = f"the worker stopped in the middle {MAX_ATTEMPTS} times"
+    return sum(failed(lesson, error) for lesson in lost[:100])
+
+
+def is_due(now: datetime) -> bool:
+    """Whether there is a lesson a worker could take."""
+    return Lesson.objects.filter(
+        state__in=[Lesson.State.QUEUED, Lesson.State.RUNNING], due_at__lte=now
+    ).exists()
+
+
+def counts(now: datetime | None = None) -> dict[str, int]:
+    """Return how many lessons are due, waiting, running, done, skipped and failed.
+
+    Those that wait are queued for later; those that were skipped say why.
+    """
+    now = now or datetime.now(UTC)
+    is_open, is_late = Q(state=Lesson.State.QUEUED), Q(due_at__lte=now)
+    is_running, is_done = Q(state=Lesson.State.RUNNING), Q(state=Lesson.State.DONE)
+    return Lesson.objects.aggregate(
+        due=Count("pk", filter=(is_open | is_running) & is_late),
+        waiting=Count("pk", filter=is_open & ~is_late),
+        running=Count("pk", filter=is_running & ~is_late),
+        done=Count("pk", filter=is_done & Q(error="")),
+        skipped=Count("pk", filter=is_done & ~Q(error="")),
+        failed=Count("pk", filter=Q(state=Lesson.State.FAILED)),
+    )
+
+
+def pseudonym(user_id: uuid.UUID) -> str:
+    """Return what a log calls a user: always the same, and not their id."""
+    return hashlib.sha256(user_id.bytes).hexdigest()[:12]
+
+
+def storable(text: str) -> str:
+    """Return a text as any database can hold it: no NUL, no halves of characters."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _mine(lesson: Lesson) -> QuerySet[Lesson]:
+    # Who takes a lesson counts its attempts up, so that number is the lease's own.
+    return Lesson.objects.filter(
+        pk=lesson.pk,
+        user_id=lesson.user_id,
+        state=Lesson.State.RUNNING,
+        attempts=lesson.attempts,
+    )
+
+
+def _close(lesson: Lesson, **fields: Any) -> bool:
+    return bool(_mine(lesson).update(finished_at=datetime.now(UTC), **fields))

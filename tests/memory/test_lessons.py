@@ -1,0 +1,291 @@
+"""The queue of lessons: nothing is lost, taken twice or out of order."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from memory import lessons
+from memory.models import Lesson
+from tests.memory.learning_stage import NOON, new_user, tell
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
+
+LATER = NOON + timedelta(hours=1)
+
+
+@pytest.fixture
+def alone(database):
+    """No lessons but this test's: whoever claims takes anybody's."""
+    Lesson.objects.all().delete()
+    yield
+    Lesson.objects.all().delete()
+
+
+@pytest.fixture
+def owner():
+    return new_user()
+
+
+def claim(limit=10, *, now=NOON):
+    return lessons.claim(limit, 60, now=now)
+
+
+def states():
+    return list(Lesson.objects.order_by("pk").values_list("state", flat=True))
+
+
+def test_it_takes_the_oldest_first_and_no_more_than_asked():
+    told = [tell(new_user(), "hello") for _ in range(4)]
+    assert [row.pk for row in claim(3)] == [row.pk for row in told[:3]]
+    assert [row.pk for row in claim(3)] == [told[3].pk]
+    assert claim() == []
+
+
+def test_it_hands_out_what_it_took(owner):
+    tell(owner, "hello", "hi")
+    (taken,) = claim()
+    assert (taken.state, taken.attempts) == ("running", 1)
+    assert (taken.first_position, taken.end_position) == (0, 2)
+    assert taken.user_id == owner
+
+
+def test_a_user_is_taught_one_lesson_at_a_time_and_in_order(owner):
+    first, second = tell(owner, "one"), tell(owner, "two")
+    assert [row.pk for row in claim()] == [first.pk]
+    assert claim() == []
+    lessons.done(Lesson.objects.get(pk=first.pk))
+    assert [row.pk for row in claim()] == [second.pk]
+
+
+def test_one_user_does_not_hold_up_another(owner):
+    first = tell(owner, "one")
+    tell(owner, "two")
+    other = tell(new_user(), "three")
+    assert [row.pk for row in claim()] == [first.pk, other.pk]
+
+
+def test_a_lesson_that_pauses_holds_up_the_younger_ones(owner):
+    first, second = tell(owner, "one"), tell(owner, "two")
+    Lesson.objects.filter(pk=first.pk).update(due_at=LATER)
+    assert claim() == []
+    assert [row.pk for row in claim(now=LATER)] == [first.pk]
+    assert second.pk not in {row.pk for row in claim(now=LATER)}
+
+
+def test_an_older_one_put_back_waits_for_the_younger_that_runs(owner):
+    first, _second = tell(owner, "one"), tell(owner, "two")
+    (taken,) = claim()
+    lessons.failed(taken, "broken")
+    now = datetime.now(UTC)
+    (running,) = claim(now=now)
+    lessons.replay([first.pk])
+    now = datetime.now(UTC)
+    assert claim(now=now) == []
+    lessons.done(running)
+    assert [row.pk for row in claim(now=now)] == [first.pk]
+
+
+def test_a_lease_that_ran_out_is_taken_again():
+    tell(new_user(), "one")
+    (lost,) = claim()
+    assert claim(now=NOON + timedelta(seconds=59)) == []
+    (found,) = claim(now=NOON + timedelta(seconds=60))
+    assert (found.pk, found.attempts) == (lost.pk, 2)
+
+
+@pytest.mark.parametrize(
+    "finish",
+    [
+        lambda row: lessons.done(row, found=1, saved=1),
+        lambda row: lessons.failed(row, "broken"),
+        lambda row: lessons.retry(row, "busy", seconds=1),
+    ],
+    ids=["done", "failed", "retry"],
+)
+def test_who_lost_the_lease_cannot_finish(finish, caplog):
+    tell(new_user(), "one")
+    (lost,) = claim()
+    (found,) = claim(now=LATER)
+    assert finish(lost) is False
+    assert states() == ["running"]
+    assert caplog.records == []
+    assert finish(found) is True
+
+
+def test_an_erased_lesson_is_nobodys_to_finish():
+    lesson = tell(new_user(), "one")
+    (taken,) = claim()
+    Lesson.objects.filter(pk=lesson.pk).delete()
+    assert lessons.done(taken) is False
+    assert lessons.failed(taken, "late") is False
+
+
+def test_what_came_of_it_is_in_the_row():
+    tell(new_user(), "one")
+    (taken,) = claim()
+    assert lessons.done(taken, found=3, saved=2)
+    row = Lesson.objects.get()
+    assert (row.state, row.facts_found, row.facts_saved) == ("done", 3, 2)
+    assert row.finished_at is not None
+
+
+def test_a_failure_is_one_warning_without_content_and_a_row_with_it(owner, caplog):
+    tell(owner, "my secret")
+    (taken,) = claim()
+    lessons.failed(taken, "not JSON", reply="the \0 user's \ud800 secret")
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    line = record.getMessage()
+    assert str(taken.turn_id) in line
+    assert lessons.pseudonym(owner) in line
+    assert "secret" not in line
+    assert str(owner) not in line
+    assert owner.hex not in line
+    row = Lesson.objects.get()
+    assert (row.state, row.error) == ("failed", "not JSON")
+    assert row.reply == "the \ufffd user's ? secret"
+
+
+def test_a_huge_reply_is_kept_in_part():
+    tell(new_user(), "one")
+    (taken,) = claim()
+    lessons.failed(taken, "e" * 99_999, reply="r" * 999_999)
+    row = Lesson.objects.get()
+    assert len(row.reply) == lessons.MAX_REPLY_LENGTH
+    assert len(row.error) == lessons.MAX_ERROR_LENGTH
+
+
+def test_a_retry_waits_and_then_is_taken_again():
+    tell(new_user(), "one")
+    (taken,) = claim()
+    before = datetime.now(UTC)
+    lessons.retry(taken, "busy", seconds=100)
+    row = Lesson.objects.get()
+    assert (row.state, row.error, row.attempts) == ("queued", "busy", 1)
+    assert row.due_at >= before + timedelta(seconds=100)
+    assert claim(now=before) == []
+    assert len(claim(now=before + timedelta(seconds=200))) == 1
+
+
+def test_pauses_grow_and_heed_the_provider():
+    for attempts, (least, most) in enumerate(
+        [(15, 30), (60, 120), (240, 480), (300, 600)], start=1
+    ):
+        seconds = [lessons.pause_seconds(attempts) for _ in range(20)]
+        assert least <= min(seconds) <= max(seconds) <= most
+        assert len(set(seconds)) > 1
+    assert lessons.pause_seconds(1, 900) == 900
+
+
+def test_failed_ones_can_be_put_back_by_name_or_all(owner):
+    told = [tell(new_user(), "one") for _ in range(3)] + [tell(owner, "mine")]
+    for taken in claim():
+        lessons.failed(taken, "broken")
+    assert lessons.replay([told[0].pk]) == 1
+    assert lessons.replay([told[0].pk]) == 0
+    assert lessons.replay(user_id=owner) == 1
+    assert states() == ["queued", "failed", "failed", "queued"]
+    assert lessons.replay() == 2
+    assert set(Lesson.objects.values_list("state", "attempts", "finished_at")) == {
+        ("queued", 0, None)
+    }
+    assert len(claim(now=datetime.now(UTC))) == 4
+
+
+def test_one_whose_worker_dies_each_time_fails_in_the_end(owner):
+    tell(owner, "one")
+    now = NOON
+    for _ in range(lessons.MAX_ATTEMPTS):
+        assert lessons.reap(now) == 0
+        assert len(claim(now=now)) == 1
+        now += timedelta(minutes=2)
+    assert claim(now=now) == []
+    assert lessons.reap(now) == 1
+    assert states() == ["failed"]
+
+
+def test_it_counts_what_is_in_the_queue():
+    for _ in range(6):
+        tell(new_user(), "one")
+    running, done, skipped, failed = claim(4)
+    assert running.state == "running"
+    lessons.done(done)
+    lessons.done(skipped, error="memory is off")
+    lessons.failed(failed, "broken")
+    Lesson.objects.filter(state="queued").latest("pk").delete()
+    paused = tell(new_user(), "later")
+    Lesson.objects.filter(pk=paused.pk).update(due_at=LATER)
+    assert lessons.counts(NOON) == {
+        "due": 1,
+        "waiting": 1,
+        "running": 1,
+        "done": 1,
+        "skipped": 1,
+        "failed": 1,
+    }
+    assert lessons.is_due(NOON)
+    assert lessons.counts(LATER)["due"] == 3
+
+
+def test_workers_at_the_same_instant_take_different_ones():
+    told = {tell(new_user(), "one").pk for _ in range(12)}
+    barrier, taken = threading.Barrier(4), []
+
+    def work() -> None:
+        barrier.wait()
+        try:
+            while found := claim(2):
+                taken.extend(row.pk for row in found)
+        finally:
+            connection.close()
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(taken) == 12
+    assert set(taken) == told
+
+
+def test_workers_at_the_same_instant_keep_a_users_order(owner):
+    for number in range(8):
+        tell(owner, str(number))
+    barrier, order, busy = threading.Barrier(3), [], threading.Lock()
+
+    def work() -> None:
+        barrier.wait()
+        try:
+            while Lesson.objects.filter(state="queued").exists():
+                for row in claim(2):
+                    assert busy.acquire(blocking=False), "two at once"
+                    order.append(row.pk)
+                    busy.release()
+                    lessons.done(row)
+        finally:
+            connection.close()
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert order == sorted(order)
+    assert len(order) == 8
+
+
+def test_claiming_reads_open_lessons_only(owner):
+    for number in range(3):
+        tell(owner, str(number))
+    with CaptureQueriesContext(connection) as queries:
+        claim()
+    statement = next(q["sql"] for q in queries if "UPDATE" in q["sql"])
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute("EXPLAIN QUERY PLAN " + statement)
+            plan = "\n".join(str(row) for row in cursor.fetchall())
+        assert "SCAN memory_lesson USING INDEX memory_lesson_due" in plan, plan
+        assert plan.count("SCAN memory_lesson") == 1, plan
