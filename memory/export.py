@@ -1,0 +1,198 @@
+"""Everything there is about a user, as one JSON document written piece by piece.
+
+A piece is a few reads that depend on nothing but where the last one ended: whoever
+sends a long document holds no connection in between, and may ask for a piece again.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from django.db.models import QuerySet
+
+from core.ids import UserId
+from memory import export_rows
+from memory.models import (
+    Erasure,
+    Fact,
+    Lesson,
+    Owner,
+    Passage,
+    Summary,
+    Thread,
+)
+from memory.models import Message as MessageRow
+
+PAGE = 200
+"""Rows of a piece."""
+MESSAGES = 25
+"""Messages read at a time: each may hold pictures."""
+THREADS = 50
+"""Threads looked at in one piece."""
+MAX_BYTES = 1024 * 1024
+"""A piece that has come to this ends, whatever more it might hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a document goes on."""
+
+    section: int = -1
+    """Of `SECTIONS`; the document's head comes before them."""
+    after: Any = None
+    """The id of the last row written of this section; None is at its beginning."""
+    position: int | None = None
+    """The last message written of the thread `after`, which is not closed yet."""
+
+
+START = Place()
+
+
+def pieces(user_id: UserId) -> Iterator[bytes]:
+    """Yield the document, for callers who can wait for the database in between."""
+    place: Place | None = START
+    while place is not None:
+        written, place = piece(user_id, place)
+        yield written
+
+
+def piece(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
+    """Return the next bytes of a user's document, and where it goes on.
+
+    Pass `START` first; None is the end. What changes in the meantime is in it or not.
+    """
+    if place.section < 0:
+        return _dump(head(user_id))[:-1], Place(section=0)
+    name, write = SECTIONS[place.section]
+    opening = b"" if place.after is not None else b',"%s":[' % name.encode()
+    items, rest = write(user_id, place)
+    if rest is not None:
+        return opening + items, rest
+    if place.section + 1 < len(SECTIONS):
+        return opening + items + b"]", Place(place.section + 1)
+    return opening + items + b"]}", None
+
+
+def head(user_id: UserId) -> dict[str, Any]:
+    """Return what the document says of the user before its lists."""
+    owner = Owner.objects.filter(user_id=user_id).first()
+    wish = Erasure.objects.filter(user_id=user_id).first()
+    return {
+        "object": "user.export",
+        "version": 1,
+        "user_id": user_id,
+        "exported_at": datetime.now(UTC),
+        "settings": {
+            "time_zone": owner.time_zone or None if owner else None,
+            "known_since": owner.created_at if owner else None,
+            "erasure_asked_until": wish.expires_at if wish else None,
+        },
+    }
+
+
+def _dump(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_UTC_Z)
+
+
+def _listed(is_first: bool, items: list[bytes]) -> bytes:
+    joined = b",".join(items)
+    return joined if is_first or not items else b"," + joined
+
+
+# Threads, each with its messages.
+
+
+def _threads(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
+    if place.position is not None:
+        return _rest_of_thread(place, place.position)
+    threads = Thread.objects.filter(user_id=user_id).order_by("pk")
+    if place.after is not None:
+        threads = threads.filter(pk__gt=place.after)
+    page = list(threads[:THREADS])
+    written = b""
+    for thread in page:
+        written += _opening(thread, is_first=place.after is None)
+        messages, place = _rest_of_thread(replace(place, after=thread.pk), -1)
+        written += messages
+        if place.position is not None or len(written) >= MAX_BYTES:
+            return written, place
+    return written, place if len(page) == THREADS else None
+
+
+def _opening(thread: Thread, *, is_first: bool) -> bytes:
+    opened = _dump(
+        {
+            "thread_id": thread.name or None,
+            "created_at": thread.created_at,
+            "updated_at": thread.updated_at,
+            "messages": [],
+        }
+    )
+    return _listed(is_first, [opened.removesuffix(b"]}")])
+
+
+def _rest_of_thread(place: Place, position: int) -> tuple[bytes, Place]:
+    """Return the next messages after a position, and the end where they are the last.
+
+    A thread that is deleted meanwhile has no more of them.
+    """
+    rows = MessageRow.objects.filter(thread=place.after, position__gt=position)
+    items: list[bytes] = []
+    size = 0
+    for row in rows.order_by("position")[:MESSAGES]:
+        items.append(_dump(export_rows.message(row)))
+        size += len(items[-1])
+        if size >= MAX_BYTES or len(items) == MESSAGES:
+            return _listed(position < 0, items), replace(place, position=row.position)
+    return _listed(position < 0, items) + b"]}", replace(place, position=None)
+
+
+# The other lists: rows in the order of their ids.
+
+
+def _in_pages(
+    rows: Callable[[UserId], QuerySet[Any]],
+    describe: Callable[[list[Any]], Iterator[dict[str, Any]]],
+) -> Callable[[UserId, Place], tuple[bytes, Place | None]]:
+    def write(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
+        asked = rows(user_id).order_by("pk")
+        if place.after is not None:
+            asked = asked.filter(pk__gt=place.after)
+        page = list(asked[:PAGE])
+        written = _listed(place.after is None, [_dump(item) for item in describe(page)])
+        if len(page) < PAGE:
+            return written, None
+        return written, replace(place, after=page[-1].pk)
+
+    return write
+
+
+def _summaries_of(user_id: UserId) -> QuerySet[Summary]:
+    # By way of the thread, which has an index.
+    of_user = Summary.objects.filter(thread__user_id=user_id)
+    return of_user.select_related("thread")
+
+
+def _lessons_of(user_id: UserId) -> QuerySet[Lesson]:
+    return Lesson.objects.filter(user_id=user_id).select_related("thread")
+
+
+def _passages_of(user_id: UserId) -> QuerySet[Passage]:
+    of_user = Passage.objects.filter(user_id=user_id)
+    # What is said is in the lists above; what it was made into, nobody can read.
+    return of_user.select_related("thread").defer("terms", "window_terms", "vector")
+
+
+def _facts_of(user_id: UserId) -> QuerySet[Fact]:
+    return Fact.objects.filter(user_id=user_id)
+
+
+SECTIONS: list[tuple[str, Callable[[UserId, Place], tuple[bytes, Place | None]]]] = [
+    ("threads", _threads),
+    ("memories", _in_pages(_facts_of, export_rows.facts)),
+    ("summaries", _in_pages(_summaries_of, export_rows.summaries)),
+    ("lessons", _in_pages(_lessons_of, export_rows.lessons)),
+    ("passages", _in_pages(_passages_of, export_rows.passages)),
+]

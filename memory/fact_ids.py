@@ -1,0 +1,18 @@
+"""What clients call a fact: `mem_` and its id."""
+
+import re
+import uuid
+
+PREFIX = "mem_"
+PATTERN = re.compile(rf"{PREFIX}([0-9a-f]{{32}})", re.ASCII)
+
+
+def write(fact_id: uuid.UUID) -> str:
+    """Return the name clients know a fact by: `mem_` and 32 hexadecimal digits."""
+    return PREFIX + fact_id.hex
+
+
+def read(name: str) -> uuid.UUID | None:
+    """Return the id a name stands for, or None where it stands for none."""
+    found = PATTERN.fullmatch(name)
+    return uuid.UUID(found[1]) if found else None
