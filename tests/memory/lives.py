@@ -1,0 +1,143 @@
+"""A user of whom every table knows something."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from django.apps import apps
+from django.db import connection, models
+
+from core.ids import UserId, new_turn_id
+from core.messages import Message, ToolCall
+from memory import history
+from memory.models import (
+    Consolidation,
+    Erasure,
+    Fact,
+    FactChange,
+    Lesson,
+    Owner,
+    Passage,
+    Summary,
+    Thread,
+)
+from memory.models import Message as MessageRow
+from memory.transcript import Entry
+from memory.vectors import write_vector
+
+AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+HASH = "hash:2"
+
+
+def live(user_id: UserId, secret: str = "plums") -> None:
+    """Store a conversation and all that can be learnt from it, full of a secret."""
+    Owner.objects.create(user_id=user_id, time_zone="Europe/Lisbon", created_at=AT)
+    talk(user_id, secret)
+    talk(user_id, secret, thread=f"about {secret}")
+    thread = Thread.objects.get(user_id=user_id, name="")
+    new = remember(user_id, f"Likes {secret} very much")
+    old = remember(user_id, f"Likes {secret}", status="superseded", superseded_by=new)
+    put_passage(user_id, fact=new)
+    said = thread.messages.get(position=0)
+    put_passage(user_id, message=said, thread=thread, position=0)
+    lesson = {"user_id": user_id, "thread": thread, "turn_id": said.turn_id}
+    Lesson.objects.create(
+        **lesson,
+        first_position=0,
+        end_position=2,
+        agent="assistant",
+        due_at=AT,
+        reply=secret,
+        created_at=AT,
+    )
+    Summary.objects.create(
+        user_id=user_id,
+        thread=thread,
+        first_position=0,
+        end_position=2,
+        text=f"They spoke of {secret}.",
+        tokens=5,
+        model="small",
+        run=Consolidation.objects.create(started_at=AT),
+        created_at=AT,
+    )
+    Erasure.objects.create(user_id=user_id, confirmation_digest="", expires_at=AT)
+    assert old.pk != new.pk
+
+
+def talk(user_id: UserId, text: str, *, thread: str = "", turns: int = 1) -> None:
+    """Store turns, each with a call of a tool."""
+    for turn in range(turns):
+        call = ToolCall(f"call_{turn}", "look", f'{{"for": "{text}"}}')
+        said = [
+            Message("user", f"{text} {turn}?"),
+            Message("assistant", None, tool_calls=(call,)),
+            Message("tool", f"{text} found", tool_call_id=call.id),
+            Message("assistant", f"{text} {turn}!"),
+        ]
+        entries = [Entry(message, 5, agent="assistant") for message in said]
+        history.append(user_id, thread, new_turn_id(), entries)
+
+
+def remember(user_id: UserId, content: str, **fields: Any) -> Fact:
+    """Store a fact and how it came to be."""
+    fact = Fact.objects.create(
+        user_id=user_id,
+        content=content,
+        source="extraction",
+        quote=content,
+        message=MessageRow.objects.filter(thread__user_id=user_id).first(),
+        **{"said_at": AT, "created_at": AT, "updated_at": AT, **fields},
+    )
+    after = {"content": content}
+    change = {"action": "created", "by": "extraction", "at": AT, "after": after}
+    FactChange.objects.create(fact=fact, user_id=user_id, **change)
+    return fact
+
+
+def put_passage(user_id: UserId, **of: Any) -> None:
+    """Store a passage, which only plain SQL can."""
+    values = {
+        "user_id": _value(Passage, "user_id", user_id),
+        "is_question": False,
+        "embedder": HASH,
+        "dimensions": 2,
+        "embedding_error": "",
+        "vector": write_vector(np.array([0.6, 0.8]), connection.vendor),
+        "terms": "'plum':1" if connection.vendor == "postgresql" else b"plum",
+        "position": of.pop("position", None),
+        **{f"{name}_id": _value(Passage, name, row) for name, row in of.items()},
+    }
+    names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO memory_passage ({names}) VALUES ({marks})", [*values.values()]
+        )
+
+
+def _value(model: type[models.Model], name: str, value: Any) -> Any:
+    value = value.pk if isinstance(value, models.Model) else value
+    return model._meta.get_field(name).get_db_prep_value(value, connection)
+
+
+def rows_of(user_id: UserId) -> dict[str, int]:
+    """Count a user's rows in every table of every app that leads to a user at all."""
+    return {
+        model._meta.label: model._base_manager.filter(
+            **{"__".join([*path, "user_id"]): user_id}
+        ).count()
+        for model in apps.get_models()
+        for path in _paths(model, [])
+    }
+
+
+def _paths(model: type[models.Model], before: list[str]) -> list[list[str]]:
+    """Return a way from a table to a user's id, if there is one."""
+    if any(field.name == "user_id" for field in model._meta.fields):
+        return [before]
+    ways = (
+        _paths(field.related_model, [*before, field.name])
+        for field in model._meta.fields
+        if field.is_relation and field.related_model is not model and len(before) < 4
+    )
+    return next(filter(None, ways), [])

@@ -1,0 +1,219 @@
+"""Nothing is left of a user who is erased, and nothing of others is touched."""
+
+import threading
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+
+from core.ids import UserId
+from memory import erasure, export, history
+from memory.models import Erasure, Fact, Owner, Thread
+from tests.memory.lives import live, remember, rows_of, talk
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+NOW = datetime(2026, 5, 6, 7, 8, 9, tzinfo=UTC)
+
+
+@pytest.fixture
+def owner() -> UserId:
+    return UserId(uuid.uuid4())
+
+
+@pytest.fixture
+def neighbour(owner: UserId) -> UserId:
+    """Whose id differs in the last bit alone."""
+    return UserId(uuid.UUID(int=owner.int ^ 1))
+
+
+def test_no_row_is_left_in_any_table(owner):
+    live(owner)
+    before = rows_of(owner)
+    assert all(before.values()), "a table this test has not filled"
+    erasure.erase(owner)
+    assert not any(rows_of(owner).values())
+
+
+def test_what_would_go_is_what_goes(owner):
+    live(owner)
+    would_delete = erasure.count(owner)
+    assert would_delete == {
+        "passages": 2,
+        "fact_changes": 2,
+        "facts": 2,
+        "lessons": 1,
+        "summaries": 1,
+        "messages": 8,
+        "threads": 2,
+        "owners": 1,
+    }
+    assert erasure.erase(owner) == would_delete
+    assert not any(erasure.count(owner).values())
+
+
+def test_others_keep_everything(owner, neighbour):
+    live(owner, "plums")
+    live(neighbour, "pears")
+    before = rows_of(neighbour), b"".join(export.pieces(neighbour))[:50]
+    erasure.erase(owner)
+    assert (rows_of(neighbour), b"".join(export.pieces(neighbour))[:50]) == before
+
+
+def test_who_is_unknown_can_be_erased(owner):
+    assert set(erasure.erase(owner).values()) == {0}
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="has no such file")
+def test_a_secret_is_nowhere_in_the_file(owner):
+    secret = f"secret{uuid.uuid4().hex}"
+    live(owner, secret)
+    path = connection.settings_dict["NAME"]
+    assert secret in file_and_log(path)
+    erasure.erase(owner)
+    assert secret not in file_and_log(path)
+
+
+def file_and_log(path: str) -> str:
+    content = b""
+    for suffix in ("", "-wal"):
+        with open(f"{path}{suffix}", "rb") as file:
+            content += file.read()
+    return content.decode("latin1")
+
+
+def test_working_memory_forgets_too(owner):
+    talk(owner, "plums")
+    assert history.read(owner, "", max_tokens=1000).messages
+    erasure.erase(owner)
+    assert not history.read(owner, "", max_tokens=1000).messages
+    talk(owner, "pears")
+    said = history.read(owner, "", max_tokens=1000).messages
+    assert "plums" not in str(said)
+
+
+def test_it_is_one_transaction(owner, monkeypatch):
+    live(owner)
+    before = rows_of(owner)
+    delete = erasure._delete
+
+    def broken(rows):
+        if rows.model is Thread:
+            raise RuntimeError("power cut")
+        return delete(rows)
+
+    monkeypatch.setattr(erasure, "_delete", broken)
+    with pytest.raises(RuntimeError):
+        erasure.erase(owner)
+    assert rows_of(owner) == before
+
+
+def test_it_goes_again_when_another_writes_in_between(owner, monkeypatch):
+    live(owner)
+    delete, intruders = erasure._delete, [1, 2]
+
+    def intrude(rows):
+        if rows.model is Thread and intruders:
+            intruders.pop()
+            talk(owner, "late")
+        return delete(rows)
+
+    monkeypatch.setattr(erasure, "_delete", intrude)
+    erasure.erase(owner)
+    assert not any(rows_of(owner).values())
+
+
+def test_a_user_who_keeps_talking_is_erased_and_begins_anew(owner):
+    """Whatever is stored meanwhile is whole: a thread with all its messages."""
+    live(owner)
+    stop = threading.Event()
+
+    def speak() -> None:
+        while not stop.is_set():
+            talk(owner, "more")
+        connection.close()
+
+    speaker = threading.Thread(target=speak)
+    speaker.start()
+    for _ in range(5):
+        erasure.erase(owner)
+    stop.set()
+    speaker.join()
+    for thread in Thread.objects.filter(user_id=owner):
+        positions = thread.messages.order_by("position").values_list("position")
+        assert [p for (p,) in positions] == list(range(thread.length))
+    assert not Fact.objects.filter(user_id=owner).exists()
+
+
+# Confirmations.
+
+
+def test_it_is_erased_once_confirmed(owner):
+    live(owner)
+    wish = erasure.request(owner, now=NOW)
+    assert wish.would_delete == erasure.count(owner)
+    assert wish.expires_at == NOW + timedelta(minutes=15)
+    assert rows_of(owner)["memory.Thread"] == 2
+    assert erasure.confirm(owner, wish.confirmation, now=NOW) == wish.would_delete
+    assert not any(rows_of(owner).values())
+
+
+def test_a_confirmation_is_good_once(owner):
+    wish = erasure.request(owner)
+    erasure.confirm(owner, wish.confirmation)
+    remember(owner, "Came back")
+    with pytest.raises(erasure.ConfirmationInvalid):
+        erasure.confirm(owner, wish.confirmation)
+    assert Fact.objects.filter(user_id=owner).exists()
+
+
+def test_only_the_last_confirmation_counts(owner):
+    first, last = erasure.request(owner), erasure.request(owner)
+    with pytest.raises(erasure.ConfirmationInvalid):
+        erasure.confirm(owner, first.confirmation)
+    erasure.confirm(owner, last.confirmation)
+
+
+def test_a_confirmation_expires(owner):
+    live(owner)
+    before = rows_of(owner)
+    wish = erasure.request(owner, now=NOW)
+    late = NOW + timedelta(minutes=15)
+    with pytest.raises(erasure.ConfirmationExpired):
+        erasure.confirm(owner, wish.confirmation, now=late)
+    assert rows_of(owner) == before
+    erasure.confirm(owner, wish.confirmation, now=late - timedelta(seconds=1))
+
+
+@pytest.mark.parametrize("confirmation", ["", "yes", "ü\0", "x" * 10_000])
+def test_a_wrong_confirmation_is_refused(owner, confirmation):
+    erasure.request(owner)
+    with pytest.raises(erasure.ConfirmationInvalid):
+        erasure.confirm(owner, confirmation)
+
+
+def test_a_confirmation_of_another_is_refused(owner, neighbour):
+    Owner.objects.create(user_id=owner, created_at=NOW)
+    erasure.request(owner)
+    theirs = erasure.request(neighbour).confirmation
+    with pytest.raises(erasure.ConfirmationInvalid):
+        erasure.confirm(owner, theirs)
+    assert Owner.objects.filter(user_id=owner).exists()
+
+
+def test_its_digest_alone_is_stored(owner):
+    wish = erasure.request(owner)
+    stored = Erasure.objects.get(user_id=owner)
+    assert wish.confirmation not in str(vars(stored))
+    assert len(stored.confirmation_digest) == 64
+
+
+def test_of_two_who_confirm_at_once_one_is_refused(owner):
+    wish = erasure.request(owner)
+    digest = erasure.digest(wish.confirmation)
+    erasure.erase(owner, confirmation_digest=digest)
+    remember(owner, "Came back")
+    with pytest.raises(erasure.ConfirmationInvalid):
+        erasure.erase(owner, confirmation_digest=digest)
+    assert Fact.objects.filter(user_id=owner).exists()

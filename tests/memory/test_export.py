@@ -1,0 +1,188 @@
+"""An export holds everything of its user, whole, and nothing of anybody else."""
+
+import uuid
+from collections.abc import Sequence
+
+import orjson
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from core.ids import UserId, new_turn_id
+from core.messages import Message
+from memory import erasure, export, history
+from memory.models import FactChange, Passage
+from memory.transcript import Entry
+from tests.memory.lives import AT, live, put_passage, remember, talk
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+
+@pytest.fixture
+def owner() -> UserId:
+    return UserId(uuid.uuid4())
+
+
+@pytest.fixture
+def neighbour(owner: UserId) -> UserId:
+    return UserId(uuid.UUID(int=owner.int ^ 1))
+
+
+def exported(user_id: UserId) -> dict:
+    return orjson.loads(b"".join(export.pieces(user_id)))
+
+
+def test_everything_is_in_it(owner):
+    live(owner, "plums")
+    told = exported(owner)
+    assert told["object"] == "user.export"
+    assert told["user_id"] == str(owner)
+    assert told["settings"]["time_zone"] == "Europe/Lisbon"
+    assert [thread["thread_id"] for thread in told["threads"]] == [None, "about plums"]
+    counts = erasure.count(owner)
+    assert sum(len(t["messages"]) for t in told["threads"]) == counts["messages"]
+    assert len(told["memories"]) == counts["facts"]
+    assert sum(len(m["history"]) for m in told["memories"]) == counts["fact_changes"]
+    for name in ("summaries", "lessons", "passages"):
+        assert len(told[name]) == counts[name]
+
+
+def test_a_message_is_told_as_it_was_said(owner):
+    live(owner, "plums")
+    first, call, result, _ = exported(owner)["threads"][0]["messages"]
+    assert first["role"] == "user"
+    assert first["content"] == "plums 0?"
+    assert call["tool_calls"][0]["arguments"] == '{"for": "plums"}'
+    assert result["tool_call_id"] == "call_0"
+    assert [first["position"], call["position"]] == [0, 1]
+
+
+def test_pictures_are_in_it(owner):
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
+    said = Message("user", [{"type": "text", "text": "this?"}, picture])
+    history.append(owner, "", new_turn_id(), [Entry(said, 5)])
+    assert exported(owner)["threads"][0]["messages"][0]["content"][1] == picture
+
+
+def test_a_fact_has_its_whole_history(owner):
+    fact = remember(owner, "Lives in Berlin", key="home", is_pinned=True)
+    change = {"before": {"content": "x"}, "after": {"content": "y"}, "reason": "moved"}
+    FactChange.objects.create(
+        fact=fact, user_id=owner, at=AT, action="updated", by="user", **change
+    )
+    told = exported(owner)["memories"][0]
+    assert told["id"] == f"mem_{fact.pk.hex}"
+    assert told["pinned"] is True
+    assert told["said_at"] == "2026-03-04T05:06:07Z"
+    assert [step["action"] for step in told["history"]] == ["created", "updated"]
+    assert told["history"][1].items() > change.items()
+
+
+def test_facts_that_no_longer_count_are_in_it(owner):
+    for status in ("active", "held", "superseded", "expired", "deleted"):
+        remember(owner, status, status=status)
+    told = {memory["status"] for memory in exported(owner)["memories"]}
+    assert told == {"active", "held", "superseded", "expired", "deleted"}
+
+
+def test_passages_say_whose_vectors_they_have_and_no_more(owner):
+    live(owner)
+    told = exported(owner)["passages"]
+    assert {passage["embedder"] for passage in told} == {"hash:2"}
+    assert "vector" not in told[0]
+    assert "terms" not in told[0]
+
+
+def test_who_is_unknown_has_an_empty_one(owner):
+    told = exported(owner)
+    lists = ("threads", "memories", "summaries", "lessons", "passages")
+    assert [told[name] for name in lists] == [[]] * 5
+    assert told["settings"]["time_zone"] is None
+
+
+def test_others_are_not_in_it(owner, neighbour):
+    live(owner, "plums")
+    live(neighbour, "pears")
+    assert b"pears" not in b"".join(export.pieces(owner))
+    assert neighbour.hex not in str(exported(owner))
+
+
+SIZES = [0, 1, 2, 3, 4, 5, 6, 9]
+
+
+@pytest.fixture
+def small_pages(monkeypatch) -> None:
+    for name in ("PAGE", "MESSAGES", "THREADS"):
+        monkeypatch.setattr(export, name, 2)
+
+
+@pytest.mark.usefixtures("small_pages")
+@pytest.mark.parametrize("count", SIZES)
+def test_pages_join_without_a_seam(owner, count):
+    for number in range(count):
+        talk(owner, f"t{number}", thread=f"t{number}", turns=number % 3 + 1)
+        fact = remember(owner, f"fact {number}")
+        put_passage(owner, fact=fact)
+    told = exported(owner)
+    assert [t["thread_id"] for t in told["threads"]] == [f"t{n}" for n in range(count)]
+    for number, thread in enumerate(told["threads"]):
+        positions = [message["position"] for message in thread["messages"]]
+        assert positions == list(range(4 * (number % 3 + 1)))
+    contents = sorted(memory["content"] for memory in told["memories"])
+    assert contents == [f"fact {n}" for n in range(count)]
+    assert all(len(memory["history"]) == 1 for memory in told["memories"])
+    assert len(told["passages"]) == count
+
+
+def test_a_long_text_ends_a_piece(owner, monkeypatch):
+    monkeypatch.setattr(export, "MAX_BYTES", 1000)
+    talk(owner, "x" * 600, turns=5)
+    sizes = [len(written) for written in export.pieces(owner)]
+    assert max(sizes) < 3000
+    assert len(exported(owner)["threads"][0]["messages"]) == 20
+
+
+def places(owner: UserId) -> Sequence[export.Place]:
+    place: export.Place | None = export.START
+    passed = []
+    while place is not None:
+        passed.append(place)
+        _, place = export.piece(owner, place)
+    return passed
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_a_piece_can_be_asked_for_again(owner):
+    live(owner)
+    # The head says when it was written.
+    for place in places(owner)[1:]:
+        assert export.piece(owner, place) == export.piece(owner, place)
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_it_stays_whole_when_the_user_is_erased_meanwhile(owner):
+    live(owner)
+    for last in range(len(places(owner))):
+        written, place, number = b"", export.START, 0
+        while place is not None:
+            more, place = export.piece(owner, place)
+            written += more
+            if number == last:
+                erasure.erase(owner)
+            number += 1
+        assert orjson.loads(written)["object"] == "user.export"
+        live(owner)
+
+
+def test_it_costs_no_query_per_row(owner):
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            exported(owner)
+        return len(captured)
+
+    live(owner)
+    before = queries()
+    for number in range(50):
+        put_passage(owner, fact=remember(owner, f"fact {number}"))
+    assert queries() == before
+    assert Passage.objects.filter(user_id=owner).count() == 52
