@@ -1,15 +1,29 @@
 """An agent at work: its model is called until it is done.
 
-Today one call is one turn: agents have no tools of their own, and a call to a client's
-tool ends the turn.
+A round is one call. Calls of the agent's own tools are answered here, unseen by the
+client, and another round follows; a call of a client's tool ends the turn.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
+from agents import toolcalls
 from agents.config import AgentConfig
-from core.events import Event
+from agents.toolcalls import Screen
+from core import usage
+from core.events import (
+    Event,
+    Finished,
+    FinishReason,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+)
 from core.messages import Message
+from core.reply import Reply
+from core.tools import Tool, definition
 from providers import client
 from providers.calls import ModelCall
 from providers.config import ProviderConfig
@@ -28,24 +42,90 @@ def parameters(agent: AgentConfig, requested: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
-def run(
-    agent: AgentConfig,
-    provider: ProviderConfig,
-    *,
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What an agent is asked, and with what."""
+
+    agent: AgentConfig
+    provider: ProviderConfig
+    messages: Sequence[Message]
+    parameters: Mapping[str, Any]
+    client_tools: Sequence[dict[str, Any]] = ()
+    """OpenAI tool objects; their calls go back to the client."""
+    own_tools: Sequence[Tool] = ()
+    """The agent's own; nobody sees them called."""
+    stream: bool = True
+    user: str = ""
+    """An opaque id of the end user, for the provider."""
+
+
+def run(task: Task) -> AsyncGenerator[Event]:
+    """Yield what the agent says, `Finished` last.
+
+    Its text is yielded as it comes, that before a tool call too. After `max_turns`
+    rounds with tools it is asked once more, for an answer without.
+    Source: "Loop" of the reference's agents.
+    """
+    if not task.own_tools:
+        # Most turns: nothing to look out for, and nothing to pay for it.
+        return _call(task, task.messages, task.client_tools, task.parameters)
+    return _rounds(task)
+
+
+async def _rounds(task: Task) -> AsyncGenerator[Event]:
+    own = {tool.name: tool for tool in task.own_tools}
+    tools = [*task.client_tools, *map(definition, task.own_tools)]
+    messages = list(task.messages)
+    parameters = dict(task.parameters)
+    spent = Usage()
+    for round_number in range(task.agent.max_turns + 1):
+        if round_number == task.agent.max_turns:
+            parameters["tool_choice"] = "none"
+        reply, screen = Reply(), Screen(own)
+        async with aclosing(_call(task, messages, tools, parameters)) as events:
+            async for event in events:
+                reply.add(event)
+                for shown in _shown(event, screen):
+                    yield shown
+        spent += usage.of(messages, reply)
+        ours = [call for call in reply.tool_calls if call.name in own]
+        if len(ours) < len(reply.tool_calls) or not ours:
+            break
+        messages += [reply.message(), *await toolcalls.answer(ours, own)]
+        parameters.pop("tool_choice", None)
+        if reply.text:
+            yield TextDelta("\n\n")
+    yield Finished(_reason(reply, own), spent)
+
+
+def _reason(last: Reply, own: Mapping[str, Tool]) -> FinishReason:
+    """Return why it ended: a model that calls when told not to has not answered."""
+    called = {call.name for call in last.tool_calls}
+    if called and called <= own.keys():
+        return "length"
+    return last.finish_reason or "stop"
+
+
+def _shown(event: Event, screen: Screen) -> Sequence[Event]:
+    """Return what of an event the client may see before the last round is over."""
+    if isinstance(event, ToolCallDelta):
+        return screen.pass_on(event)
+    return () if isinstance(event, Finished) else (event,)
+
+
+def _call(
+    task: Task,
     messages: Sequence[Message],
     tools: Sequence[dict[str, Any]],
     parameters: Mapping[str, Any],
-    stream: bool,
-    user: str,
 ) -> AsyncGenerator[Event]:
-    """Yield what the agent's model says to the messages, `Finished` last."""
     call = ModelCall(
-        model=agent.model,
+        model=task.agent.model,
         messages=messages,
         tools=tools,
         parameters=parameters,
-        extra_body=agent.extra_body,
-        stream=stream,
-        user=user,
+        extra_body=task.agent.extra_body,
+        stream=task.stream,
+        user=task.user,
     )
-    return client.run(agent.provider, provider, call)
+    return client.run(task.agent.provider, task.provider, call)

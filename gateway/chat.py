@@ -8,11 +8,11 @@ from django.http import HttpResponse, StreamingHttpResponse
 
 from core.errors import CoulisseError
 from core.events import Event
+from core.reply import Reply
 from gateway import errors, wire
 from gateway.sse import DONE, Frames
 from turns import flow
 from turns.flow import TurnRequest
-from turns.reply import Reply
 
 logger = logging.getLogger(__name__)
 

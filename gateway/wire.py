@@ -6,7 +6,7 @@ from typing import Any
 
 from core.events import Usage
 from core.ids import TurnId
-from turns.reply import Reply
+from core.reply import Reply
 
 
 @dataclass(frozen=True, slots=True)

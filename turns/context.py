@@ -45,6 +45,11 @@ def system_messages(
     return [Message("system", own), *client] if own else client
 
 
+def told(block: str) -> list[Message]:
+    """Return what is remembered as a system message, or nothing."""
+    return [Message("system", block)] if block else []
+
+
 def count_tokens(messages: Iterable[Message]) -> int:
     """Return about how many tokens the messages take."""
     return sum(estimate_message(message) for message in messages)

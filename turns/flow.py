@@ -15,19 +15,20 @@ from typing import Any
 from access import identity
 from agents import catalog, loop
 from agents.config import AgentConfig
+from agents.loop import Task
 from config import live
-from core import tokens
+from core import tokens, usage
 from core.errors import CoulisseError
 from core.events import Event, Finished
 from core.ids import TurnId, UserId
 from core.messages import Message
+from core.reply import Reply
 from memory import history
 from memory.transcript import Entry
 from providers import kinds
 from providers.config import PROVIDERS, ProviderConfig
-from turns import context, lane, structured, usage
+from turns import context, lane, structured
 from turns.options import Options
-from turns.reply import Reply
 
 logger = logging.getLogger(__name__)
 
@@ -138,13 +139,15 @@ def _events(turn: Turn) -> AsyncGenerator[Event]:
 
     def ask(messages: Sequence[Message]) -> AsyncGenerator[Event]:
         return loop.run(
-            turn.agent,
-            turn.provider,
-            messages=messages,
-            tools=request.tools,
-            parameters=parameters,
-            stream=request.stream,
-            user=turn.user_id.hex,
+            Task(
+                turn.agent,
+                turn.provider,
+                messages,
+                parameters,
+                client_tools=request.tools,
+                stream=request.stream,
+                user=turn.user_id.hex,
+            )
         )
 
     if request.format is None:

@@ -1,8 +1,11 @@
 """What a client may ask of a turn through `metadata`."""
 
+import zoneinfo
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
+from config.spelling import did_you_mean
 from core.errors import Invalid
 from turns import language
 
@@ -22,6 +25,10 @@ class Options:
     """The request's own messages are the conversation, not the stored ones."""
     is_incognito: bool = False
     """Nothing is read from memory and no row is left anywhere."""
+    is_memory_off: bool = False
+    """Nothing about the user is recalled or learnt; the conversation is kept."""
+    time_zone: str = ""
+    """The user's, by its IANA name; "" is not known."""
 
 
 def read(metadata: Mapping[str, str]) -> Options:
@@ -38,25 +45,45 @@ def read(metadata: Mapping[str, str]) -> Options:
                 "in this version of Coulisse; remove it",
                 param=f"metadata.{key}",
             )
-    incognito = _choice(metadata, "memory", "incognito")
+    memory = _choice(metadata, "memory", "incognito", "off")
+    incognito = memory == "incognito"
     return Options(
         thread=_thread(metadata),
         language_instruction=(
             language.instruction(metadata["language"]) if "language" in metadata else ""
         ),
-        uses_client_history=_choice(metadata, "history", "client") or incognito,
+        uses_client_history=bool(_choice(metadata, "history", "client")) or incognito,
         is_incognito=incognito,
+        is_memory_off=memory is not None,
+        time_zone=_time_zone(metadata),
     )
 
 
-def _choice(metadata: Mapping[str, str], key: str, value: str) -> bool:
+def _choice(metadata: Mapping[str, str], key: str, *values: str) -> str | None:
     given = metadata.get(key)
-    if given is not None and given != value:
+    if given is not None and given not in values:
+        wanted = " or ".join(f"'{value}'" for value in values)
         raise Invalid(
-            f"metadata key '{key}' must be '{value}' or left out, got '{given}'",
+            f"metadata key '{key}' must be {wanted} or left out, got '{given}'",
             param=f"metadata.{key}",
         )
-    return given is not None
+    return given
+
+
+@cache
+def _time_zones() -> frozenset[str]:
+    return frozenset(zoneinfo.available_timezones())
+
+
+def _time_zone(metadata: Mapping[str, str]) -> str:
+    name = metadata.get("timezone", "")
+    if "timezone" in metadata and name not in _time_zones():
+        raise Invalid(
+            "metadata key 'timezone' must be the name of a time zone such as "
+            f"'Europe/Lisbon', got '{name}'{did_you_mean(name, _time_zones())}",
+            param="metadata.timezone",
+        )
+    return name
 
 
 def _thread(metadata: Mapping[str, str]) -> str:

@@ -12,15 +12,14 @@ from typing import Any
 
 import orjson
 
+from core import loose_json, usage
 from core.events import Event, Finished, Usage
 from core.messages import Message
-from turns import schema_check, schema_children, usage
+from core.reply import Reply
+from turns import schema_check, schema_children
 from turns.errors import ReplyInvalid, SchemaInvalid
-from turns.reply import Reply
 
 MAX_REPAIRS = 2
-
-FENCED = re.compile(r"```(?:json|JSON)?(.*?)```", re.DOTALL)
 
 REFERENCE = re.compile(r'"\$(?:dynamic|recursive)?ref"\s*:', re.IGNORECASE)
 
@@ -71,20 +70,10 @@ class Format:
 
 def parse(text: str) -> tuple[str, Any]:
     """Return the JSON in a reply, and its value: bare, fenced or amid prose."""
-    candidates = [text.strip()]
-    candidates += [match.strip() for match in FENCED.findall(text)]
-    candidates += [
-        text[text.find(opening) : text.rfind(closing) + 1]
-        for opening, closing in ("{}", "[]")
-        if opening in text
-    ]
-    problem = ""
-    for candidate in candidates:
-        try:
-            return candidate, orjson.loads(candidate)
-        except orjson.JSONDecodeError as exc:
-            problem = problem or str(exc)
-    raise Mismatch(f"the reply is not valid JSON: {problem}")
+    try:
+        return loose_json.first(text)
+    except ValueError as exc:
+        raise Mismatch(str(exc)) from exc
 
 
 def json_object() -> Format:

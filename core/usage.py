@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from core import tokens
 from core.events import Usage
 from core.messages import Message
-from turns import context
-from turns.reply import Reply
+from core.reply import Reply
 
 
 def of(prompt: Sequence[Message], reply: Reply) -> Usage:
@@ -14,7 +13,7 @@ def of(prompt: Sequence[Message], reply: Reply) -> Usage:
     if reply.usage is not None:
         return reply.usage
     return Usage(
-        input_tokens=context.count_tokens(prompt),
+        input_tokens=sum(map(tokens.estimate_message, prompt)),
         output_tokens=tokens.estimate(reply.reasoning)
         + tokens.estimate_message(reply.message()),
     )
