@@ -102,6 +102,7 @@ async def _wind_up() -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()
     await client.close()
 
 

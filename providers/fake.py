@@ -9,7 +9,15 @@
         assert fake.requests[-1].body["model"] == "gpt"
 
 What is scripted is used up in order, one answer a request; after that every request
-gets `fake.default`. Both wires are spoken, chosen by the path. The server runs in a
+gets `fake.default`. Both wires are spoken, chosen by the path. Requests for vectors
+have a script, a default and a list of their own:
+
+        fake.embed(status=503)
+        asked = EmbedWith.model_validate(fake.embed_with("voyage"))
+        ...
+        assert fake.embeddings[-1].body["input"] == ["Hello"]
+
+The server runs in a
 thread of its own, so it serves synchronous tests too. No test needs to sleep:
 `fake.wait(lambda: ...)` and `await fake.until(lambda: ...)` return as soon as the
 condition holds.
@@ -22,19 +30,24 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, cast
 
 import orjson
 
-from providers import fake_wires
+from providers import embedding_models, fake_wires
 from providers.config import ProviderConfig
+from providers.fake_embeddings import VectorAnswer
 from providers.fake_wires import Answer, FakeWire, Place
 
 KEY = "sk-fake-0123456789"
 WAIT_SECONDS = 10.0
+DEFAULT_MODELS = {
+    "openai": embedding_models.DEFAULT_OPENAI,
+    "voyage": embedding_models.DEFAULT_VOYAGE,
+}
 
 
 @dataclass
@@ -60,6 +73,10 @@ class FakeProvider:
         """How many connections were opened."""
         self.default: Answer | Callable[[Request], Answer] = Answer()
         """What unscripted requests get: an answer, or a function that makes it."""
+        self.embeddings: list[Request] = []
+        """The requests for vectors, which are not among `requests`."""
+        self.default_embedding = VectorAnswer()
+        self._embedding_script: deque[VectorAnswer] = deque()
         self._script: deque[Answer] = deque()
         self._changed = threading.Condition()
         self._port = port
@@ -104,6 +121,16 @@ class FakeProvider:
         """Return a configured provider that leads here."""
         return ProviderConfig.model_validate(self.entry(kind, **fields))
 
+    def embed_with(self, provider: str = "openai", **fields: Any) -> dict[str, Any]:
+        """Return the YAML's `embed_with:` that leads here.
+
+        With a model, as any address but the API's own needs one.
+        """
+        if provider in DEFAULT_MODELS:
+            fields.setdefault("model", DEFAULT_MODELS[provider])
+        here = {"api_key": KEY, "base_url": self.base_url}
+        return {"provider": provider, **here, **fields}
+
     # What to say.
 
     def answer(self, answer: Answer) -> Answer:
@@ -144,6 +171,15 @@ class FakeProvider:
         lines += ["[DONE]"] if done else []
         body = "".join(f"data: {line}\n\n" for line in lines)
         return self.raw(body, content_type="text/event-stream", **fields)
+
+    def embed(self, **fields: Any) -> VectorAnswer:
+        """Answer a request for vectors; `fields` are those of VectorAnswer.
+
+        `status`, `error`, `raw`, `hang`, `cut` and `pause_seconds` are as for others.
+        """
+        answer = VectorAnswer(**fields)
+        self._embedding_script.append(answer)
+        return answer
 
     def hang(self, place: Place = "headers", *pieces: str) -> Answer:
         """Stop at a place until the client leaves or `release()` is called."""
@@ -234,7 +270,8 @@ class FakeProvider:
     ) -> None:
         try:
             while (request := await _read_request(reader)) is not None:
-                self._note(partial(self.requests.append, request))
+                seen = self.embeddings if _is_embedding(request) else self.requests
+                self._note(partial(seen.append, request))
                 if not await self._serve(request, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -275,6 +312,10 @@ class FakeProvider:
             await asyncio.gather(telling, leaving, return_exceptions=True)
 
     def _next(self, request: Request) -> Answer:
+        if _is_embedding(request):
+            script = self._embedding_script
+            answer = script.popleft() if script else self.default_embedding
+            return replace(answer, raw=answer.body(request.body))
         if self._script:
             return self._script.popleft()
         return self.default(request) if callable(self.default) else self.default
@@ -376,6 +417,10 @@ class _Connection(asyncio.StreamReaderProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.gone.set()
         super().connection_lost(exc)
+
+
+def _is_embedding(request: Request) -> bool:
+    return request.path.endswith("/embeddings")
 
 
 async def _pause(seconds: float) -> None:

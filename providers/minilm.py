@@ -80,14 +80,13 @@ async def _run(texts: list[str]) -> Rows:
 def _batches(texts: Sequence[str]) -> Iterator[list[int]]:
     """Yield the numbers of texts to embed together: alike in length, not too many."""
     batch: list[int] = []
-    chars = 0
     for number in sorted(range(len(texts)), key=lambda number: len(texts[number])):
-        size = min(len(texts[number]), MAX_CHARS)
-        if batch and (len(batch) == MAX_BATCH or chars + size > MAX_BATCH_CHARS):
+        # All of a batch are as much work as its longest, which is the last.
+        chars = min(len(texts[number]), MAX_CHARS) * (len(batch) + 1)
+        if batch and (len(batch) == MAX_BATCH or chars > MAX_BATCH_CHARS):
             yield batch
-            batch, chars = [], 0
+            batch = []
         batch.append(number)
-        chars += size
     if batch:
         yield batch
 

@@ -14,10 +14,11 @@ from config.config import ServerConfig
 from core.messages import Message
 from gateway import requests
 from gateway.schemas import ChatRequest
+from providers import embedders, embedding_models, kinds
 from providers import errors as provider_errors
-from providers import kinds
 from providers.calls import ModelCall
 from providers.config import KIND_NAMES, ProviderConfig, Timeouts
+from providers.embedding_config import EmbedWith
 from providers.kinds import Kind
 
 BASE = Path(settings.BASE_DIR)
@@ -245,6 +246,44 @@ def test_every_failure_of_a_provider_is_listed():
         if isinstance(error, type) and error.__module__ == "providers.errors"
     }
     assert [code for code in codes if code and f"`{code}`" not in text] == []
+
+
+# embedders.md
+
+
+def test_every_field_of_embed_with_is_listed():
+    assert named("embedders.md", "field") == EmbedWith.model_fields.keys()
+
+
+def test_embedding_models_are_as_the_table_says():
+    listed = {
+        (embedder.strip("`"), name.strip("`")): (int(dimensions), choices)
+        for name, embedder, dimensions, choices in rows("embedders.md", "model")
+    }
+    known = {"openai": embedding_models.OPENAI, "voyage": embedding_models.VOYAGE}
+    assert listed == {
+        (embedder, name): (model.dimensions, others(model))
+        for embedder, models in known.items()
+        for name, model in models.items()
+    }
+
+
+def others(model: embedding_models.EmbeddingModel) -> str:
+    """The lengths that may be asked for besides a model's own, in the table's words."""
+    rest = [choice for choice in model.choices if choice != model.dimensions]
+    if isinstance(model.choices, range):
+        return f"{rest[0]} to {rest[-1]}"
+    return ", ".join(map(str, rest))
+
+
+def test_offline_embedders_are_as_the_table_says():
+    empty = sections.Config(Path("coulisse.yaml"), {"providers": {}})
+    for name, dimensions, floor, languages, _ in rows("embedders.md", "embedder"):
+        asked = EmbedWith(provider=name.strip("`"))
+        embedder = embedders.choose(empty, asked)
+        assert dimensions.split(",")[0] == str(embedder.dimensions)
+        assert float(floor) == embedder.floor
+        assert languages == embedder.languages
 
 
 # chat.md

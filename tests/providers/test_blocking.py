@@ -1,0 +1,147 @@
+"""Calls from code that is not async: one event loop a process, fork-safe."""
+
+import asyncio
+import gc
+import os
+import threading
+import time
+
+import pytest
+
+from providers import blocking, client
+from providers.fake import FakeProvider
+
+from .conftest import said
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    blocking.close()
+
+
+async def loop_and_thread() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
+    return asyncio.get_running_loop(), threading.current_thread()
+
+
+def test_it_returns_what_the_coroutine_does():
+    assert blocking.wait(asyncio.sleep(0, "done"), timeout_seconds=5) == "done"
+
+
+def test_it_raises_what_the_coroutine_does():
+    async def fail() -> None:
+        raise LookupError("no such thing")
+
+    with pytest.raises(LookupError, match="no such thing"):
+        blocking.wait(fail(), timeout_seconds=5)
+
+
+def test_all_calls_of_a_process_share_a_loop():
+    first = blocking.wait(loop_and_thread(), timeout_seconds=5)
+    found: list = []
+    other = threading.Thread(
+        target=lambda: found.append(blocking.wait(loop_and_thread(), timeout_seconds=5))
+    )
+    other.start()
+    other.join()
+    assert found == [first]
+    assert first[1] is not threading.main_thread()
+    assert first[1].daemon
+
+
+def test_a_coroutine_is_cancelled_at_the_timeout():
+    ended = threading.Event()
+
+    async def linger() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    with pytest.raises(TimeoutError):
+        blocking.wait(linger(), timeout_seconds=0.01)
+    assert ended.is_set()
+
+
+def test_one_that_will_not_be_cancelled_is_left(monkeypatch):
+    monkeypatch.setattr(blocking, "CLOSE_SECONDS", 0.05)
+
+    async def deaf() -> None:
+        for _ in range(3):
+            try:
+                await asyncio.sleep(0.1)
+            except asyncio.CancelledError:
+                continue
+
+    with pytest.raises(TimeoutError):
+        blocking.wait(deaf(), timeout_seconds=0.01)
+
+
+def test_an_interrupted_wait_cancels_its_call(monkeypatch):
+    begun, ended = threading.Event(), threading.Event()
+
+    async def linger() -> None:
+        try:
+            begun.set()
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    def interrupted(future, timeout=None):
+        begun.wait(5)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("concurrent.futures.Future.result", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        blocking.wait(linger(), timeout_seconds=5)
+    monkeypatch.undo()
+    assert ended.wait(5)
+
+
+async def test_it_refuses_to_stop_an_event_loop():
+    with pytest.raises(RuntimeError, match="await the coroutine"):
+        blocking.wait(asyncio.sleep(0), timeout_seconds=5)
+
+
+def test_connections_last_from_call_to_call():
+    async def call() -> int:
+        return len(await said(fake.provider()))
+
+    with FakeProvider() as fake:
+        for _ in range(3):
+            assert blocking.wait(call(), timeout_seconds=5)
+        assert fake.connections == 1
+        blocking.close()
+        assert blocking.wait(call(), timeout_seconds=5)
+        assert fake.connections == 2
+        blocking.close()
+
+
+def test_closing_ends_the_loop_and_its_calls():
+    loop, thread = blocking.wait(loop_and_thread(), timeout_seconds=5)
+    task = asyncio.run_coroutine_threadsafe(asyncio.sleep(60), loop)
+    blocking.close()
+    assert loop.is_closed()
+    assert not thread.is_alive()
+    assert task.cancelled()
+    assert loop not in client.loops()
+    blocking.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_fork_has_a_loop_of_its_own():
+    loop, _ = blocking.wait(loop_and_thread(), timeout_seconds=5)
+    child = os.fork()
+    if child == 0:
+        try:
+            other, _ = blocking.wait(loop_and_thread(), timeout_seconds=5)
+            gc.collect()
+            blocking.close()
+            os._exit(0 if other is not loop else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    # The parent's still wakes up.
+    started = time.monotonic()
+    assert blocking.wait(loop_and_thread(), timeout_seconds=5)[0] is loop
+    assert time.monotonic() - started < 1

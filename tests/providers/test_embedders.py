@@ -1,0 +1,276 @@
+"""The two embedders that need no network: meaning on the CPU, and hashed words."""
+
+import asyncio
+import os
+import threading
+import time
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from config.sections import Config
+from providers import embedders, minilm, word_hash
+from providers.embedding_config import EmbedWith
+from providers.errors import EmbedderDown
+
+EMPTY = Config(Path("coulisse.yaml"), {"providers": {}})
+LOCAL = embedders.choose(EMPTY, EmbedWith(provider="local"))
+HASH = embedders.choose(EMPTY, EmbedWith(provider="hash"))
+PLAIN = embedders.choose(EMPTY, EmbedWith(provider="hash", dims=32))
+BOTH = pytest.mark.parametrize("embedder", [LOCAL, HASH], ids=lambda e: e.id)
+
+
+async def alike(embedder, one: str, other: str) -> float:
+    first, second = await embedders.embed(embedder, [one, other])
+    return float(first @ second)
+
+
+# Both.
+
+
+@BOTH
+@pytest.mark.parametrize("query", [True, False])
+async def test_rows_are_of_unit_length_whatever_the_text(embedder, query):
+    texts = [
+        "Hello",
+        "你好 世界",
+        "أعيش في باريس",
+        "🎉🎂",
+        "नमस्ते दुनिया",
+        "x " * 50_000,
+    ]
+    rows = await embedders.embed(embedder, texts, query=query)
+    assert rows.shape == (len(texts), embedder.dimensions)
+    assert rows.dtype == np.float32
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+
+
+@BOTH
+async def test_nothing_is_a_row_of_zeros(embedder):
+    rows = await embedders.embed(embedder, ["", "  \n", "\0", "\ud800", "Hello"])
+    assert [bool(row.any()) for row in rows] == [False] * 4 + [True]
+    assert (await embedders.embed(embedder, [])).shape == (0, embedder.dimensions)
+
+
+@BOTH
+async def test_the_same_text_has_the_same_row_in_any_company(embedder):
+    long = "And then we went on to the market in the rain. " * 8
+    (alone,) = await embedders.embed(embedder, ["She lives in Lisbon."])
+    company = await embedders.embed(embedder, [long, "She lives in Lisbon.", "Hi"])
+    assert alone @ company[1] > 0.98
+
+
+@BOTH
+async def test_halves_of_characters_are_as_if_they_were_not_there(embedder):
+    assert await alike(embedder, "Hello \ud83d there\0", "Hello  there ") > 0.999
+
+
+# local.
+
+
+async def test_a_paraphrase_is_closer_than_another_subject():
+    fact = "The user is allergic to peanuts."
+    close = await alike(LOCAL, fact, "She cannot eat nuts, they make her ill.")
+    far = await alike(LOCAL, fact, "The train to Porto leaves at nine.")
+    assert close > 0.4
+    assert far < LOCAL.floor
+
+
+async def test_the_event_loop_goes_on_meanwhile(monkeypatch):
+    ticked = threading.Event()
+    embed = minilm._Own.embed
+
+    def patient(own, texts):
+        # On the event loop this would wait in vain.
+        assert ticked.wait(5)
+        return embed(own, texts)
+
+    monkeypatch.setattr(minilm._Own, "embed", patient)
+    work = asyncio.ensure_future(embedders.embed(LOCAL, ["Hello"]))
+    for _ in range(10):
+        await asyncio.sleep(0.001)
+    assert not work.done()
+    ticked.set()
+    assert (await work).any()
+
+
+async def test_a_query_does_not_wait_for_all_documents(monkeypatch):
+    done: list[int] = []
+    embed = minilm._Own.embed
+
+    def noted(own, texts):
+        done.append(len(texts))
+        return embed(own, texts)
+
+    monkeypatch.setattr(minilm._Own, "embed", noted)
+    monkeypatch.setattr(minilm, "MAX_BATCH", 1)
+    documents = [f"text {number}" for number in range(20)]
+    work = asyncio.ensure_future(embedders.embed(LOCAL, documents))
+    await asyncio.sleep(0)
+    await embedders.embed(LOCAL, ["a query nobody made before"], query=True)
+    assert len(done) < 10
+    await work
+
+
+async def test_a_recent_query_is_remembered(monkeypatch):
+    monkeypatch.setattr(minilm, "RECENT", 2)
+    monkeypatch.setattr(minilm._own, "_recent", OrderedDict())
+    (first,) = await embedders.embed(LOCAL, ["one more query"], query=True)
+
+    def refuse(own, texts):
+        raise AssertionError(texts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(minilm._Own, "embed", refuse)
+        (again,) = await embedders.embed(LOCAL, ["one more query"], query=True)
+        assert np.array_equal(first, again)
+        # What a caller does to its rows is its own affair.
+        again[:] = 0
+        (third,) = await embedders.embed(LOCAL, ["one more query"], query=True)
+        assert np.array_equal(first, third)
+    for number in range(3):
+        await embedders.embed(LOCAL, [f"other {number}"], query=True)
+    assert minilm._own.recall("one more query") is None
+
+
+def test_batches_hold_texts_of_a_length():
+    texts = ["x" * size for size in (10, 1900, 20, 1, 5000)] + ["y"] * 40
+    batches = list(minilm._batches(texts))
+    assert sorted(number for batch in batches for number in batch) == list(range(45))
+    assert max(map(len, batches)) == minilm.MAX_BATCH
+    assert batches[-2:] == [[1], [4]]
+
+
+def test_two_event_loops_share_the_model():
+    rows = [asyncio.run(embedders.embed(LOCAL, ["Hello"])) for _ in range(2)]
+    assert np.array_equal(*rows)
+
+
+def test_many_threads_load_it_once(monkeypatch):
+    monkeypatch.setattr(minilm, "_own", minilm._Own())
+    loaded = []
+
+    def load() -> object:
+        time.sleep(0.01)
+        loaded.append(1)
+        return object()
+
+    monkeypatch.setattr(minilm, "_load", load)
+    threads = [threading.Thread(target=embedders.warm, args=[LOCAL]) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert loaded == [1]
+
+
+def test_warming_the_others_does_nothing():
+    embedders.warm(HASH)
+
+
+async def test_a_model_that_cannot_be_loaded_says_so(monkeypatch):
+    monkeypatch.setattr(minilm, "_own", minilm._Own())
+    monkeypatch.setattr(minilm, "_weights", lambda: Path("no-such-model.onnx"))
+    with pytest.raises(EmbedderDown, match=r"install requirements\.txt"):
+        await embedders.embed(LOCAL, ["Hello"])
+
+
+def test_the_packages_are_not_imported_before_they_are_needed():
+    source = Path(minilm.__file__).read_text()
+    first = [
+        line for line in source.splitlines() if line.startswith(("import", "from"))
+    ]
+    assert first
+    assert not any(package in line for line in first for package in minilm.PACKAGES)
+
+
+# hash.
+
+
+async def test_words_make_texts_alike():
+    same = await alike(HASH, "My sister Ada got married", "When did ADA marry? sister")
+    other = await alike(HASH, "My sister Ada got married", "The train is late again")
+    assert same > 0.4
+    assert abs(other) < HASH.floor
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("我喜欢吃苹果", "你喜欢苹果吗"),
+        ("私は東京に住んでいます", "東京に住んでいる人"),
+        ("أعيش في باريس", "باريس مدينة"),
+        ("\uff46\uff55\uff4c\uff4c", "Full width"),
+        ("STRASSE", "straße"),
+        ("🎂 🎉", "🎂"),
+    ],
+)
+async def test_words_of_any_script_count(one, other):
+    assert await alike(HASH, one, other) > 0.3
+
+
+async def test_stop_words_do_not():
+    assert await alike(HASH, "the cat", "the dog") == 0
+    assert await alike(HASH, "the cat is", "cat") > 0.999
+    # A text of them alone is still a text.
+    assert await alike(HASH, "to be or not to be", "To be, or not to be") > 0.999
+
+
+async def test_negations_are_no_stop_words():
+    assert await alike(HASH, "likes fish", "does not like fish") < 0.9
+    assert list(word_hash.STOP_WORDS & {"not", "no", "never", "nie", "pas"}) == []
+
+
+async def test_saying_it_again_adds_less_and_less():
+    assert await alike(HASH, "tea " * 100 + "milk", "milk") > 0.15
+
+
+async def test_few_dimensions_are_a_plain_bag_of_words():
+    (row,) = await embedders.embed(PLAIN, ["the cat and the dog"])
+    assert row.min() >= 0
+    assert sorted(row[row > 0] ** 2 * 7)[-1] >= 4 - 1e-5
+
+
+def test_rows_are_the_same_in_every_process():
+    # Worked out once: another number here would orphan every stored vector.
+    (row,) = word_hash.vectors(["Ada likes tea"], 1024)
+    assert {int(place): float(row[place]) for place in np.flatnonzero(row)} == KNOWN
+
+
+KNOWN = {10: 1.0, 691: -1.0, 733: -1.0}
+
+
+async def test_a_long_text_is_hashed_on_a_thread(monkeypatch):
+    seen = []
+    real = word_hash.vectors
+
+    def noted(texts, dimensions):
+        seen.append(threading.current_thread() is threading.main_thread())
+        return real(texts, dimensions)
+
+    monkeypatch.setattr(word_hash, "vectors", noted)
+    await embedders.embed(HASH, ["short"])
+    await embedders.embed(HASH, ["long " * 20_000])
+    assert seen == [True, False]
+
+
+# Forks.
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_fork_embeds_too():
+    asyncio.run(embedders.embed(LOCAL, ["Hello"]))
+    own = minilm._own
+    child = os.fork()
+    if child == 0:
+        try:
+            # It has its own thread and locks; the model would take a moment to load.
+            assert minilm._own is not own
+            minilm._own._model = own._model
+            rows = asyncio.run(embedders.embed(LOCAL, ["Hello"]))
+            os._exit(0 if rows.any() else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

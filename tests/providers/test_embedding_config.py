@@ -1,0 +1,294 @@
+"""Which embedder `embed_with` and `providers:` come to, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from config.sections import Config
+from core.errors import Invalid
+from providers import embedders, embedding_models, minilm
+from providers.config import PROVIDERS
+from providers.embedders import Embedder
+from providers.embedding_config import EmbedWith
+from providers.errors import EmbedderMisconfigured
+
+KEY = "sk-very-secret-0123456789"
+ENTRY = {"api_key": KEY}
+OLLAMA = {"kind": "openai", "base_url": "http://127.0.0.1:11434/v1"}
+
+
+def config(**entries) -> Config:
+    providers = TypeAdapter(PROVIDERS.shape).validate_python(entries)
+    return Config(Path("coulisse.yaml"), {"providers": providers})
+
+
+def chosen(asked: dict | None = None, **entries) -> Embedder:
+    with_it = None if asked is None else EmbedWith.model_validate(asked)
+    return embedders.choose(config(**entries), with_it)
+
+
+def refused(asked: dict, **entries) -> dict[str, str]:
+    """What is wrong, by field; choosing says the same."""
+    with_it = EmbedWith.model_validate(asked)
+    faults = dict(embedders.problems(config(**entries), with_it))
+    with pytest.raises(EmbedderMisconfigured) as caught:
+        embedders.choose(config(**entries), with_it)
+    for name, what in faults.items():
+        assert f"embed_with.{name}: {what}" in str(caught.value)
+    assert KEY not in str(caught.value)
+    return faults
+
+
+# The choice when nothing is asked for.
+
+
+def test_openai_is_chosen_when_its_key_is_there():
+    embedder = chosen(anthropic=ENTRY, openai=ENTRY)
+    assert embedder.id == "openai:text-embedding-3-small:1536"
+    assert embedder.dimensions == 1536
+    assert not embedder.is_offline
+
+
+def test_another_name_for_openai_will_do():
+    embedder = chosen(acme={"kind": "openai", "api_key": KEY})
+    assert embedder.id == "openai:text-embedding-3-small:1536"
+    assert embedder.service.source.setting("api_key") == "providers.acme.api_key"
+
+
+def test_a_compatible_server_is_not_openai():
+    embedder = chosen(openai=OLLAMA, anthropic=ENTRY)
+    assert embedder.id == "local:minilm-int8:384"
+    assert embedder.is_offline
+    assert embedders.warning(embedder) is None
+
+
+def test_words_are_hashed_when_nothing_is_installed(monkeypatch):
+    monkeypatch.setattr(minilm, "available", lambda: False)
+    embedder = chosen(anthropic=ENTRY)
+    assert (embedder.id, embedder.dimensions) == ("hash:1024", 1024)
+    assert "no semantic understanding" in embedders.warning(embedder)
+    assert "install" in refused({"provider": "local"})["provider"]
+
+
+def test_what_is_not_installed_is_not_there(monkeypatch):
+    monkeypatch.setattr(minilm, "PACKAGES", ("no_such_package",))
+    minilm.available.cache_clear()
+    try:
+        assert not minilm.available()
+    finally:
+        monkeypatch.undo()
+        minilm.available.cache_clear()
+    assert minilm.available()
+
+
+def test_names_of_entries_do_not_get_in_the_way_of_the_choice():
+    assert chosen(local=OLLAMA, hash=OLLAMA).id == "local:minilm-int8:384"
+
+
+# What is asked for.
+
+
+@pytest.mark.parametrize(
+    ("asked", "identity"),
+    [
+        ({"provider": "openai"}, "openai:text-embedding-3-small:1536"),
+        (
+            {"provider": "openai", "model": "text-embedding-3-large", "dims": 256},
+            "openai:text-embedding-3-large:256",
+        ),
+        (
+            {"provider": "openai", "model": "text-embedding-ada-002"},
+            "openai:text-embedding-ada-002:1536",
+        ),
+        (
+            {"provider": "openai", "base_url": "https://api.openai.com/v1/"},
+            "openai:text-embedding-3-small:1536",
+        ),
+        ({"provider": "voyage", "api_key": "pa-1"}, "voyage:voyage-3.5:1024"),
+        (
+            {"provider": "voyage", "api_key": "pa-1", "model": "voyage-code-2"},
+            "voyage:voyage-code-2:1536",
+        ),
+        (
+            {"provider": "voyage", "api_key": "pa-1", "dims": 256},
+            "voyage:voyage-3.5:256",
+        ),
+        ({"provider": "hash"}, "hash:1024"),
+        ({"provider": "hash", "dims": 32}, "hash:32"),
+        ({"provider": "local"}, "local:minilm-int8:384"),
+        ({"provider": "local", "model": "minilm-int8"}, "local:minilm-int8:384"),
+        (
+            {"provider": "gemini", "model": "gemini-embedding-001", "dims": 3072},
+            "gemini:gemini-embedding-001:3072:b8c6bb1e",
+        ),
+    ],
+)
+def test_what_is_asked_for_is_chosen(asked, identity):
+    embedder = chosen(asked, openai=ENTRY, gemini=ENTRY)
+    assert embedder.id.startswith(identity.removesuffix(":b8c6bb1e"))
+    assert str(embedder.dimensions) in embedder.id
+    assert KEY not in repr(embedder)
+
+
+def test_every_known_model_can_be_chosen():
+    for name in embedding_models.OPENAI:
+        assert chosen({"provider": "openai", "model": name}, openai=ENTRY)
+    for name in embedding_models.VOYAGE:
+        assert chosen({"provider": "voyage", "api_key": "pa-1", "model": name})
+
+
+def test_vectors_from_another_address_are_other_vectors():
+    asked = {"model": "nomic-embed-text", "dims": 768}
+    here = chosen({"provider": "ollama", **asked}, ollama=OLLAMA)
+    renamed = chosen({"provider": "mine", **asked}, mine=OLLAMA)
+    there = {**OLLAMA, "base_url": "http://other.test/v1"}
+    assert here.id == renamed.id
+    assert here.id != chosen({"provider": "ollama", **asked}, ollama=there).id
+    assert here.id.startswith("openai:nomic-embed-text:768:")
+    assert "11434" not in here.id
+
+
+def test_the_floor_is_the_embedders_own_unless_given():
+    assert chosen({"provider": "local"}).floor == 0.2
+    assert chosen({"provider": "hash"}).floor == 0.05
+    assert chosen({"provider": "hash", "floor": 0.0}).floor == 0.0
+
+
+def test_an_entry_wins_over_a_built_in_name():
+    asked = {"provider": "voyage", "model": "voyage-3.5", "dims": 1024}
+    embedder = chosen(asked, voyage=OLLAMA)
+    assert embedder.id.startswith("openai:voyage-3.5:1024:")
+
+
+def test_the_local_chat_model_is_no_embedder():
+    asked = {"provider": "local"}
+    assert chosen(asked, local={}).id == "local:minilm-int8:384"
+
+
+# Whose key goes where.
+
+
+def test_openai_takes_the_key_of_its_entry():
+    provider = chosen({"provider": "openai"}, openai=ENTRY).service.source.provider
+    assert provider.api_key.get_secret_value() == KEY
+
+
+def test_a_key_given_here_wins():
+    asked = {"provider": "openai", "api_key": " sk-other "}
+    source = chosen(asked, openai=ENTRY).service.source
+    assert source.provider.api_key.get_secret_value() == "sk-other"
+    assert source.setting("api_key") == "embed_with.api_key"
+
+
+def test_an_entrys_secrets_go_to_no_other_address():
+    entry = {**ENTRY, "headers": {"X-Team": "secret"}}
+    here = {"base_url": "http://elsewhere.test/v1", "model": "m", "dims": 8}
+    provider = chosen({"provider": "openai", **here}, openai=entry).service.source
+    assert provider.provider.api_key is None
+    assert provider.provider.headers == {}
+
+
+def test_it_waits_no_longer_for_a_vector_than_a_minute():
+    patient = {**ENTRY, "timeouts": {"total_seconds": 600}}
+    hasty = {**ENTRY, "timeouts": {"total_seconds": 5}}
+    for entry, seconds in ((patient, 60), (hasty, 5)):
+        provider = chosen(None, openai=entry).service.source.provider
+        assert provider.timeouts.total_seconds == seconds
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("asked", "field", "words"),
+    [
+        ({"provider": "openai"}, "provider", "needs an api_key here or under"),
+        ({"provider": "voyage"}, "api_key", "VOYAGE_API_KEY"),
+        ({"provider": "voyag", "api_key": KEY}, "provider", "did you mean 'voyage'?"),
+        (
+            {"provider": "openai", "api_key": KEY, "model": "text-embedding-3-smal"},
+            "model",
+            "did you mean 'text-embedding-3-small'? There are text-embedding-3-small",
+        ),
+        (
+            {"provider": "voyage", "api_key": KEY, "model": "gpt"},
+            "model",
+            "voyage-3.5, voyage-3-large",
+        ),
+        (
+            {"provider": "openai", "api_key": KEY, "dims": 5000},
+            "dims",
+            "from 1 to 1536 dimensions, not 5000",
+        ),
+        (
+            {"provider": "voyage", "api_key": KEY, "dims": 100},
+            "dims",
+            "256 or 512 or 1024 or 2048",
+        ),
+        (
+            {
+                "provider": "openai",
+                "api_key": KEY,
+                "model": "text-embedding-ada-002",
+                "dims": 64,
+            },
+            "dims",
+            "1536",
+        ),
+        ({"provider": "hash", "model": "m"}, "model", "leave it out"),
+        ({"provider": "hash", "api_key": KEY}, "api_key", "offline"),
+        ({"provider": "local", "base_url": "http://x"}, "base_url", "offline"),
+        ({"provider": "local", "model": "big"}, "model", "only 'minilm-int8'"),
+        ({"provider": "local", "dims": 100}, "dims", "384"),
+        ({"provider": "groq"}, "provider", "kind 'groq', which has no embeddings"),
+        ({"provider": "ollama"}, "model", "is needed"),
+        ({"provider": "ollama", "model": "bge-m3"}, "dims", "of 'bge-m3' have?"),
+        ({"provider": "gemini"}, "model", "is needed"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_with_a_remedy(asked, field, words):
+    faults = refused(asked, groq=ENTRY, ollama=OLLAMA, gemini=ENTRY)
+    assert words in faults[field]
+
+
+def test_all_faults_are_told_at_once():
+    assert refused({"provider": "voyage", "model": "x"}).keys() == {"api_key", "model"}
+
+
+def test_an_openai_that_is_another_kind_is_pointed_at():
+    entry = {"kind": "anthropic", "api_key": KEY}
+    faults = refused({"provider": "openai"}, openai=entry)
+    assert "providers.openai is of kind 'anthropic'" in faults["provider"]
+
+
+def test_nothing_asked_for_is_no_fault():
+    assert list(embedders.problems(config(), None)) == []
+
+
+def test_it_is_one_of_our_errors():
+    assert issubclass(EmbedderMisconfigured, Invalid)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"dims": 0},
+        {"dims": 100_000},
+        {"floor": 2},
+        {"base_url": "ftp://x"},
+        {"base_url": "http://ada:pass@x/v1"},
+        {"api_key": f"{KEY}\n{KEY}"},
+        {"model": ""},
+        {"dimensions": 5},
+    ],
+)
+def test_wrong_values_are_refused_without_a_secret(wrong):
+    with pytest.raises(ValidationError) as caught:
+        EmbedWith.model_validate({"provider": "openai", "api_key": KEY, **wrong})
+    assert KEY not in str(caught.value)
+
+
+def test_every_field_is_described():
+    fields = EmbedWith.model_json_schema()["properties"]
+    assert all(field["description"] for field in fields.values())
