@@ -117,7 +117,7 @@ class Ladder:
         return values
 
     def _later_dates(self, fact: Fact, draft: Draft) -> dict[str, Any]:
-        given = {name: at for name, at in dates(draft).items() if at is not None}
+        given: dict[str, Any] = {name: at for name, at in dates(draft).items() if at is not None}
         if fact.expires_at is not None and fact.expires_at <= self._ledger.now:
             given.setdefault("expires_at", None)
         start = given.get("valid_from", fact.valid_from)
@@ -145,7 +145,7 @@ class Ladder:
         end = draft.valid_from or said_at(draft)
         values: dict[str, Any] = {"superseded_by_id": new_id}
         if end <= self._ledger.now:
-            values["status"] = Status.SUPERSEDED
+            values["status"] = Status.SUPERSEDED.value
         if is_between(fact.valid_from, end, fact.valid_to):
             values["valid_to"] = end
         reason = f"now: {draft.content}"

@@ -1,6 +1,7 @@
 """What was known, and true, at some moment of the past."""
 
 import uuid
+from collections.abc import Mapping
 from datetime import datetime
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -19,7 +20,7 @@ def read(
     at: datetime,
     *,
     status: str | None,
-    narrowed: dict[str, str],
+    narrowed: Mapping[str, str],
     after: Place | None,
     limit: int,
 ) -> list[Fact]:
@@ -86,7 +87,7 @@ def status_at(fact: Fact, at: datetime) -> str:
 
 
 def _fits(
-    fact: Fact, at: datetime, status: str | None, narrowed: dict[str, str]
+    fact: Fact, at: datetime, status: str | None, narrowed: Mapping[str, str]
 ) -> bool:
     if any(getattr(fact, name) != value for name, value in narrowed.items()):
         return False
