@@ -187,7 +187,10 @@ class AgentConfig(BaseModel):
     mcp_tools: Planned = Field(
         default=None, description="Not available in this version."
     )
-    memory: Annotated[AgentMemory | None, BeforeValidator(read_memory)] = Field(
+    memory: Annotated[
+        AgentMemory | None,
+        BeforeValidator(read_memory, json_schema_input_type=bool | AgentMemory | None),
+    ] = Field(
         default=None,
         description="Whether and how this agent remembers users, where it differs "
         "from `memory:`: `true`, `false` or a map.",

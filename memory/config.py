@@ -15,6 +15,7 @@ from providers.embedding_config import EmbedWith
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
+
 class UserState(BaseModel):
     """How facts about each user are learnt and recalled."""
 
@@ -85,7 +86,10 @@ class MemoryConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    user_state: Annotated[UserState | None, BeforeValidator(read_user_state)] = Field(
+    user_state: Annotated[
+        UserState | None,
+        BeforeValidator(read_user_state, json_schema_input_type=bool | UserState),
+    ] = Field(
         default=None,
         description="Learn facts about each user and recall them: `true`, `false`, "
         "or a map of settings. Off unless given.",
@@ -141,8 +145,8 @@ def check_memory(memory: MemoryConfig, config: Config) -> Iterable[Problem]:
         return
     at = ("memory", "user_state")
     yield from _check_learner(state, config, at)
-    for problem in embedders.problems(config, state.embed_with):
-        yield Problem((*at, "embed_with"), problem, "coulisse.E402")
+    for field, message in embedders.problems(config, state.embed_with):
+        yield Problem((*at, "embed_with", field), message, "coulisse.E402")
 
 
 def _check_learner(

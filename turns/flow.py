@@ -23,11 +23,15 @@ from core.events import Event, Finished
 from core.ids import TurnId, UserId
 from core.messages import Message
 from core.reply import Reply
-from memory import history
+from core.tools import Tool
+from memory import gather, history, wake
+from memory.config import MemoryConfig
+from memory.gather import Gathered, Wanted
+from memory.lessons import Study
 from memory.transcript import Entry
 from providers import kinds
 from providers.config import PROVIDERS, ProviderConfig
-from turns import context, lane, structured
+from turns import context, lane, recollection, structured, toolbox
 from turns.options import Options
 
 logger = logging.getLogger(__name__)
@@ -65,6 +69,11 @@ class Turn:
     new: Sequence[Message]
     """The messages this turn adds to the transcript, before the reply."""
     prompt: Sequence[Message]
+    memory: MemoryConfig
+    study: Study | None
+    """The wish to learn from this turn."""
+    tools: Sequence[Tool] = ()
+    """The agent's own, for this user."""
 
 
 async def run(request: TurnRequest) -> AsyncGenerator[Event]:
@@ -101,24 +110,32 @@ async def prepare(request: TurnRequest) -> Turn:
     config = live.current()
     agent = catalog.find(config, request.agent)
     user_id = identity.resolve(config, request.safety_identifier, request.user)
+    options = request.options
+    settings, plan = recollection.of(config, agent)
+    if options.is_memory_off:
+        plan = None
     new: Sequence[Message] = context.new_messages(request.messages)
-    instructions = [request.options.language_instruction]
+    instructions = [options.language_instruction]
     if request.format is not None:
         instructions.append(request.format.instruction)
     system = context.system_messages(agent.preamble, instructions, request.messages)
-    if request.options.uses_client_history:
+    wanted = Wanted(
+        options.thread,
+        agent.context_tokens
+        - context.count_tokens([*system, *new])
+        - context.count_tool_tokens(request.tools),
+        settings,
+        mid_exchange=context.is_mid_exchange(new),
+        recall=None
+        if plan is None
+        else await recollection.query(plan, recollection.last_said(request.messages)),
+        brings_history=options.uses_client_history,
+    )
+    past = await _past(user_id, wanted)
+    if options.uses_client_history:
         spoken = context.join([], context.conversation(request.messages))
     else:
-        recent = await lane.run(
-            history.read,
-            user_id,
-            request.options.thread,
-            max_tokens=agent.context_tokens
-            - context.count_tokens([*system, *new])
-            - context.count_tool_tokens(request.tools),
-            mid_exchange=context.is_mid_exchange(new),
-        )
-        stored = context.without_audio(recent.messages)
+        stored = context.without_audio(past.messages)
         new = context.with_its_calls(stored, new, request.messages)
         spoken = context.join(stored, new)
     return Turn(
@@ -127,8 +144,18 @@ async def prepare(request: TurnRequest) -> Turn:
         provider=config.get(PROVIDERS)[agent.provider],
         user_id=user_id,
         new=new,
-        prompt=[*system, *spoken],
+        prompt=[*system, *context.told(past.block), *spoken],
+        memory=settings,
+        study=None if plan is None else Study(agent.name, options.time_zone),
+        tools=toolbox.open_for(agent, options, user_id, plan, request.tools),
     )
+
+
+async def _past(user_id: UserId, wanted: Wanted) -> Gathered:
+    """Return what the turn needs of the past, if anything, in one trip."""
+    if wanted.brings_history and wanted.recall is None:
+        return Gathered(())
+    return await lane.run(gather.gather, user_id, wanted)
 
 
 def _events(turn: Turn) -> AsyncGenerator[Event]:
@@ -145,6 +172,7 @@ def _events(turn: Turn) -> AsyncGenerator[Event]:
                 messages,
                 parameters,
                 client_tools=request.tools,
+                own_tools=turn.tools,
                 stream=request.stream,
                 user=turn.user_id.hex,
             )
@@ -161,7 +189,15 @@ async def finish(turn: Turn, reply: Reply, *, finish_reason: str = "") -> None:
     """Store what the turn added, in one trip, unless it is incognito."""
     if turn.request.options.is_incognito:
         return
-    entries = [Entry(message, tokens.estimate_message(message)) for message in turn.new]
+    importance = turn.memory.importance
+    entries = [
+        Entry(
+            message,
+            tokens.estimate_message(message),
+            importance=getattr(importance, message.role),
+        )
+        for message in turn.new
+    ]
     if reply.said_something:
         message = reply.message()
         entries.append(
@@ -170,6 +206,7 @@ async def finish(turn: Turn, reply: Reply, *, finish_reason: str = "") -> None:
                 _reply_tokens(turn, reply, message),
                 agent=turn.agent.name,
                 finish_reason=finish_reason or reply.finish_reason or "",
+                importance=importance.assistant,
             )
         )
     await lane.run_to_end(
@@ -178,7 +215,11 @@ async def finish(turn: Turn, reply: Reply, *, finish_reason: str = "") -> None:
         turn.request.options.thread,
         turn.request.turn_id,
         entries,
+        study=turn.study,
+        cap=turn.memory.working_memory_cap,
     )
+    if turn.study is not None:
+        wake.soon()
 
 
 def _reply_tokens(turn: Turn, reply: Reply, message: Message) -> int:

@@ -1,0 +1,229 @@
+"""The tools with which an agent looks after what is known of its user.
+
+Each is made for one turn and knows its user; no argument of the model's changes whose
+memory it works on.
+"""
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from core.errors import Invalid
+from core.ids import UserId
+from memory import fact_ids, facts, search
+from memory.config import UserState
+from memory.errors import FactUnknown
+from memory.known import (
+    MAX_CONTENT_LENGTH,
+    Category,
+    Draft,
+    FoundMessage,
+    KnownFact,
+)
+from memory.plan import Plan
+from turns import lane, recollection
+
+MAX_FOUND = 20
+MAX_TEXT_LENGTH = 1000
+"""Characters of a message the model is shown."""
+
+
+class Arguments(BaseModel):
+    """What a tool is called with; unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class SearchArguments(Arguments):
+    query: str = Field(
+        min_length=1, max_length=4000, description="What to look for, in a few words."
+    )
+    limit: int = Field(5, ge=1, le=MAX_FOUND, description="Most of each to return.")
+
+
+class SaveArguments(Arguments):
+    content: str = Field(
+        min_length=1,
+        max_length=MAX_CONTENT_LENGTH,
+        description="One fact about the user as a sentence that stands alone, with "
+        "absolute dates.",
+    )
+    category: Category = Field("general", description="What kind of fact it is.")
+    importance: int = Field(
+        5, ge=1, le=10, description="From 1, trivial, to 10, critical."
+    )
+    key: str | None = Field(
+        None,
+        max_length=255,
+        description="A name for something there is one of, such as 'home_city': "
+        "saving it again with the same category replaces it.",
+    )
+
+
+class UpdateArguments(Arguments):
+    id: str = Field(description="The fact's id, from search_memory.")
+    content: str = Field(
+        min_length=1,
+        max_length=MAX_CONTENT_LENGTH,
+        description="What is true now, as a sentence that stands alone.",
+    )
+
+
+class ForgetArguments(Arguments):
+    id: str = Field(description="The fact's id, from search_memory.")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTool:
+    """One of the tools, bound to a user."""
+
+    name: str
+    description: str
+    shape: type[Arguments]
+    do: Callable[[Any], Awaitable[Any]]
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return self.shape.model_json_schema()
+
+    async def call(self, arguments: Mapping[str, Any]) -> str:
+        try:
+            checked = self.shape.model_validate(arguments)
+        except ValidationError as exc:
+            raise Invalid(_complaint(exc)) from exc
+        return orjson.dumps(await self.do(checked)).decode()
+
+
+def _complaint(exc: ValidationError) -> str:
+    errors = exc.errors(include_url=False, include_input=False)
+    return "; ".join(
+        f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in errors
+    )
+
+
+def make(user_id: UserId, agent: str, plan: Plan | None) -> Sequence[MemoryTool]:
+    """Return the four tools for one user; without a plan they go by words alone."""
+    tools = _Tools(user_id, f"agent:{agent}", agent, plan)
+    return [
+        MemoryTool(
+            "search_memory",
+            "Search what is known about the user and what was said in earlier "
+            "conversations. Use it when the answer may lie in the past: preferences, "
+            "people, events, appointments, decisions.",
+            SearchArguments,
+            tools.search,
+        ),
+        MemoryTool(
+            "save_memory",
+            "Remember one fact about the user, because they asked for it or because "
+            "it will matter in later conversations.",
+            SaveArguments,
+            tools.save,
+        ),
+        MemoryTool(
+            "update_memory",
+            "Correct a fact about the user that search_memory found.",
+            UpdateArguments,
+            tools.update,
+        ),
+        MemoryTool(
+            "forget_memory",
+            "Forget a fact about the user that search_memory found, because they "
+            "asked for it or because it is wrong.",
+            ForgetArguments,
+            tools.forget,
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tools:
+    user_id: UserId
+    by: str
+    agent: str
+    plan: Plan | None
+
+    @property
+    def _threshold(self) -> float:
+        state = UserState() if self.plan is None else self.plan.user_state
+        return state.dedup_threshold
+
+    async def search(self, arguments: SearchArguments) -> Any:
+        query = await recollection.query(self.plan, arguments.query)
+        found, said = await lane.run(
+            search.both,
+            self.user_id,
+            query,
+            facts=arguments.limit,
+            messages=arguments.limit,
+        )
+        return {
+            "facts": [_fact(each.fact) for each in found],
+            "messages": list(map(_message, said)),
+        }
+
+    async def save(self, arguments: SaveArguments) -> Any:
+        draft = Draft(
+            arguments.content,
+            category=arguments.category,
+            importance=arguments.importance,
+            key=arguments.key,
+            source="agent",
+            agent=self.agent,
+        )
+        vector = await recollection.embedded_fact(self.plan, arguments.content)
+        (saved,) = await lane.run_to_end(
+            facts.save,
+            self.user_id,
+            [draft],
+            [vector],
+            by=self.by,
+            threshold=self._threshold,
+        )
+        return {"id": fact_ids.write(saved.fact_id), "outcome": saved.outcome}
+
+    async def update(self, arguments: UpdateArguments) -> Any:
+        vector = await recollection.embedded_fact(self.plan, arguments.content)
+        fact = await lane.run_to_end(
+            facts.edit,
+            self.user_id,
+            _id(arguments.id),
+            {"content": arguments.content},
+            by=self.by,
+            embedded=vector,
+        )
+        return _fact(fact)
+
+    async def forget(self, arguments: ForgetArguments) -> Any:
+        fact_id = _id(arguments.id)
+        await lane.run_to_end(facts.forget, self.user_id, fact_id, by=self.by)
+        return {"id": arguments.id, "forgotten": True}
+
+
+def _id(name: str) -> uuid.UUID:
+    fact_id = fact_ids.read(name)
+    if fact_id is None:
+        raise FactUnknown(f"'{name}' is not a fact's id: use one from search_memory")
+    return fact_id
+
+
+def _fact(fact: KnownFact) -> Any:
+    return {
+        "id": fact_ids.write(fact.id),
+        "content": fact.content,
+        "category": fact.category,
+        "importance": fact.importance,
+        "said_at": fact.said_at,
+    }
+
+
+def _message(message: FoundMessage) -> Any:
+    return {
+        "said_at": message.created_at,
+        "role": message.role,
+        "text": message.text[:MAX_TEXT_LENGTH],
+    }

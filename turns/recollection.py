@@ -1,0 +1,84 @@
+"""What a turn asks of its user's memory."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+
+from agents.config import AgentConfig
+from config.sections import Config
+from core.errors import CoulisseError
+from core.messages import Message
+from memory import passages, plan
+from memory.known import Embedded, Query
+from memory.plan import Memory, Plan
+from providers import embedders
+from providers.embedders import Embedder
+
+MAX_QUERY_LENGTH = 4000
+"""Characters to search by; a longer message is searched by its end."""
+MAX_WAIT_SECONDS = 2.0
+"""A turn waits no longer for an embedding: it recalls by words alone instead."""
+QUIET_SECONDS = 60.0
+"""An embedder that stays down is said to be so once in this time."""
+
+logger = logging.getLogger(__name__)
+
+_warned_at = -QUIET_SECONDS
+
+
+def of(config: Config, agent: AgentConfig) -> Memory:
+    """Return how an agent remembers."""
+    return plan.of(config, agent.memory, (agent.provider, agent.model))
+
+
+async def query(memory: Plan | None, text: str) -> Query:
+    """Return what to search by; without a plan, or its embedder, words alone."""
+    text = text.strip()[-MAX_QUERY_LENGTH:]
+    if memory is None:
+        return Query(text)
+    return Query(
+        text,
+        embedded=await _embedded(memory.embedder, text, query=True),
+        floor=memory.embedder.floor,
+        fusion=memory.user_state.fusion,
+    )
+
+
+async def embedded_fact(memory: Plan | None, content: str) -> Embedded | None:
+    """Return the vector a fact is found by, or None when there is none to be had."""
+    if memory is None:
+        return None
+    text = passages.strip_subject(content)
+    return await _embedded(memory.embedder, text, query=False)
+
+
+def last_said(messages: Sequence[Message]) -> str:
+    """Return the last user message that has text, or ""."""
+    for message in reversed(messages):
+        if message.role == "user" and (text := message.text.strip()):
+            return text
+    return ""
+
+
+async def _embedded(embedder: Embedder, text: str, *, query: bool) -> Embedded | None:
+    if not text:
+        return None
+    try:
+        async with asyncio.timeout(MAX_WAIT_SECONDS):
+            rows = await embedders.embed(embedder, [text], query=query)
+    except TimeoutError:
+        _warn(embedder, f"did not answer within {MAX_WAIT_SECONDS:g} s")
+        return None
+    except CoulisseError as exc:
+        _warn(embedder, str(exc))
+        return None
+    return Embedded(embedder.id, rows[0]) if rows[0].any() else None
+
+
+def _warn(embedder: Embedder, reason: str) -> None:
+    global _warned_at
+    now = time.monotonic()
+    if now - _warned_at >= QUIET_SECONDS:
+        _warned_at = now
+        logger.warning("embedder %s: %s; recalling by words alone", embedder.id, reason)
