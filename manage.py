@@ -7,8 +7,8 @@ import sys
 from config import option
 
 OWN_COMMANDS = {
-    *("admin", "check", "init", "migrate", "reset", "restart"),
-    *("schema", "start", "status", "stop", "studio"),
+    *("admin", "beat", "check", "init", "migrate", "reset", "restart"),
+    *("schema", "start", "status", "stop", "studio", "worker"),
 }
 
 

@@ -8,6 +8,7 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "coulisse_site.settings")
 django.setup()
 
+import coulisse_site.celery  # noqa: E402, F401  a turn may send a message
 from coulisse_site.lifespan import Lifespan  # noqa: E402  apps must be ready first
 from gateway.handler import Handler  # noqa: E402
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import environ
 
+from coulisse_site import redis_urls
+
 env = environ.Env()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -110,6 +112,95 @@ COULISSE_DATABASE_THREADS = env.int(
 )
 COULISSE_PIN_CORES = env.bool("COULISSE_PIN_CORES", default=True)
 
+
+def processes() -> frozenset[str]:
+    """Return `COULISSE_PROCESSES`, what `start` runs."""
+    known = {"web", "worker", "beat"}
+    chosen = {name.strip() for name in env.list("COULISSE_PROCESSES", default=known)}
+    if not {"web"} <= chosen <= known:
+        raise SystemExit(
+            "COULISSE_PROCESSES is a list of web, worker and beat with web in it, such "
+            "as 'web,worker'; `manage.py worker` and `manage.py beat` run one alone"
+        )
+    return frozenset(chosen)
+
+
+def redis_url() -> str:
+    """Return `REDIS_URL`; empty when the broker is to be a private one."""
+    url: str = env.str("REDIS_URL", default="")
+    if url and not redis_urls.is_valid(url):
+        raise SystemExit(
+            "REDIS_URL must be redis://HOST:PORT/NUMBER, rediss:// for TLS or "
+            "unix:///PATH; leave it out for a broker in .coulisse/"
+        )
+    return url
+
+
+COULISSE_PROCESSES = processes()
+COULISSE_WORKER_THREADS = env.int("COULISSE_WORKER_THREADS", default=4)
+COULISSE_BROKER_SOCKET = redis_urls.private_socket(COULISSE_STATE_DIR)
+COULISSE_OWNS_BROKER = not redis_url()
+REDIS_URL = redis_url() or redis_urls.of_socket(COULISSE_BROKER_SOCKET)
+COULISSE_CELERY_APP = "coulisse_site.celery.app"
+
+CELERY_BROKER_URL = redis_urls.for_celery(REDIS_URL)
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # A worker waits for its broker for ever.
+CELERY_BROKER_CONNECTION_TIMEOUT = 2
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "global_keyprefix": "coulisse:",
+    "health_check_interval": 10,
+    # A Redis that hangs costs its caller this long, and no more.
+    "socket_connect_timeout": 2,
+    "socket_keepalive": True,
+    "socket_timeout": 2,
+    # What a killed worker had fetched and not begun goes to another one after this.
+    "visibility_timeout": 300,
+}
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_SERIALIZER = "json"
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_DEFAULT_QUEUE = "coulisse"
+# A message only wakes a worker: the row it is about is the truth, and a sweep finds
+# every row whose message was lost. So a message is done with when its job begins; late
+# acknowledgement would have Redis hand a long job to a second worker meanwhile.
+CELERY_TASK_ACKS_LATE = False
+# One more try mends a connection that the broker's restart broke.
+CELERY_TASK_PUBLISH_RETRY_POLICY = {
+    "max_retries": 1,
+    "interval_start": 0,
+    "interval_step": 0,
+    "interval_max": 0,
+}
+# Threads share what is loaded, and jobs wait for providers most of the time. Nobody can
+# interrupt a thread: Celery's time limits mean nothing here, so a job bounds its own
+# calls, and the lease of its row runs out if it hangs all the same.
+CELERY_WORKER_POOL = "threads"
+CELERY_WORKER_CONCURRENCY = COULISSE_WORKER_THREADS
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+# Of late acknowledgement, which no job of ours has; unset, Celery warns of it.
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_REDIRECT_STDOUTS = False
+CELERY_TIMEZONE = TIME_ZONE
+CELERY_BEAT_SCHEDULE_FILENAME = str(COULISSE_STATE_DIR / "beat-schedule")
+
+
+def every(seconds: int, task: str) -> dict[str, Any]:
+    """Return beat's entry for a job.
+
+    What was due while beat stood still is sent once; what was sent while no worker ran
+    is too old by the time the next one is due.
+    """
+    return {"task": task, "schedule": seconds, "options": {"expires": seconds}}
+
+
+CELERY_BEAT_SCHEDULE = {
+    "memory-consolidate": every(600, "memory.jobs.consolidate"),
+    "memory-sweep": every(30, "memory.jobs.sweep"),
+}
+
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -121,6 +212,8 @@ LOGGING = {
         # The gateway tells a client of its mistakes, and logs ours itself.
         "django.request": {"level": "CRITICAL"},
         "uvicorn.error": {"level": "WARNING"},
+        # Three lines for each message, if one let it.
+        "celery": {"level": "INFO" if log_level() == "DEBUG" else "WARNING"},
     },
     "root": {
         "handlers": ["stderr"],

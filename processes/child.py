@@ -28,8 +28,12 @@ class Command:
     environment: Mapping[str, str]
     descriptors: tuple[int, ...]
     """The file descriptors it inherits."""
+    is_vital: bool = True
+    """Whether the server cannot answer without it."""
+    follows_web: bool = False
+    """Whether it starts once the server answers, and leaves it the cores till then."""
     outlives_web: bool = False
-    """Whether web processes need it until their last stream is done."""
+    """Whether others need it until their last stream or job is done."""
     beats_at: int | None = None
     """Its place on the heartbeat board, if it beats."""
 

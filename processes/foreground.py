@@ -113,6 +113,7 @@ class Server:
             is_detached=_is_written_to(self.state),
             is_serving=supervisor.is_serving,
             children=tuple(child for child in records if child is not None),
+            lacks_broker=self.plan.background.lacks_broker,
         )
 
 

@@ -9,9 +9,11 @@ from django.conf import settings
 
 from config.config import SERVER
 from config.sections import Config
-from processes import listener
+from processes import background, listener
+from processes.background import Background
 from processes.child import Child, Command, base_environment
 from processes.errors import PackagesMissing
+from processes.state import StateDir
 from providers.config import PROVIDERS
 from providers.kinds import LOCAL_MODEL_URL
 
@@ -31,6 +33,7 @@ class Plan:
     config_path: Path
     local_model_port: int | None
     """None when no provider wants the local model."""
+    background: Background
 
     @property
     def url(self) -> str:
@@ -59,6 +62,9 @@ class Plan:
         ]
         if self.local_model_port is not None:
             commands.append(self._local_model(self.local_model_port, lifeline))
+        if self.background.valkey is not None:
+            commands.append(self._broker(self.background.valkey, lifeline))
+        commands += [self._job(name, lifeline) for name in self.background.names]
         return [Child(command) for command in commands]
 
     def _environment(self) -> dict[str, str]:
@@ -89,6 +95,29 @@ class Plan:
             outlives_web=True,
         )
 
+    def _broker(self, valkey: Path, lifeline: int) -> Command:
+        place = settings.COULISSE_BROKER_SOCKET
+        folder = StateDir(settings.COULISSE_STATE_DIR).broker
+        return Command(
+            name="broker",
+            argv=_module("broker", valkey, place, folder, "--lifeline", lifeline),
+            environment=self._environment(),
+            descriptors=(lifeline,),
+            is_vital=False,
+            outlives_web=True,
+        )
+
+    def _job(self, name: str, lifeline: int) -> Command:
+        """Return the worker or beat: what they lack, rows wait for."""
+        return Command(
+            name=name,
+            argv=_module(name, "--lifeline", lifeline),
+            environment=self._environment(),
+            descriptors=(lifeline,),
+            is_vital=False,
+            follows_web=True,
+        )
+
 
 def make(config: Config) -> Plan:
     """Return what this configuration asks for.
@@ -102,6 +131,7 @@ def make(config: Config) -> Plan:
         port=server.port,
         config_path=config.path,
         local_model_port=_local_model_port(config),
+        background=background.plan(),
     )
 
 

@@ -40,6 +40,8 @@ class RunRecord:
     is_serving: bool
     """Whether it has answered a request; False while it boots."""
     children: tuple[ChildRecord, ...]
+    lacks_broker: bool = False
+    """Whether background work waits because nothing would carry its messages."""
 
 
 def write(path: Path, record: RunRecord) -> None:

@@ -28,6 +28,16 @@ class StateDir:
     def record(self) -> Path:
         return self.root / "processes.json"
 
+    @property
+    def broker(self) -> Path:
+        """What the private broker keeps."""
+        return self.root / "broker"
+
+    @property
+    def socket(self) -> Path:
+        """Where it listens, unless this path is too long for a socket."""
+        return self.root / "broker.sock"
+
     def prepare(self) -> None:
         """Create the directory, or take it, for its owner only.
 

@@ -10,7 +10,7 @@ from processes.heartbeat import Board
 from processes.inbox import Inbox
 
 BOOT_ATTEMPTS = 2
-"""Deaths of one child before the server ever answered that make the start a failure."""
+"""Deaths of a vital child before the server answered that make the start a failure."""
 STOP_SECONDS = 9.2
 """From the request to stop until what is left is killed; `stop` waits ten."""
 BOOT_LOOK_SECONDS = 0.1
@@ -60,21 +60,21 @@ class Supervisor:
             inbox.wait(self._seconds_until_next())
 
     def stop(self, inbox: Inbox) -> None:
-        """End all children: the web first, then what its open streams needed.
+        """End web, worker and beat, then what their open streams and jobs needed.
 
         Kills what is left after `STOP_SECONDS`, or at once when the user insists.
         """
         deadline = (inbox.stop_requested_at or time.monotonic()) + STOP_SECONDS
-        web = [child for child in self.children if not child.command.outlives_web]
+        first = [child for child in self.children if not child.command.outlives_web]
         others = [child for child in self.children if child.command.outlives_web]
-        for stage in (web, others):
+        for stage in (first, others):
             self._end(stage, inbox, deadline)
 
     def _mend(self, now: float) -> None:
         died = [child for child in self.children if child.reap(now)]
         due = [
             child
-            for child in self.children
+            for child in self._wanted()
             if not child.is_running and child.seconds_until_due(now) <= 0
         ]
         for child in due:
@@ -83,6 +83,14 @@ class Supervisor:
             child.start(now)
         if died or due:
             self._changed(self)
+
+    def _wanted(self) -> list[Child]:
+        """Return the children that shall run by now."""
+        return [
+            child
+            for child in self.children
+            if self.is_serving or not child.command.follows_web
+        ]
 
     def _end_hanging(self, now: float) -> None:
         """Kill what runs and does nothing; `_mend` starts it again."""
@@ -96,13 +104,14 @@ class Supervisor:
                 child.knock_out()
 
     def _check_boot(self, serves: Callable[[], bool]) -> None:
-        for child in self.children:
+        vital = [child for child in self.children if child.command.is_vital]
+        for child in vital:
             if child.restarts >= BOOT_ATTEMPTS:
                 raise BootFailed(
                     f"{child.command.name} ended {child.restarts} times before the "
                     "server answered; the lines above say why"
                 )
-        if all(child.is_running for child in self.children) and serves():
+        if all(child.is_running for child in vital) and serves():
             self.is_serving = True
             self._changed(self)
 
@@ -117,10 +126,10 @@ class Supervisor:
         now = time.monotonic()
         pauses = (
             child.seconds_until_due(now)
-            for child in self.children
+            for child in self._wanted()
             if not child.is_running
         )
-        return min(pauses, default=longest)
+        return min([longest, *pauses])
 
     def _end(self, stage: Iterable[Child], inbox: Inbox, deadline: float) -> None:
         stage = list(stage)

@@ -20,6 +20,8 @@ from processes.record import RunRecord
 from processes.state import StateDir
 
 MANAGE = str(settings.BASE_DIR / "manage.py")
+BARE_MANAGE = str(settings.BASE_DIR / "tests/processes/bare_manage.py")
+"""The same commands, where there is no Valkey."""
 QUICK_MANAGE = str(settings.BASE_DIR / "tests/processes/quick_manage.py")
 """The same commands, with shorter patience."""
 YAML = """
@@ -52,8 +54,11 @@ class Project:
         self.config = root / "coulisse.yaml"
         self.attached: list[subprocess.Popen[str]] = []
         self.environment = {
-            name: value for name, value in os.environ.items() if name != "DATABASE_URL"
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("DATABASE_URL", "REDIS_URL")
         }
+        self.environment["COULISSE_PROCESSES"] = "web"
         self.environment["DJANGO_SETTINGS_MODULE"] = "tests.processes.small_settings"
         self.write()
 

@@ -17,7 +17,9 @@ AGENTS = "agents: [{name: a, provider: p, model: m}]\n"
 
 
 @pytest.fixture
-def planned(tmp_path: Path):
+def planned(tmp_path: Path, settings):
+    settings.COULISSE_PROCESSES = frozenset({"web"})
+
     def planned(text: str) -> Plan:
         path = tmp_path / "coulisse.yaml"
         path.write_text(AGENTS + text)
@@ -39,6 +41,21 @@ def test_a_local_provider_brings_its_model(planned, monkeypatch) -> None:
     assert web.command.environment["COULISSE_LOCAL_MODEL_URL"] == found.local_model_url
     assert model.command.outlives_web
     assert str(found.local_model_port) in model.command.argv
+
+
+def test_background_work_neither_fails_nor_delays_the_start(planned, settings) -> None:
+    settings.COULISSE_PROCESSES = frozenset({"web", "worker", "beat"})
+    settings.COULISSE_OWNS_BROKER = True
+    found = planned("providers: {p: {kind: openai, api_key: k}}")
+    web, broker, *jobs = found.children(listening=5, lifeline=6, board=7)
+    assert [job.command.name for job in jobs] == ["worker", "beat"]
+    assert web.command.is_vital
+    assert not web.command.follows_web
+    assert not any(child.command.is_vital for child in (broker, *jobs))
+    assert all(job.command.follows_web for job in jobs)
+    # The broker is there as long as a reply or a job may need it.
+    assert (broker.command.follows_web, broker.command.outlives_web) == (False, True)
+    assert not any(job.command.outlives_web for job in jobs)
 
 
 def test_a_local_provider_with_an_address_needs_none(planned) -> None:

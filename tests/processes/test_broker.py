@@ -1,0 +1,117 @@
+"""The private broker: alone on its socket, and gone with who started it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from processes import background, broker
+from tests.processes.conftest import until
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "a state" / "broker"
+    made.mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def path(folder: Path) -> Path:
+    return folder.with_name("broker.sock")
+
+
+@pytest.fixture
+def start(folder: Path, path: Path) -> Iterator[Callable[[], "Guard"]]:
+    """Return a function that starts a broker with a lifeline of its own."""
+    guards: list[Guard] = []
+
+    def start() -> Guard:
+        guards.append(Guard(path, folder))
+        return guards[-1]
+
+    yield start
+    for guard in guards:
+        guard.drop()
+
+
+class Guard:
+    """The process under test, and the end of the pipe it watches."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        reading, self._writing = os.pipe()
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "processes.broker"),
+                *(str(background.find_valkey()), str(path), str(folder)),
+                *("--lifeline", str(reading)),
+            ],
+            pass_fds=(reading,),
+            process_group=0,
+        )
+        os.close(reading)
+
+    def drop(self) -> None:
+        if self._writing is not None:
+            os.close(self._writing)
+            self._writing = None
+        self.process.wait(5)
+
+
+def test_it_ends_with_who_started_it(start, path: Path) -> None:
+    guard = start()
+    until(lambda: broker.answers(path))
+    assert path.stat().st_mode & 0o777 == 0o700
+    guard.drop()
+    assert not broker.answers(path)
+    assert not path.exists()
+
+
+def test_it_takes_the_place_of_one_left_over(start, folder: Path, path: Path) -> None:
+    line = broker.command(background.find_valkey(), path, folder)
+    with subprocess.Popen(line) as left:
+        until(lambda: broker.answers(path))
+        start()
+        assert left.wait(5) == 0
+    until(lambda: broker.answers(path))
+
+
+def test_it_takes_the_place_of_one_that_hangs(
+    start, folder: Path, path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(broker, "LEFTOVER_SECONDS", 0.1)
+    line = broker.command(background.find_valkey(), path, folder)
+    with subprocess.Popen(line) as left:
+        until(lambda: broker.answers(path))
+        left.send_signal(19)
+        broker.end_leftover(path)
+        assert left.wait(5) == -9
+    assert not path.exists()
+
+
+def test_a_journal_it_cannot_read_is_put_aside(start, folder: Path, path: Path) -> None:
+    path.touch()  # A socket nobody serves does not disturb it.
+    journal = folder / broker.JOURNAL
+    journal.mkdir()
+    (journal / "appendonly.aof.manifest").write_text("nonsense\n")
+    first = start()
+    assert first.process.wait(5) == 1
+    assert (folder / broker.UNREADABLE / "appendonly.aof.manifest").exists()
+    start()
+    until(lambda: broker.answers(path))
+
+
+def test_it_refuses_a_folder_of_others(tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    broker.make_private(private)
+    broker.make_private(private)
+    private.chmod(0o777)
+    with pytest.raises(SystemExit, match="not private to you"):
+        broker.make_private(private)
+    link = tmp_path / "link"
+    link.symlink_to(private)
+    with pytest.raises(SystemExit, match="not private to you"):
+        broker.make_private(link)
