@@ -6,6 +6,8 @@ from core.errors import Invalid, NotFound
 class FactUnknown(NotFound):
     """This user has no such fact."""
 
+    code = "memory_not_found"
+
 
 class FactInvalid(Invalid):
     """This cannot be remembered as a fact."""

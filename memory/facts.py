@@ -145,6 +145,7 @@ def page(
     status: StatusName | None = "active",
     category: Category | None = None,
     source: Source | None = None,
+    is_pinned: bool | None = None,
     as_of: datetime | None = None,
     after: tuple[datetime, uuid.UUID] | None = None,
     limit: int = 20,
@@ -155,7 +156,7 @@ def page(
     the page before. With `as_of`, facts are as they stood then, and active ones those
     that were so then.
     """
-    given = {"category": category, "source": source}
+    given = {"category": category, "source": source, "is_pinned": is_pinned}
     narrowed = {name: value for name, value in given.items() if value is not None}
     if as_of is not None:
         rows = past.read(

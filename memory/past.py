@@ -20,7 +20,7 @@ def read(
     at: datetime,
     *,
     status: str | None,
-    narrowed: Mapping[str, str],
+    narrowed: Mapping[str, str | bool],
     after: Place | None,
     limit: int,
 ) -> list[Fact]:
@@ -87,7 +87,7 @@ def status_at(fact: Fact, at: datetime) -> str:
 
 
 def _fits(
-    fact: Fact, at: datetime, status: str | None, narrowed: Mapping[str, str]
+    fact: Fact, at: datetime, status: str | None, narrowed: Mapping[str, str | bool]
 ) -> bool:
     if any(getattr(fact, name) != value for name, value in narrowed.items()):
         return False
