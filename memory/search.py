@@ -1,0 +1,211 @@
+"""Finding what a user said, and what is known of them, by words and by meaning.
+
+Each function takes the user it works for and finds nothing of anyone else's. How, and
+how well, is told in docs/search.md.
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Generic, TypeVar
+
+from django.db import connection
+
+from core.ids import UserId
+from memory import fusion, index_numpy, index_postgres, rows
+from memory.fusion import Weights
+from memory.known import (
+    Category,
+    Embedded,
+    FoundFact,
+    FoundMessage,
+    Fusion,
+    KnownFact,
+    Query,
+    Score,
+    Status,
+)
+from memory.legs import Among, Legs, Question, question_of
+
+MORE = 3
+"""How many more than wanted are looked at first, in case some do not count now."""
+
+Index = index_numpy.Index | index_postgres.Index
+Ranking = list[tuple[int, Score]]
+Beyond = tuple[int, int] | None
+T = TypeVar("T")
+
+
+def facts(
+    user_id: UserId,
+    query: Query,
+    *,
+    limit: int,
+    category: Category | None = None,
+    status: Status | None = "active",
+) -> list[FoundFact]:
+    """Return the facts that fit a query best, the best first.
+
+    Active ones that are so now, by default; `status=None` is any that can be found.
+    """
+    question = question_of(query)
+    if question.is_empty or limit < 1:
+        return []
+    among = Among(category, status)
+    return _facts(user_id, open_index(user_id), question, query, among, limit)
+
+
+def messages(
+    user_id: UserId, query: Query, *, limit: int, beyond: Beyond = None
+) -> list[FoundMessage]:
+    """Return the past messages that fit a query best, the best first.
+
+    `beyond`, a thread's id and a position, leaves out that thread's messages from
+    there on: they are in the prompt already.
+    """
+    question = question_of(query)
+    if question.is_empty or limit < 1:
+        return []
+    return _messages(user_id, open_index(user_id), question, query, beyond, limit)
+
+
+def both(
+    user_id: UserId,
+    query: Query,
+    *,
+    facts: int,
+    messages: int,
+    beyond: Beyond = None,
+) -> tuple[list[FoundFact], list[FoundMessage]]:
+    """Return what `facts` and `messages` do, at most so many of each, in one go."""
+    question = question_of(query)
+    if question.is_empty or max(facts, messages) < 1:
+        return [], []
+    index = open_index(user_id)
+    return (
+        _facts(user_id, index, question, query, Among(), facts),
+        _messages(user_id, index, question, query, beyond, messages),
+    )
+
+
+def nearest_facts(
+    user_id: UserId, embedded: Embedded, *, limit: int
+) -> list[tuple[uuid.UUID, float]]:
+    """Return active facts with their cosine to a vector, the nearest first."""
+    question = Question([], embedded, 0.0)
+    wanted = _Wanted(
+        lambda index: _ranked(index.facts(question, Among()), fusion.FACTS),
+        lambda found: rows.facts(user_id, found),
+        lambda fact: fact.status == "active",
+    )
+    found = _find(user_id, open_index(user_id), wanted, limit)
+    return [(fact.id, score.similarity or 0.0) for fact, score in found]
+
+
+def open_index(user_id: UserId, *, anew: bool = False) -> Index:
+    """Return the user's index; with `anew`, nothing held of it is trusted."""
+    if connection.vendor == "postgresql":
+        return index_postgres.Index(user_id)
+    return index_numpy.Index(user_id, anew=anew)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted(Generic[T]):
+    """What is looked for."""
+
+    look: Callable[[Index], Ranking]
+    fetch: Callable[[Sequence[int]], dict[int, T]]
+    """Returns by passage what is behind it, leaving out what is gone."""
+    counts: Callable[[T], bool]
+
+
+def _facts(
+    user_id: UserId,
+    index: Index,
+    question: Question,
+    query: Query,
+    among: Among,
+    limit: int,
+) -> list[FoundFact]:
+    wanted = _Wanted(
+        lambda index: _ranked(index.facts(question, among), fusion.FACTS, query.fusion),
+        lambda found: rows.facts(user_id, found),
+        partial(_counts, among, datetime.now(UTC)),
+    )
+    found = _find(user_id, index, wanted, limit)
+    return [FoundFact(fact, score) for fact, score in found]
+
+
+def _messages(
+    user_id: UserId,
+    index: Index,
+    question: Question,
+    query: Query,
+    beyond: Beyond,
+    limit: int,
+) -> list[FoundMessage]:
+    wanted = _Wanted(
+        lambda index: _ranked(
+            index.messages(question, beyond), fusion.MESSAGES, query.fusion
+        ),
+        lambda found: rows.messages(user_id, found),
+        lambda _: True,
+    )
+    found = _find(user_id, index, wanted, limit)
+    return [FoundMessage(*fields, score) for fields, score in found]
+
+
+def _ranked(legs: Legs, weights: Weights, how: Fusion = "weighted") -> Ranking:
+    return fusion.ranked(legs, weights, how)
+
+
+def _find(
+    user_id: UserId, index: Index, wanted: _Wanted[T], limit: int
+) -> list[tuple[T, Score]]:
+    if limit < 1:
+        return []
+    found, is_stale = _first(wanted, wanted.look(index), limit)
+    if is_stale:
+        index = open_index(user_id, anew=True)
+        found, _ = _first(wanted, wanted.look(index), limit)
+    return found
+
+
+def _first(
+    wanted: _Wanted[T], ranking: Ranking, limit: int
+) -> tuple[list[tuple[T, Score]], bool]:
+    """Return the first that count, and whether too few do for some are gone."""
+    kept: list[tuple[T, Score]] = []
+    gone = False
+    for start in range(0, len(ranking), limit + MORE):
+        some = ranking[start : start + limit + MORE]
+        there = wanted.fetch([number for number, _ in some])
+        gone = gone or len(there) < len(some)
+        kept += [
+            (there[number], score)
+            for number, score in some
+            if number in there and wanted.counts(there[number])
+        ]
+        if len(kept) >= limit:
+            return kept[:limit], False
+    return kept, gone
+
+
+def _counts(among: Among, now: datetime, fact: KnownFact) -> bool:
+    if among.category is not None and fact.category != among.category:
+        return False
+    if among.status is None:
+        return True
+    if fact.status != among.status:
+        return False
+    return among.status != "active" or fact.is_pinned or _is_so(fact, now)
+
+
+def _is_so(fact: KnownFact, now: datetime) -> bool:
+    return (
+        (fact.expires_at is None or fact.expires_at > now)
+        and (fact.valid_from is None or fact.valid_from <= now)
+        and (fact.valid_to is None or fact.valid_to > now)
+    )

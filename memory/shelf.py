@@ -1,0 +1,145 @@
+"""What this process holds of its users' passages, on SQLite.
+
+Reading a user's vectors from the database for each question would cost far more than
+comparing them, so the corpora of the users who asked last are kept, within
+`MAX_BYTES`. One query before each use tells whether anything was written since, by
+whichever process: new passages are read, and where some were removed the rest is kept.
+"""
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from django.db import connection
+
+from core.ids import UserId
+from memory import corpus
+from memory.corpus import NOWHERE, Corpus, Row, place_of
+
+MAX_BYTES = 256 * 1024 * 1024
+"""Held by one process; the user who asked longest ago goes first."""
+
+STATE = """
+    SELECT (SELECT max(id) FROM memory_passage WHERE user_id = %s),
+        (SELECT id || '/' || version FROM memory_owner WHERE user_id = %s)
+"""
+ROWS = """
+    SELECT id, thread_id, position, is_question, terms, embedder, vector
+    FROM memory_passage WHERE user_id = %s AND id > %s AND id <= %s ORDER BY id
+"""
+IDS = "SELECT group_concat(id) FROM memory_passage WHERE user_id = %s AND id <= %s"
+"""In one text, for a row each would take ten times as long."""
+
+
+class State(NamedTuple):
+    """What changes when a user's passages do."""
+
+    newest: int
+    """The highest id of a passage."""
+    owner: str | None
+    """Counts removals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """One user's passages, as they were in one state."""
+
+    state: State
+    facts: Corpus
+    messages: Corpus
+
+    @property
+    def nbytes(self) -> int:
+        return self.facts.nbytes + self.messages.nbytes
+
+
+EMPTY = Shelf(State(0, None), corpus.EMPTY, corpus.EMPTY)
+
+_shelves: OrderedDict[UserId, Shelf] = OrderedDict()
+_held = 0
+_lock = threading.Lock()
+
+
+def of(user_id: UserId, *, anew: bool = False) -> Shelf:
+    """Return a user's passages as they are now; with `anew` read all of them again."""
+    state = _state(user_id)
+    held = None if anew else _shelves.get(user_id)
+    if held is not None and held.state == state:
+        with _lock:
+            if user_id in _shelves:
+                _shelves.move_to_end(user_id)
+        return held
+    shelf = _read(user_id, EMPTY if held is None else held, state)
+    # What a transaction has written may never come to be.
+    if not connection.in_atomic_block:
+        _keep(user_id, shelf)
+    return shelf
+
+
+def clear() -> None:
+    """Forget everything held."""
+    global _held
+    with _lock:
+        _shelves.clear()
+        _held = 0
+
+
+def _state(user_id: UserId) -> State:
+    with connection.cursor() as cursor:
+        cursor.execute(STATE, [user_id.hex, user_id.hex])
+        newest, owner = cursor.fetchone()
+    return State(newest or 0, owner)
+
+
+def _read(user_id: UserId, held: Shelf, state: State) -> Shelf:
+    """Bring what is held up to date."""
+    facts, messages = held.facts, held.messages
+    if held.state.newest and held.state.owner != state.owner:
+        left = _ids(user_id, held.state.newest)
+        facts, messages = corpus.without(facts, left), corpus.without(messages, left)
+    rows = _rows(user_id, held.state.newest, state.newest)
+    new_facts = [row for row in rows if row.place == NOWHERE]
+    new_messages = [row for row in rows if row.place != NOWHERE]
+    return Shelf(state, _with(facts, new_facts), _with(messages, new_messages))
+
+
+def _with(held: Corpus, rows: list[Row]) -> Corpus:
+    if not rows:
+        return held
+    return corpus.appended(held, rows) if len(held.ids) else corpus.build(rows)
+
+
+def _rows(user_id: UserId, after: int, until: int) -> list[Row]:
+    if until <= after:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(ROWS, [user_id.hex, after, until])
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+    return [
+        Row(
+            number,
+            NOWHERE if thread is None else place_of(thread, position),
+            *(bool(is_question), terms, embedder, vector),
+        )
+        for number, thread, position, is_question, terms, embedder, vector in found
+    ]
+
+
+def _ids(user_id: UserId, until: int) -> np.ndarray:
+    with connection.cursor() as cursor:
+        cursor.execute(IDS, [user_id.hex, until])
+        (found,) = cursor.fetchone()
+    return np.fromstring(found or "", np.int64, sep=",")
+
+
+def _keep(user_id: UserId, shelf: Shelf) -> None:
+    global _held
+    with _lock:
+        replaced = _shelves.pop(user_id, EMPTY)
+        _shelves[user_id] = shelf
+        _held += shelf.nbytes - replaced.nbytes
+        while _held > MAX_BYTES and len(_shelves) > 1:
+            _, dropped = _shelves.popitem(last=False)
+            _held -= dropped.nbytes
