@@ -13,7 +13,7 @@ import orjson
 from django.db.models import QuerySet
 
 from core.ids import UserId
-from memory import export_rows
+from memory import export_rows, telling
 from memory.models import (
     Erasure,
     Fact,
@@ -64,7 +64,7 @@ def piece(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
     Pass `START` first; None is the end. What changes in the meantime is in it or not.
     """
     if place.section < 0:
-        return _dump(head(user_id))[:-1], Place(section=0)
+        return orjson.dumps(head(user_id))[:-1], Place(section=0)
     name, write = SECTIONS[place.section]
     opening = b"" if place.after is not None else b',"%s":[' % name.encode()
     items, rest = write(user_id, place)
@@ -83,17 +83,13 @@ def head(user_id: UserId) -> dict[str, Any]:
         "object": "user.export",
         "version": 1,
         "user_id": user_id,
-        "exported_at": datetime.now(UTC),
+        "exported_at": telling.instant(datetime.now(UTC)),
         "settings": {
             "time_zone": owner.time_zone or None if owner else None,
-            "known_since": owner.created_at if owner else None,
-            "erasure_asked_until": wish.expires_at if wish else None,
+            "known_since": telling.instant(owner.created_at) if owner else None,
+            "erasure_asked_until": telling.instant(wish.expires_at) if wish else None,
         },
     }
-
-
-def _dump(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_UTC_Z)
 
 
 def _listed(is_first: bool, items: list[bytes]) -> bytes:
@@ -122,11 +118,11 @@ def _threads(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
 
 
 def _opening(thread: Thread, *, is_first: bool) -> bytes:
-    opened = _dump(
+    opened = orjson.dumps(
         {
             "thread_id": thread.name or None,
-            "created_at": thread.created_at,
-            "updated_at": thread.updated_at,
+            "created_at": telling.seconds(thread.created_at),
+            "updated_at": telling.seconds(thread.updated_at),
             "messages": [],
         }
     )
@@ -142,7 +138,7 @@ def _rest_of_thread(place: Place, position: int) -> tuple[bytes, Place]:
     items: list[bytes] = []
     size = 0
     for row in rows.order_by("position")[:MESSAGES]:
-        items.append(_dump(export_rows.message(row)))
+        items.append(orjson.dumps(export_rows.message(row)))
         size += len(items[-1])
         if size >= MAX_BYTES or len(items) == MESSAGES:
             return _listed(position < 0, items), replace(place, position=row.position)
@@ -161,7 +157,9 @@ def _in_pages(
         if place.after is not None:
             asked = asked.filter(pk__gt=place.after)
         page = list(asked[:PAGE])
-        written = _listed(place.after is None, [_dump(item) for item in describe(page)])
+        written = _listed(
+            place.after is None, [orjson.dumps(item) for item in describe(page)]
+        )
         if len(page) < PAGE:
             return written, None
         return written, replace(place, after=page[-1].pk)

@@ -1,11 +1,13 @@
-"""What an export says of each row."""
+"""What an export says of each row; instants are as in `telling`."""
 
 from collections.abc import Iterator
-from itertools import groupby
 from typing import Any
+from uuid import UUID
 
 from core.messages import Message
-from memory import fact_ids
+from memory import fact_ids, telling
+from memory.facts import to_known
+from memory.known import Change
 from memory.models import Fact, FactChange, Lesson, Passage, Summary
 from memory.models import Message as MessageRow
 from memory.transcript import to_message
@@ -22,8 +24,8 @@ def message(row: MessageRow) -> dict[str, Any]:
         "finish_reason": row.finish_reason or None,
         "importance": row.importance,
         "tokens": row.tokens,
-        "created_at": row.created_at,
-        "summarised_at": row.consolidated_at,
+        "created_at": telling.seconds(row.created_at),
+        "summarised_at": telling.instant(row.consolidated_at),
     }
 
 
@@ -42,47 +44,14 @@ def _said(message: Message) -> dict[str, Any]:
 
 def facts(page: list[Fact]) -> Iterator[dict[str, Any]]:
     """Yield facts, each with its whole history."""
-    changes = FactChange.objects.filter(fact__in=page).order_by("fact_id", "pk")
-    history = {
-        fact_id: [_change(change) for change in of_one]
-        for fact_id, of_one in groupby(changes, lambda change: change.fact_id)
-    }
+    steps: dict[UUID, list[dict[str, Any]]] = {fact.pk: [] for fact in page}
+    for step in FactChange.objects.filter(fact__in=page).order_by("at", "pk"):
+        told = Change(
+            *(step.at, step.action, step.by, step.reason, step.before, step.after)
+        )
+        steps[step.fact_id].append(telling.change(told))
     for fact in page:
-        yield {**_fact(fact), "history": history.get(fact.pk, [])}
-
-
-def _fact(fact: Fact) -> dict[str, Any]:
-    ends = fact.superseded_by_id
-    return {
-        "id": fact_ids.write(fact.pk),
-        "content": fact.content,
-        "category": fact.category,
-        "key": fact.key,
-        "importance": fact.importance,
-        "status": fact.status,
-        "pinned": fact.is_pinned,
-        "source": fact.source,
-        "agent": fact.agent or None,
-        "quote": fact.quote or None,
-        "said_at": fact.said_at,
-        "valid_from": fact.valid_from,
-        "valid_to": fact.valid_to,
-        "expires_at": fact.expires_at,
-        "superseded_by": fact_ids.write(ends) if ends else None,
-        "created_at": fact.created_at,
-        "updated_at": fact.updated_at,
-    }
-
-
-def _change(change: FactChange) -> dict[str, Any]:
-    return {
-        "at": change.at,
-        "action": change.action,
-        "by": change.by,
-        "reason": change.reason or None,
-        "before": change.before,
-        "after": change.after,
-    }
+        yield {**telling.fact(to_known(fact)), "history": steps[fact.pk]}
 
 
 def summaries(page: list[Summary]) -> Iterator[dict[str, Any]]:
@@ -95,7 +64,7 @@ def summaries(page: list[Summary]) -> Iterator[dict[str, Any]]:
             "text": summary.text,
             "tokens": summary.tokens,
             "model": summary.model,
-            "created_at": summary.created_at,
+            "created_at": telling.seconds(summary.created_at),
         }
 
 
@@ -111,13 +80,13 @@ def lessons(page: list[Lesson]) -> Iterator[dict[str, Any]]:
             "time_zone": lesson.time_zone or None,
             "state": lesson.state,
             "attempts": lesson.attempts,
-            "due_at": lesson.due_at,
+            "due_at": telling.instant(lesson.due_at),
             "error": lesson.error or None,
             "reply": lesson.reply or None,
             "facts_found": lesson.facts_found,
             "facts_saved": lesson.facts_saved,
-            "created_at": lesson.created_at,
-            "finished_at": lesson.finished_at,
+            "created_at": telling.seconds(lesson.created_at),
+            "finished_at": telling.instant(lesson.finished_at),
         }
 
 

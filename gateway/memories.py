@@ -1,0 +1,253 @@
+"""`/v1/memories`: what is known of a user, in the user's hands."""
+
+import uuid
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Body, Query, Router
+
+from core.errors import Invalid
+from core.ids import UserId
+from gateway import memory_wire
+from gateway.callers import IN_OPENAPI, CallerQuery, identify
+from gateway.errors import json_response
+from gateway.memory_schemas import (
+    DeletedMemory,
+    FoundList,
+    ListQuery,
+    Memory,
+    MemoryChanges,
+    MemoryHistory,
+    MemoryList,
+    NewMemory,
+    SavedMemory,
+    SearchBody,
+    SearchQuery,
+)
+from memory import fact_ids, facts, search, telling
+from memory.errors import FactUnknown
+from memory.known import Draft, FoundFact, FoundMessage
+from turns import lane, remembering
+
+BY = "user"
+
+router = Router(tags=["Memories"])
+
+
+@router.get(
+    "",
+    summary="List memories, the newest first",
+    response=MemoryList,
+    openapi_extra=IN_OPENAPI,
+)
+async def list_memories(request: HttpRequest, asked: Query[ListQuery]) -> HttpResponse:
+    user_id = identify(request, asked)
+    page, has_more = await lane.run(
+        facts.page,
+        user_id,
+        status=None if asked.status == "all" else asked.status,
+        category=asked.category,
+        source=asked.source,
+        is_pinned=asked.pinned,
+        as_of=asked.as_of,
+        after=await _place(user_id, asked.after),
+        limit=asked.limit,
+    )
+    return json_response(memory_wire.page(page, has_more=has_more))
+
+
+async def _place(
+    user_id: UserId, after: str | None
+) -> tuple[datetime, uuid.UUID] | None:
+    """Return where a page ends; raises `Invalid` for no memory of this user."""
+    if after is None:
+        return None
+    try:
+        last = await lane.run(facts.get, user_id, _id(after))
+    except FactUnknown as exc:
+        raise Invalid(
+            "'after' must be the last_id of the page before", param="after"
+        ) from exc
+    return last.created_at, last.id
+
+
+@router.post(
+    "",
+    summary="Save a memory",
+    response={201: SavedMemory},
+    openapi_extra=IN_OPENAPI,
+)
+async def create_memory(
+    request: HttpRequest, asked: Query[CallerQuery], body: Body[NewMemory]
+) -> HttpResponse:
+    user_id = identify(request, asked, body)
+    draft = Draft(
+        body.content,
+        category=body.category,
+        importance=body.importance,
+        key=body.key,
+        is_pinned=body.pinned,
+        source="user",
+        valid_from=body.valid_from,
+        valid_to=body.valid_to,
+        expires_at=body.expires_at,
+    )
+    vector = await remembering.embed(body.content)
+    (saved,) = await lane.run_to_end(
+        facts.save,
+        user_id,
+        [draft],
+        [vector.embedded],
+        by=BY,
+        threshold=remembering.threshold(),
+        errors=[vector.error],
+    )
+    fact = await lane.run(facts.get, user_id, saved.fact_id)
+    return json_response(memory_wire.saved(fact, saved), status=201)
+
+
+# Before `{memory_id}`, which would take `search` for an id.
+
+
+@router.get(
+    "/search",
+    summary="Search memories and past messages",
+    response=FoundList,
+    openapi_extra=IN_OPENAPI,
+)
+async def search_by_query(
+    request: HttpRequest, asked: Query[SearchQuery]
+) -> HttpResponse:
+    user_id = identify(request, asked)
+    given = asked.model_dump(exclude={"q", "safety_identifier"}, by_alias=True)
+    return await _search(user_id, SearchBody(query=asked.q, **given))
+
+
+@router.post(
+    "/search",
+    summary="Search memories and past messages",
+    response=FoundList,
+    openapi_extra=IN_OPENAPI,
+)
+async def search_by_body(
+    request: HttpRequest, asked: Query[CallerQuery], body: Body[SearchBody]
+) -> HttpResponse:
+    return await _search(identify(request, asked, body), body)
+
+
+async def _search(user_id: UserId, asked: SearchBody) -> HttpResponse:
+    if asked.in_ == "messages" and asked.category is not None:
+        raise Invalid(
+            "'category' is for facts, messages have none: leave it out, or send "
+            "'in': 'facts'",
+            param="category",
+        )
+    prepared = await remembering.prepare(asked.query, fusion=asked.fusion)
+    found: list[FoundFact] = []
+    said: list[FoundMessage] = []
+    if asked.in_ != "messages":
+        found = await lane.run(
+            search.facts,
+            user_id,
+            prepared.query,
+            limit=asked.limit,
+            category=asked.category,
+        )
+    if asked.in_ != "facts":
+        said = await lane.run(
+            search.messages, user_id, prepared.query, limit=asked.limit
+        )
+    told = memory_wire.found(
+        found, said, prepared, limit=asked.limit, explain=asked.explain
+    )
+    return json_response(told)
+
+
+@router.get(
+    "/{memory_id}",
+    summary="Show a memory",
+    response=Memory,
+    openapi_extra=IN_OPENAPI,
+)
+async def show_memory(
+    request: HttpRequest, memory_id: str, asked: Query[CallerQuery]
+) -> HttpResponse:
+    user_id = identify(request, asked)
+    fact = await lane.run(facts.get, user_id, _id(memory_id))
+    return json_response(telling.fact(fact))
+
+
+@router.patch(
+    "/{memory_id}",
+    summary="Change a memory",
+    response=Memory,
+    openapi_extra=IN_OPENAPI,
+)
+async def change_memory(
+    request: HttpRequest,
+    memory_id: str,
+    asked: Query[CallerQuery],
+    body: Body[MemoryChanges],
+) -> HttpResponse:
+    user_id = identify(request, asked, body)
+    # Asked first, so that nobody has us embed for what is not theirs.
+    fact = await lane.run(facts.get, user_id, _id(memory_id))
+    changes = body.changes()
+    if changes:
+        fact = await lane.run_to_end(
+            facts.edit,
+            user_id,
+            fact.id,
+            changes,
+            by=BY,
+            reason=body.reason,
+            embedded=await _new_vector(fact.content, changes),
+        )
+    return json_response(telling.fact(fact))
+
+
+async def _new_vector(content: str, changes: dict[str, Any]) -> Any:
+    """Embed a text that is new, or that searches have lost."""
+    if "content" not in changes and "status" not in changes:
+        return None
+    vector = await remembering.embed(changes.get("content", content))
+    return vector.embedded
+
+
+@router.delete(
+    "/{memory_id}",
+    summary="Forget a memory",
+    response=DeletedMemory,
+    openapi_extra=IN_OPENAPI,
+)
+async def delete_memory(
+    request: HttpRequest, memory_id: str, asked: Query[CallerQuery]
+) -> HttpResponse:
+    user_id = identify(request, asked)
+    fact = await lane.run_to_end(facts.forget, user_id, _id(memory_id), by=BY)
+    told = {"id": fact_ids.write(fact.id), "object": "memory.deleted", "deleted": True}
+    return json_response(told)
+
+
+@router.get(
+    "/{memory_id}/history",
+    summary="List all that happened to a memory, the oldest first",
+    response=MemoryHistory,
+    openapi_extra=IN_OPENAPI,
+)
+async def show_history(
+    request: HttpRequest, memory_id: str, asked: Query[CallerQuery]
+) -> HttpResponse:
+    user_id = identify(request, asked)
+    steps = await lane.run(facts.history, user_id, _id(memory_id))
+    told = [telling.change(step) for step in steps]
+    return json_response({"object": "list", "data": told, "has_more": False})
+
+
+def _id(name: str) -> uuid.UUID:
+    """Return the id; what is none is answered as one nobody has."""
+    fact_id = fact_ids.read(name)
+    if fact_id is None:
+        raise FactUnknown
+    return fact_id

@@ -1,0 +1,91 @@
+"""`/v1/users/me`: everything about a user, to take along or to have erased."""
+
+from collections.abc import AsyncGenerator
+
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from ninja import Query, Router
+from pydantic import Field
+
+from core.ids import UserId
+from gateway.callers import IN_OPENAPI, CallerQuery, identify
+from gateway.errors import json_response
+from gateway.memory_schemas import Erased, ErasureAsked
+from memory import erasure, export, telling
+from memory.export import Place
+from turns import lane
+
+router = Router(tags=["Users"])
+
+JSON_FILE = {
+    **IN_OPENAPI,
+    "responses": {
+        200: {
+            "description": "OK",
+            "content": {"application/json": {"schema": {"type": "object"}}},
+        }
+    },
+}
+
+
+class EraseQuery(CallerQuery):
+    """Query of `DELETE /v1/users/me`."""
+
+    confirmation: str | None = Field(
+        default=None, description="From the answer of the first call."
+    )
+
+
+@router.get(
+    "/export",
+    summary="Take along everything there is of the user",
+    openapi_extra=JSON_FILE,
+)
+async def export_user(
+    request: HttpRequest, asked: Query[CallerQuery]
+) -> HttpResponseBase:
+    user_id = identify(request, asked)
+    # Read before the answer begins, so that what goes wrong has an honest status.
+    first, rest = await lane.run(export.piece, user_id, export.START)
+    return StreamingHttpResponse(
+        _pieces(user_id, first, rest),
+        content_type="application/json",
+        headers={
+            "Cache-Control": "no-store",
+            "Content-Disposition": f'attachment; filename="{user_id}.json"',
+        },
+    )
+
+
+async def _pieces(
+    user_id: UserId, written: bytes, place: Place | None
+) -> AsyncGenerator[bytes]:
+    """Yield a document; no connection waits while a client reads."""
+    yield written
+    while place is not None:
+        written, place = await lane.run(export.piece, user_id, place)
+        yield written
+
+
+@router.delete(
+    "",
+    summary="Erase everything there is of the user, once confirmed",
+    response={200: Erased, 202: ErasureAsked},
+    openapi_extra=IN_OPENAPI,
+)
+async def erase_user(request: HttpRequest, asked: Query[EraseQuery]) -> HttpResponse:
+    user_id = identify(request, asked)
+    if asked.confirmation is None:
+        wish = await lane.run_to_end(erasure.request, user_id)
+        told = {
+            "object": "user.erasure",
+            "user_id": str(user_id),
+            "confirmation": wish.confirmation,
+            "expires_at": telling.instant(wish.expires_at),
+            "would_delete": wish.would_delete,
+        }
+        return json_response(told, status=202)
+    deleted = await lane.run_to_end(erasure.confirm, user_id, asked.confirmation)
+    return json_response(
+        {"object": "user.erased", "user_id": str(user_id), "deleted": deleted}
+    )
