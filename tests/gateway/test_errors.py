@@ -564,7 +564,7 @@ def restart_database() -> None:
 
 
 def test_a_reply_that_cannot_be_stored_is_no_success(server, fake, user, monkeypatch):
-    def fail(*args: object) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
         raise OperationalError("disk full")
 
     monkeypatch.setattr(history, "append", fail)

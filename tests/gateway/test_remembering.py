@@ -1,0 +1,279 @@
+"""What a turn recalls of its user, and what it leaves to be learnt."""
+
+import uuid
+
+import pytest
+
+from access import identity
+from memory import facts, passages
+from memory.known import Draft
+from memory.models import Lesson, Message, Summary, Thread
+from providers.fake_wires import Answer
+from tests.conftest import CONFIG
+from tests.gateway.calls import ask, body, post, prompt, refused, stored
+
+pytestmark = pytest.mark.database
+
+REMEMBERING = (
+    CONFIG.replace(
+        "  - name: assistant\n", "  - name: assistant\n    memory_tools: true\n"
+    )
+    + """
+  - name: amnesiac
+    provider: openai
+    model: gpt-test
+    memory: false
+memory:
+  user_state:
+    embed_with: {provider: hash}
+    learn_from: {provider: openai, model: gpt-cheap}
+"""
+)
+
+
+@pytest.fixture
+def server(running, configure) -> str:
+    configure(REMEMBERING)
+    return running
+
+
+def know(user: str, *contents: str, **fields) -> list[uuid.UUID]:
+    """Save facts about a user; return their ids."""
+    drafts = [Draft(content, source="user", **fields) for content in contents]
+    saved = facts.save(identity.derive(user), drafts, [None] * len(drafts), by="user")
+    return [each.fact_id for each in saved]
+
+
+def told(request) -> str:
+    """Return the block a provider was told, or ""."""
+    blocks = [text for role, text in prompt(request) if text.startswith("Known about")]
+    assert len(blocks) <= 1
+    return blocks[0] if blocks else ""
+
+
+def test_a_fact_is_recalled_when_it_matters(client, fake, user):
+    know(user, "The user lives in Lisbon", "The user owns a green bicycle")
+    ask(client, user, "Is Lisbon far from here?")
+    assert "- [general] lives in Lisbon" in told(fake.requests[-1])
+
+
+def test_the_block_stands_between_the_preamble_and_the_conversation(client, fake, user):
+    know(user, "The user lives in Lisbon")
+    ask(client, user, "hello")
+    ask(client, user, "Lisbon?")
+    roles = [role for role, _ in prompt(fake.requests[-1])]
+    assert roles == ["system", "system", "user", "assistant", "user"]
+    assert told(fake.requests[-1])
+    assert prompt(fake.requests[-1])[0][1] == "You are a test assistant."
+
+
+def test_another_users_facts_are_never_told(client, fake, user):
+    know("stranger-" + user, "The user lives in Lisbon")
+    ask(client, user, "Lisbon?")
+    assert told(fake.requests[-1]) == ""
+
+
+def test_pinned_facts_are_told_whatever_is_asked(client, fake, user):
+    know(user, "The user is allergic to nuts", is_pinned=True)
+    ask(client, user, "What time is it?")
+    assert "allergic to nuts" in told(fake.requests[-1])
+
+
+@pytest.mark.parametrize("metadata", [{"memory": "off"}, {"memory": "incognito"}])
+def test_a_request_can_do_without(client, fake, user, metadata):
+    know(user, "The user lives in Lisbon", is_pinned=True)
+    ask(client, user, "Lisbon?", metadata=metadata)
+    assert told(fake.requests[-1]) == ""
+    assert "tools" not in fake.bodies[-1]
+    assert not Lesson.objects.filter(user_id=identity.derive(user)).exists()
+    assert bool(stored(user)) == (metadata["memory"] == "off")
+
+
+def test_an_agent_can_do_without(client, fake, user):
+    know(user, "The user lives in Lisbon", is_pinned=True)
+    ask(client, user, "Lisbon?", agent="amnesiac")
+    assert told(fake.requests[-1]) == ""
+    assert not Lesson.objects.filter(user_id=identity.derive(user)).exists()
+
+
+def test_a_turn_is_put_down_to_be_learnt_from(client, fake, user):
+    ask(client, user, "I moved to Lisbon", metadata={"timezone": "Europe/Lisbon"})
+    (lesson,) = Lesson.objects.filter(user_id=identity.derive(user))
+    assert (lesson.state, lesson.first_position, lesson.end_position) == (
+        "queued",
+        0,
+        2,
+    )
+    assert (lesson.agent, lesson.time_zone) == ("assistant", "Europe/Lisbon")
+
+
+def test_a_time_zone_that_is_none_is_refused(server, fake, user):
+    request = body(user, metadata={"timezone": "Europe/Lisbonne"})
+    assert "Europe/Lisbon'" in refused(server, request)["message"]
+    assert fake.requests == []
+
+
+def test_clients_with_a_history_of_their_own_get_facts_too(client, fake, user):
+    know(user, "The user lives in Lisbon", is_pinned=True)
+    ask(client, user, "Lisbon?", metadata={"history": "client"})
+    assert "lives in Lisbon" in told(fake.requests[-1])
+
+
+def test_a_summary_stands_for_what_it_covers(client, fake, user):
+    for number in range(4):
+        ask(client, user, f"message {number}", metadata={"memory": "off"})
+    thread = Thread.objects.get(user_id=identity.derive(user))
+    Summary.objects.create(
+        user_id=thread.user_id,
+        thread=thread,
+        first_position=0,
+        end_position=4,
+        text="They counted.",
+        tokens=4,
+        model="m",
+        created_at=thread.created_at,
+    )
+    Thread.objects.filter(id=thread.id).update(summarised=4)
+    ask(client, user, "and now?")
+    said = [text for _, text in prompt(fake.requests[-1])]
+    assert "They counted." in said[1]
+    assert "message 1" not in said
+    assert "message 2" in said
+
+
+def test_important_messages_come_back_once(client, fake, user):
+    for number in range(20):
+        ask(client, user, f"{number} " + "word " * 60, agent="forgetful")
+    first = Message.objects.get(thread__user_id=identity.derive(user), position=0)
+    Message.objects.filter(id=first.id).update(importance=0.9)
+    ask(client, user, "what was it?", agent="forgetful")
+    (block,) = [t for r, t in prompt(fake.requests[-1]) if "Said earlier" in t]
+    assert block.count('user: "0 word') == 1
+
+
+def test_similar_messages_come_back_from_other_threads(client, fake, user):
+    ask(client, user, "The wifi password is swordfish", metadata={"thread_id": "home"})
+    message = Message.objects.get(thread__user_id=identity.derive(user), position=0)
+    passages.put_messages(
+        identity.derive(user),
+        message.thread_id,
+        [(message.id, 0, message.text, None, "")],
+    )
+    ask(client, user, "What is the wifi password?")
+    assert any("swordfish" in text for _, text in prompt(fake.requests[-1]))
+
+
+def test_an_embedder_that_is_down_costs_no_reply(
+    running, configure, client, fake, user
+):
+    know(user, "The user lives in Lisbon")
+    down = fake.embed_with("openai")
+    configure(REMEMBERING.replace("{provider: hash}", str(down)))
+    fake.default_embedding.status = 500
+    ask(client, user, "Lisbon?")
+    assert "lives in Lisbon" in told(fake.requests[-1])
+
+
+def test_an_agent_searches_and_saves_by_itself(client, fake, user):
+    know(user, "The user lives in Lisbon")
+    fake.call_tool("search_memory", {"query": "Lisbon"})
+    fake.call_tool("save_memory", {"content": "The user likes fado", "importance": 7})
+    fake.reply("Noted.")
+    reply = ask(client, user, "hello")
+    assert reply.choices[0].message.content == "Noted."
+    assert reply.choices[0].message.tool_calls is None
+    results = [m["content"] for m in fake.bodies[-1]["messages"] if m["role"] == "tool"]
+    assert "lives in Lisbon" in results[0]
+    assert '"outcome":"created"' in results[1]
+    known, _ = facts.page(identity.derive(user))
+    assert {(f.content, f.source) for f in known} == {
+        ("The user lives in Lisbon", "user"),
+        ("The user likes fado", "agent"),
+    }
+    assert [role for role, *_ in stored(user)] == ["user", "assistant"]
+
+
+def test_an_agent_corrects_and_forgets(client, fake, user):
+    city, pet = (
+        f"mem_{fact_id.hex}"
+        for fact_id in know(user, "The user lives in Lisbon", "The user has a cat")
+    )
+    fake.call_tool("update_memory", {"id": city, "content": "The user lives in Faro"})
+    fake.call_tool("forget_memory", {"id": pet})
+    ask(client, user, "hello")
+    known, _ = facts.page(identity.derive(user))
+    assert [fact.content for fact in known] == ["The user lives in Faro"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "complaint"),
+    [
+        ("search_memory", {}, "query: Field required"),
+        ("search_memory", {"query": "x", "user": "y"}, "user: Extra inputs"),
+        ("save_memory", {"content": ""}, "content"),
+        ("save_memory", {"content": "x", "category": "secret"}, "category"),
+        ("update_memory", {"id": "7", "content": "x"}, "not a fact's id"),
+        ("forget_memory", {"id": "mem_" + "0" * 32}, "no such fact"),
+        ("forget_memory", [1], "must be a JSON object"),
+        ("forget_memory", "half a", "not valid JSON"),
+    ],
+)
+def test_a_wrong_call_is_an_answer_to_the_model(
+    client, fake, user, tool, arguments, complaint
+):
+    fake.call_tool(tool, arguments)
+    fake.reply("Sorry.")
+    assert ask(client, user, "hello").choices[0].message.content == "Sorry."
+    assert complaint in fake.bodies[-1]["messages"][-1]["content"]
+
+
+def test_an_agent_cannot_reach_another_users_facts(client, fake, user):
+    (theirs,) = know("stranger-" + user, "The user lives in Lisbon")
+    fake.call_tool("forget_memory", {"id": f"mem_{theirs.hex}"})
+    fake.call_tool("search_memory", {"query": "Lisbon"})
+    ask(client, user, "hello")
+    results = [m["content"] for m in fake.bodies[-1]["messages"] if m["role"] == "tool"]
+    assert "no such fact" in results[0]
+    assert "Lisbon" not in results[1]
+    assert facts.get(identity.derive("stranger-" + user), theirs).status == "active"
+
+
+def test_a_clients_tool_may_not_have_the_name_of_one_of_ours(server, fake, user):
+    tool = {"type": "function", "function": {"name": "save_memory"}}
+    assert refused(server, body(user, tools=[tool]))["param"] == "tools"
+    assert fake.requests == []
+
+
+def test_a_clients_tool_works_beside_ours(client, fake, user):
+    tool = {"type": "function", "function": {"name": "look"}}
+    fake.reply(tool_calls=[("search_memory", {"query": "x"})])
+    fake.call_tool("look", {"at": "it"})
+    reply = ask(client, user, "hello", tools=[tool])
+    assert reply.choices[0].finish_reason == "tool_calls"
+    (call,) = reply.choices[0].message.tool_calls
+    assert call.function.name == "look"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_calls_of_both_at_once_reach_the_client_as_its_own(server, fake, user, stream):
+    tool = {"type": "function", "function": {"name": "look"}}
+    fake.reply(tool_calls=[("search_memory", {"query": "x"}), ("look", {"at": "it"})])
+    answer = post(server, body(user, tools=[tool], stream=stream))
+    assert "look" in answer.text
+    assert "search_memory" not in answer.text
+
+
+def test_a_model_that_never_stops_calling_is_stopped(client, fake, user):
+    fake.default = Answer((), tool_calls=[("search_memory", {"query": "x"})])
+    reply = ask(client, user, "hello")
+    assert reply.choices[0].finish_reason == "length"
+    assert len(fake.requests) == 9
+    assert fake.bodies[-1]["tool_choice"] == "none"
+
+
+def test_usage_is_that_of_all_rounds(client, fake, user):
+    fake.call_tool("search_memory", {"query": "x"})
+    fake.reply("Done.")
+    usage = ask(client, user, "hello").usage
+    once = ask(client, user, "hello", metadata={"memory": "off"}).usage
+    assert usage.prompt_tokens > once.prompt_tokens
