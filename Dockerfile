@@ -4,7 +4,10 @@
 #   docker run --init -v "$PWD/data:/data" -p 8421:8421 -e OPENAI_API_KEY coulisse
 FROM python:3.11-slim
 
-ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 COULISSE_CONFIG=/data/coulisse.yaml
+# Not every directory that can be mounted at /data takes a socket.
+ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
+    COULISSE_CONFIG=/data/coulisse.yaml \
+    COULISSE_BROKER_SOCKET=/tmp/coulisse/broker.sock
 WORKDIR /app
 
 COPY requirements.txt .

@@ -138,7 +138,12 @@ def redis_url() -> str:
 
 COULISSE_PROCESSES = processes()
 COULISSE_WORKER_THREADS = env.int("COULISSE_WORKER_THREADS", default=4)
-COULISSE_BROKER_SOCKET = redis_urls.private_socket(COULISSE_STATE_DIR)
+COULISSE_BROKER_SOCKET = Path(
+    env.str(
+        "COULISSE_BROKER_SOCKET",
+        default=str(redis_urls.private_socket(COULISSE_STATE_DIR)),
+    )
+)
 COULISSE_OWNS_BROKER = not redis_url()
 REDIS_URL = redis_url() or redis_urls.of_socket(COULISSE_BROKER_SOCKET)
 COULISSE_CELERY_APP = "coulisse_site.celery.app"

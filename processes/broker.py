@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from processes import lifeline
@@ -133,7 +134,8 @@ def main() -> None:
     line = command(arguments.valkey, arguments.socket, arguments.folder)
     code = serve(line, arguments.socket, arguments.folder)
     if is_elsewhere:
-        shutil.rmtree(place, ignore_errors=True)
+        with suppress(OSError):
+            place.rmdir()  # Empty now, unless it serves others, too.
     sys.exit(code)
 
 

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import time
 from collections.abc import Callable
 
 import pytest
@@ -43,6 +45,20 @@ def send(project: Project, job: str, *arguments: object) -> bool:
     return True
 
 
+def test_a_broker_that_hangs_holds_nobody_up() -> None:
+    limits = {**app.conf.broker_transport_options, "socket_timeout": 0.2}
+    assert app.conf.broker_transport_options["socket_timeout"] <= 2
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        url = f"redis://127.0.0.1:{hanging.getsockname()[1]}"
+        asked_at = time.monotonic()
+        with (
+            Connection(url, transport_options=limits) as place,
+            pytest.raises(OperationalError, match="Timeout"),
+        ):
+            app.send_task("anything", connection=place)
+    assert time.monotonic() - asked_at < 2
+
+
 def child(project: Project, name: str) -> ChildRecord | None:
     found = {child.name: child for child in project.run_record.children}
     return found.get(name)
@@ -76,7 +92,11 @@ def test_jobs_run_whatever_is_killed(served: Project) -> None:
     until(lambda: send(served, "note", "sent to the second broker"))
     until((served.root / "sent to the second broker").exists)
 
-    assert send(served, "linger", "slow", 1)
+    with served.config.open("a") as file:
+        file.write("  - {name: newcomer, provider: openai, model: gpt-test}\n")
+    until(lambda: send(served, "agents") and (served.root / "newcomer").exists())
+
+    assert send(served, "linger", "slow", 0.5)
     until((served.root / "slow-begun").exists)
     end(served.attached[0])
     assert (served.root / "slow-ended").exists()

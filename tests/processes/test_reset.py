@@ -36,10 +36,14 @@ def database(state: StateDir, settings, monkeypatch) -> list[Path]:
     return files
 
 
-def test_it_deletes_the_database_and_its_sidecars(
+def test_it_deletes_the_database_and_what_is_queued(
     state: StateDir, database: list[Path]
 ) -> None:
     state.log.write_text("a line")
+    journal = state.broker / "appendonlydir"
+    journal.mkdir(parents=True)
+    (state.root / "beat-schedule.dat").touch()
+    state.socket.touch()
     output = StringIO()
     call_command("reset", yes=True, stdout=output)
     assert all(str(path) in output.getvalue() for path in database)

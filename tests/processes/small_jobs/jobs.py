@@ -6,6 +6,9 @@ from pathlib import Path
 from celery import shared_task
 from django.conf import settings
 
+from agents.config import AGENTS
+from config import live
+
 
 @shared_task
 def note(name: str) -> None:
@@ -19,6 +22,13 @@ def linger(name: str, seconds: float) -> None:
     trace(f"{name}-begun")
     time.sleep(seconds)
     trace(f"{name}-ended")
+
+
+@shared_task
+def agents() -> None:
+    """Make a file for every agent this process knows."""
+    for name in live.current().get(AGENTS):
+        trace(name)
 
 
 def trace(name: str) -> None:

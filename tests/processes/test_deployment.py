@@ -1,0 +1,23 @@
+"""The files that deploy it agree with the commands there are."""
+
+from django.conf import settings
+from django.core.management import get_commands
+from ruamel.yaml import YAML
+
+COMPOSE = YAML(typ="safe", pure=True).load(settings.BASE_DIR / "docker-compose.yml")
+
+
+def test_the_pieces_run_apart() -> None:
+    services = COMPOSE["services"]
+    assert services.keys() == {"web", "worker", "beat", "postgres", "redis"}
+    assert services["web"]["environment"]["COULISSE_PROCESSES"] == "web"
+    for name in ("worker", "beat"):
+        assert services[name]["command"] == f"python manage.py {name}"
+        assert name in get_commands()
+        # The image's check asks for the web, which they are not.
+        assert services[name]["healthcheck"] == {"disable": True}
+    for name in ("web", "worker", "beat"):
+        assert services[name]["environment"]["REDIS_URL"].startswith("redis://redis:")
+        assert "@postgres:" in services[name]["environment"]["DATABASE_URL"]
+    for name in ("postgres", "redis"):
+        assert "test" in services[name]["healthcheck"]

@@ -1,0 +1,71 @@
+"""Where the broker is, in redis-py's words and in kombu's."""
+
+import os
+import ssl
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from kombu import Connection
+
+from coulisse_site import redis_urls
+
+PLACES = [
+    ("redis://h", "redis://h"),
+    ("redis://:p%40ss@h:6380/2", "redis://:p%40ss@h:6380/2"),
+    ("rediss://u:p@h/1", "rediss://u:p@h/1?ssl_cert_reqs=required"),
+    ("rediss://h?ssl_cert_reqs=none", "rediss://h?ssl_cert_reqs=none"),
+    ("unix:///a%20b/c.sock", "redis+socket:///a%20b/c.sock?virtual_host=0"),
+    ("unix://:p@/c.sock?db=3", "redis+socket://:p@/c.sock?virtual_host=3"),
+]
+
+
+@pytest.mark.parametrize(("url", "expected"), PLACES)
+def test_celery_goes_to_the_same_place(url: str, expected: str) -> None:
+    assert redis_urls.is_valid(url)
+    assert redis_urls.for_celery(url) == expected
+
+
+def test_certificates_are_checked_unless_told_otherwise() -> None:
+    checked = Connection(redis_urls.for_celery("rediss://h"))
+    assert checked.ssl == {"ssl_cert_reqs": ssl.CERT_REQUIRED}
+
+
+@pytest.mark.parametrize(
+    "url", ["h", "http://h", "redis://", "redis://h:port", "redis://h:0", "unix://"]
+)
+def test_another_place_is_refused(url: str) -> None:
+    assert not redis_urls.is_valid(url)
+
+
+def test_a_socket_is_beside_the_other_files_where_its_path_fits(tmp_path: Path) -> None:
+    near = Path("/srv/.coulisse")
+    assert redis_urls.private_socket(near) == near / "broker.sock"
+    far = redis_urls.private_socket(tmp_path / ("long" * 30))
+    other = redis_urls.private_socket(tmp_path / ("other" * 30))
+    assert far != other
+    for path in (far, other):
+        assert path.is_relative_to(tempfile.gettempdir())
+        assert len(os.fsencode(path)) <= redis_urls.SOCKET_PATH_BYTES
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "remedy"),
+    [
+        ("REDIS_URL", "http://h", "REDIS_URL must be redis://"),
+        ("COULISSE_PROCESSES", "worker", "with web in it"),
+        ("COULISSE_PROCESSES", "web,cron", "web, worker and beat"),
+    ],
+)
+def test_a_wrong_setting_is_named(name: str, value: str, remedy: str) -> None:
+    refused = subprocess.run(
+        [sys.executable, "-c", "import coulisse_site.settings"],
+        env={**os.environ, name: value},
+        capture_output=True,
+        text=True,
+    )
+    assert refused.returncode == 1
+    assert remedy in refused.stderr
+    assert "Traceback" not in refused.stderr
