@@ -1,0 +1,194 @@
+"""The retrieval set holds together, and both formats of conversations are read."""
+
+import json
+from collections import Counter
+from typing import get_args
+
+import pytest
+
+from bench import dataset
+from bench.dataset import DATA, Label
+from memory.known import Category
+
+SET = dataset.load()
+KINDS = {"crosslingual", "direct", "indirect", "multi", "paraphrased"}
+
+
+def repeated(names) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def test_ids_name_one_thing_each():
+    lines = (DATA / "queries.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert repeated(row["id"] for row in rows) == []
+    assert repeated(fact.id for fact in SET.facts) == []
+    assert repeated(pair.id for pair in SET.pairs) == []
+    for conversation in SET.conversations:
+        assert repeated(line.id for line in conversation.lines) == []
+
+
+def test_nothing_is_there_twice():
+    assert repeated((fact.user, fact.content) for fact in SET.facts) == []
+    assert repeated((query.user, query.text) for query in SET.queries) == []
+    assert repeated((pair.old, pair.new) for pair in SET.pairs) == []
+    for conversation in SET.conversations:
+        assert repeated(asked.text for asked in conversation.questions) == []
+
+
+def test_it_is_as_large_as_promised():
+    facts, queries = (
+        Counter(one.user for one in sort) for sort in (SET.facts, SET.queries)
+    )
+    assert facts["ines"] + facts["mei"] >= 160
+    assert queries["ines"] + queries["mei"] >= 200
+    assert len(SET.pairs) >= 120
+    assert len(SET.conversations) >= 3
+    assert all(len(one.lines) >= 120 for one in SET.conversations)
+    assert sum(len(one.questions) for one in SET.conversations) >= 120
+
+
+def test_answers_are_facts_of_who_asks_that_are_still_so():
+    past = {fact.supersedes for fact in SET.facts}
+    owners = {fact.id: fact.user for fact in SET.facts if fact.id not in past}
+    for query in SET.queries:
+        assert query.answers
+        assert {owners.get(one) for one in query.answers} == {query.user}, query
+
+
+def test_a_fact_replaces_an_earlier_one_of_the_same_user():
+    owners: dict[str, str] = {"": ""}
+    for fact in SET.facts:
+        assert owners[fact.supersedes] in ("", fact.user)
+        owners[fact.id] = fact.user
+
+
+def test_every_fact_of_the_main_users_is_asked_for():
+    past = {fact.supersedes for fact in SET.facts}
+    main = {fact.id for fact in SET.facts if fact.user != "vera"}
+    asked = {one for query in SET.queries for one in query.answers}
+    assert main - past - asked == set()
+
+
+def test_evidence_was_said():
+    for conversation in SET.conversations:
+        said = {line.id for line in conversation.lines}
+        for question in conversation.questions:
+            assert question.answers
+            assert set(question.answers) <= said, question
+
+
+def test_labels_kinds_and_categories_are_known():
+    assert {pair.label for pair in SET.pairs} == set(get_args(Label))
+    assert {query.kind for query in SET.queries} == KINDS
+    assert {fact.category for fact in SET.facts} == set(get_args(Category))
+    asked = {one.kind for each in SET.conversations for one in each.questions}
+    assert asked <= KINDS
+
+
+def test_questions_of_several_answers_are_told_apart():
+    for query in SET.queries:
+        assert (query.kind == "multi") == (len(query.answers) > 1) or (
+            query.kind == "indirect"
+        ), query
+
+
+@pytest.mark.parametrize("sort", [SET.facts, SET.queries, SET.pairs])
+def test_many_languages_are_there(sort):
+    count = Counter(one.language for one in sort)
+    assert count.keys() == {"ar", "de", "en", "es", "fr", "ja", "pt", "zh"}
+    assert all(count[language] >= 10 for language in ("de", "en", "es", "fr", "zh"))
+
+
+def test_each_half_has_its_share_of_the_questions():
+    halves = Counter(query.half for query in SET.queries)
+    assert 0.4 < halves["tuning"] / len(SET.queries) < 0.6
+
+
+def test_speakers_of_a_conversation_are_two():
+    assert all(len(one.speakers) == 2 for one in SET.conversations)
+
+
+def test_a_sample_keeps_what_is_known_and_asks_less():
+    sample = SET.sample(5)
+    assert sample.facts == SET.facts
+    assert len(sample.queries) == len(sample.pairs) == 5
+    [conversation] = sample.conversations
+    assert len(conversation.questions) == 5
+
+
+# Files from elsewhere.
+
+TURNS = [
+    {"speaker": "Ann", "dia_id": "D1:1", "text": "I got a parrot."},
+    {"speaker": "Bo", "dia_id": "D1:2", "text": "What colour is it?"},
+]
+LATER = [{"speaker": "Ann", "dia_id": "D2:1", "text": "It is green."}]
+PUBLIC = {
+    "sample_id": "conv-1",
+    "conversation": {
+        "speaker_a": "Ann",
+        "speaker_b": "Bo",
+        "session_2": LATER,
+        "session_2_date_time": "2:00 pm on 9 May, 2023",
+        "session_1": TURNS,
+        "session_1_date_time": "1:00 pm on 8 May, 2023",
+    },
+    "qa": [
+        {
+            "question": "Which pet?",
+            "answer": 0,
+            "evidence": ["D1:1; D2:1", "D9:9"],
+            "category": 1,
+        },
+        {"question": "No evidence?", "answer": "x", "evidence": [], "category": 3},
+        {
+            "question": "Whose cat?",
+            "adversarial_answer": "Bo's",
+            "evidence": ["D1:1"],
+            "category": 5,
+        },
+    ],
+}
+
+
+def test_the_public_format_is_read_session_by_session(tmp_path):
+    file = tmp_path / "public.json"
+    file.write_text(json.dumps([PUBLIC]))
+
+    [conversation] = dataset.transcripts(file)
+
+    assert [line.id for line in conversation.lines] == ["D1:1", "D1:2", "D2:1"]
+    assert conversation.speakers == ["Ann", "Bo"]
+    [question] = conversation.questions
+    assert (question.text, question.kind) == ("Which pet?", "1")
+    assert question.answers == ("D1:1", "D2:1")
+
+
+def test_our_format_holds_several_conversations(tmp_path):
+    lines = [
+        {"conversation": "one"},
+        {"id": "1", "speaker": "Ann", "text": "a\u2028b"},
+        {"question": "Which?", "evidence": ["1"]},
+        {"conversation": "two", "language": "de"},
+        {"id": "1", "speaker": "Bo", "text": "c"},
+        {"question": "Was?", "evidence": ["1"], "kind": "indirect"},
+    ]
+    file = tmp_path / "own.jsonl"
+    file.write_text("\n".join(json.dumps(x, ensure_ascii=False) for x in lines))
+
+    one, two = dataset.transcripts(file)
+
+    assert [line.text for line in one.lines] == ["a\u2028b"]
+    assert (one.questions[0].kind, one.questions[0].language) == ("direct", "")
+    assert (two.questions[0].kind, two.questions[0].language) == ("indirect", "de")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"id": "1"}', "[1]", '[{"qa": []}]', "prose", '{"a": ']
+)
+def test_other_files_are_refused_by_name(tmp_path, text):
+    file = tmp_path / "other.json"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=r"other\.json is in neither format"):
+        dataset.transcripts(file)
