@@ -1,5 +1,6 @@
 """Measure the server: `python -m bench [FIGURE …] [--turns N] [--json]`.
 
+The quality of memory is another command: `python -m bench memory-quality --help`.
 Always exits with 0: a missed target is a finding, not a failure.
 """
 
@@ -11,6 +12,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from bench import retrieval
 from bench.figures import FIGURES, SMALL, Bench, Sizes
 from bench.meter import Weather
 from bench.table import Row, render
@@ -38,12 +40,16 @@ def measure(names: list[str], sizes: Sizes) -> tuple[list[Row], str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["memory-quality"]:
+        retrieval.main(given[1:])
+        return
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("figures", nargs="*", metavar="FIGURE", help=", ".join(FIGURES))
     parser.add_argument("--turns", type=int, help="turns of the memory figure")
     parser.add_argument("--small", action="store_true", help="try the harness only")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(given)
     unknown = set(options.figures) - FIGURES.keys()
     if unknown:
         parser.error(f"no such figure: {', '.join(unknown)}; {', '.join(FIGURES)}")

@@ -1,0 +1,197 @@
+"""The quality of memory is measured through the product, and counted right."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bench import __main__, dedup, recall, retrieval, scores, vectors
+from bench.dataset import Conversation, Dataset, KnownText, Line, Pair, Question
+from bench.quality_table import Report, render
+from bench.scores import LEGS, Asked, Tried
+from bench.vectors import Vectors
+
+FACTS = (
+    KnownText("a-old", "ann", "en", "fact", "The user lives in Bergen."),
+    KnownText("a", "ann", "en", "fact", "The user lives in Ghent.", "a-old"),
+    KnownText("b", "ann", "en", "fact", "The user keeps bees."),
+    KnownText("c", "cy", "en", "fact", "The user lives in Turin."),
+)
+LINES = (
+    Line("1", "Ann", "My parrot is called Rufus."),
+    Line("2", "Bo", "What colour is he?"),
+    Line("3", "Ann", "Green, with a red tail."),
+)
+SMALL = Dataset(
+    FACTS,
+    (Question("ann", "Where do I live? lives", ("a",), "direct", "en"),),
+    (Pair("p", "en", "paraphrase", "The user keeps bees.", "The user keeps BEES."),),
+    (
+        Conversation(
+            "pets", LINES, (Question("pets", "the parrot", ("1",), "direct", "en"),)
+        ),
+    ),
+)
+
+
+def asked(ranks, **fields) -> Asked:
+    about = {"embedder": "hash:32", "leg": "vector", "kind": "direct"}
+    about |= {"holds": "facts", "language": "en", "half": "report"}
+    return Asked(**about | fields, ranks=ranks, strangers=0, milliseconds=1.0)
+
+
+# Counting.
+
+
+def test_recall_is_the_share_of_the_answers_found_so_far():
+    one, two = asked([3]), asked([1, 7, None, 12])
+    assert scores.recall([one], 5) == 1
+    assert scores.recall([two], 5) == 0.25
+    assert scores.recall([two], 10) == 0.5
+    assert scores.recall([one, two], 10) == 0.75
+
+
+def test_the_reciprocal_rank_is_that_of_the_first_answer():
+    assert scores.reciprocal_rank([asked([4, 2])]) == 0.5
+    assert scores.reciprocal_rank([asked([None]), asked([1])]) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("label", "verdict", "wrong"),
+    [
+        ("paraphrase", "kept both", "stored twice"),
+        ("paraphrase", "merged", None),
+        ("paraphrase", "superseded", None),
+        ("contradiction", "kept both", "both left active"),
+        ("contradiction", "merged", "merged, as if the same"),
+        ("contradiction", "superseded", None),
+        ("different", "kept both", None),
+        ("different", "merged", "lost by a merge"),
+        ("different", "superseded", "lost by superseding"),
+    ],
+)
+def test_verdicts_are_judged_by_their_label(label, verdict, wrong):
+    assert scores.WRONG.get((label, verdict)) == wrong
+    tried = [Tried("p", "en", label, "local", verdict)]
+    if wrong:
+        assert scores.errors(tried, label, wrong) == "1 of 1 (100 %)"
+
+
+# Measuring.
+
+
+@pytest.fixture(scope="module")
+def made() -> Vectors:
+    return vectors.make("hash:32", SMALL)
+
+
+@pytest.mark.database
+@pytest.mark.usefixtures("database")
+def test_each_leg_finds_what_answers_and_nothing_of_others(made):
+    told = list(recall.ask(SMALL, made))
+
+    assert [(one.holds, one.leg) for one in told] == [
+        *(("facts", leg) for leg in LEGS),
+        *(("messages", leg) for leg in LEGS),
+    ]
+    assert {one.strangers for one in told} == {0}
+    assert [one.ranks for one in told if one.leg != "vector"] == [[1]] * 6
+
+
+@pytest.mark.database
+@pytest.mark.usefixtures("database")
+def test_what_is_no_longer_so_counts_as_a_stranger(made, monkeypatch):
+    """Shown by hiding from the harness which of the facts is the old one."""
+    place = next(iter(recall.settle(SMALL, made)))
+    unknown = type(place)(place.holds, place.user_id, {}, place.questions)
+
+    monkeypatch.setattr(recall, "settle", lambda wanted, vectors: [unknown])
+    [told] = recall.ask(SMALL, made, ["lexical"])
+
+    assert told.strangers == 1
+    assert told.ranks == [None]
+
+
+@pytest.mark.database
+@pytest.mark.usefixtures("database")
+def test_pairs_go_through_what_saves_facts(made):
+    same = Pair("s", "en", "paraphrase", "The user keeps bees.", "The user keeps BEES.")
+    other = Pair("o", "en", "different", "The user keeps bees.", "The user lives here.")
+    wanted = Dataset(pairs=(same, other))
+    tried = dedup.attempt(wanted.pairs, vectors.make("hash:32", wanted))
+    assert [(one.pair, one.verdict) for one in tried] == [
+        ("s", "merged"),
+        ("o", "kept both"),
+    ]
+
+
+def test_vectors_are_kept_for_the_next_database(tmp_path, monkeypatch):
+    made = vectors.of("hash:32", SMALL, tmp_path)
+    monkeypatch.delattr(vectors, "make")
+    again = vectors.of("hash:32", SMALL, tmp_path)
+
+    assert (again.embedder, again.floor) == (made.embedder, made.floor)
+    assert made.texts.keys() == again.texts.keys()
+    assert "lives in Ghent." in again.texts
+    np.testing.assert_array_equal(
+        again.asking("the parrot").vector, made.asking("the parrot").vector
+    )
+
+
+# Telling.
+
+
+def test_the_tables_tell_each_leg_and_kind():
+    told = [asked([1]), asked([None], leg="lexical", kind="multi")]
+    report = Report(
+        *("sqlite", told, [Tried("p", "en", "paraphrase", "hash:32", "merged")]),
+        {"hash:32": [0.5]},
+    )
+    lines = [line.split() for line in render([report], by="kind").splitlines()]
+    assert ["facts", "1", "questions", "SQLite"] in lines
+    assert ["hash:32", "vector", *["1.00"] * 4, *["1.00"] * 2] in lines
+    assert ["-", "lexical", *[".000"] * 4, *["1.00"] * 2] in lines
+    assert ["facts,", "R@5", "direct", "multi"] in lines
+    assert ["hash:32", "vector", "1.00", "-"] in lines
+    assert ["paraphrase", "stored", "twice", *["0", "of", "1", "(0", "%)"]] in lines
+
+
+def test_a_report_can_be_of_one_half():
+    report = Report("sqlite", [asked([1]), asked([2], half="tuning")], [])
+    assert [one.ranks for one in report.of_half("tuning").asked] == [[2]]
+
+
+def test_the_command_measures_a_file_on_a_database_of_its_own(tmp_path, capsys):
+    file = tmp_path / "own.jsonl"
+    rows = [
+        {"conversation": "pets"},
+        *({"id": x.id, "speaker": x.speaker, "text": x.text} for x in LINES),
+        {"question": "the parrot", "evidence": ["1"]},
+    ]
+    file.write_text("\n".join(map(json.dumps, rows)))
+
+    __main__.main(
+        [
+            *("memory-quality", "--transcripts", str(file)),
+            *("--backend", "sqlite", "--embedder", "hash:32", "--quick"),
+        ]
+    )
+
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["messages", "1", "questions", "SQLite"] in lines
+    assert sum(line[1:2] == ["weighted"] for line in lines) == 1
+
+
+@pytest.mark.parametrize("text", [None, "prose"])
+def test_a_file_that_cannot_be_read_is_named_at_once(tmp_path, capsys, text):
+    file = tmp_path / "own.jsonl"
+    if text:
+        file.write_text(text)
+    with pytest.raises(SystemExit):
+        __main__.main(["memory-quality", "--transcripts", str(file)])
+    assert str(file) in capsys.readouterr().err
+
+
+def test_a_measurement_that_breaks_off_is_not_reported(tmp_path):
+    with pytest.raises(RuntimeError, match="on sqlite broke off"):
+        retrieval.measure([tmp_path / "none"], backends=["sqlite"])
