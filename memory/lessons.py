@@ -7,7 +7,8 @@ import hashlib
 import logging
 import random
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from django.db import connection, transaction
 from django.db.models import Count, Q, QuerySet
 
 from core.ids import TurnId, UserId
+from memory import owners
 from memory.models import Lesson
 
 logger = logging.getLogger(__name__)
@@ -167,6 +169,24 @@ def retry(lesson: Lesson, error: str, *, seconds: float) -> bool:
             error=storable(error)[:MAX_ERROR_LENGTH],
         )
     )
+
+
+class Gone(Exception):
+    """The lesson is not this worker's any more: another took it, or it was erased."""
+
+
+@contextmanager
+def at_work(lesson: Lesson) -> Iterator[None]:
+    """Write what a lesson came to, in a transaction in which it surely is ours.
+
+    Raises `Gone` if it is not, so that nothing is written about a user who was erased
+    meanwhile: who erases locks the same row.
+    """
+    with transaction.atomic():
+        owners.lock(UserId(lesson.user_id), datetime.now(UTC))
+        if not _mine(lesson).exists():
+            raise Gone
+        yield
 
 
 def pause_seconds(attempts: int, asked: float | None = None) -> float:

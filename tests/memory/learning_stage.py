@@ -1,10 +1,16 @@
 """What tests of learning share: stored turns and the lessons of them."""
 
+import json
 import uuid
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
+from config import live, loader
+from config.sections import Config
 from core.ids import TurnId, UserId
 from memory.models import Lesson, Message, Thread
+from providers.fake import FakeProvider
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 """A Monday."""
@@ -52,3 +58,47 @@ def lesson_of(thread: Thread, turn_id: TurnId, first: int, end: int) -> Lesson:
         due_at=NOON,
         created_at=NOON,
     )
+
+
+CONFIG = """
+providers:
+  openai:
+    api_key: sk-openai-secret
+    base_url: {fake}/v1
+    retries: 0
+agents:
+  - name: assistant
+    provider: openai
+    model: gpt-test
+  - name: private
+    provider: openai
+    model: gpt-test
+    memory: false
+memory:
+  user_state:
+    embed_with: {embed_with}
+    learn_from: {provider: openai, model: cheap-test}
+"""
+HASH = "{provider: hash}"
+
+
+def configured(
+    fake: FakeProvider, path: Path, text: str = CONFIG, **more: str
+) -> Config:
+    """Put a YAML in force whose provider is the fake."""
+    for name, value in {"embed_with": HASH, **more, "fake": fake.root_url}.items():
+        text = text.replace("{" + name + "}", value)
+    path.write_text(text)
+    config = loader.load(path)
+    live.replace(config)
+    return config
+
+
+def fact(content: str, quote: str, **fields: Any) -> dict[str, Any]:
+    """Return a fact as a model proposes it."""
+    return {"content": content, "quote": quote, "category": "fact", **fields}
+
+
+def says(fake: FakeProvider, *facts: Any) -> None:
+    """Have the model propose these facts."""
+    fake.reply(json.dumps({"facts": facts}))

@@ -1,0 +1,41 @@
+"""Dates as models write them, put where the user is."""
+
+import re
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from zoneinfo import ZoneInfo
+
+DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+FIRST_YEAR, LAST_YEAR = 1800, 2200
+"""Nothing anyone tells is true from before or until after."""
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return a time zone by its IANA name; UTC for "" and for one nobody knows."""
+    try:
+        return ZoneInfo(name)
+    except (LookupError, ValueError, OSError):
+        return UTC
+
+
+def instant(value: object, zone: tzinfo, *, at_end: bool = False) -> datetime | None:
+    """Return the UTC instant of an ISO 8601 date or time, or None if it is neither.
+
+    One without an offset is the user's own, in `zone`. A day is its first moment, or
+    with `at_end` its last, which is the first of the next.
+    """
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    try:
+        if DAY.fullmatch(text):
+            day = date.fromisoformat(text) + timedelta(days=int(at_end))
+            said = datetime.combine(day, time())
+        else:
+            said = datetime.fromisoformat(text)
+        if not FIRST_YEAR <= said.year <= LAST_YEAR:
+            return None
+        return (
+            said if said.utcoffset() is not None else said.replace(tzinfo=zone)
+        ).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
