@@ -51,8 +51,8 @@ def _tag(error: dict[str, Any]) -> str:
 
 
 def _path(error: dict[str, Any]) -> list[str | int]:
-    # ninja puts where it looked and the view's argument first.
-    return list(error["loc"][2:])
+    # ninja puts where it looked first and, of a body, the view's argument.
+    return list(error["loc"][1 if error["loc"][0] == "query" else 2 :])
 
 
 def _nearest(errors: list[dict[str, Any]]) -> dict[str, Any]:

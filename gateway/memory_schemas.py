@@ -15,6 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from core.errors import Invalid
 from gateway.callers import CallerBody, CallerQuery
 from memory.known import (
     MAX_CONTENT_LENGTH,
@@ -87,7 +88,7 @@ Place = Literal["facts", "messages", "all"]
 class ListQuery(CallerQuery):
     """Query of `GET /v1/memories`."""
 
-    status: Status | Literal["all"] = "active"
+    status: Literal[Status, "all"] = "active"
     category: Category | None = None
     source: Source | None = None
     pinned: bool | None = None
@@ -139,13 +140,15 @@ class Dated(CallerBody):
         now = datetime.now(UTC)
         if self.ttl_seconds is not None:
             if self.expires_at is not None:
-                raise PydanticCustomError(
-                    "ends", "send either 'expires_at' or 'ttl_seconds'"
+                raise Invalid(
+                    "'ttl_seconds' sets 'expires_at': send one of them",
+                    param="ttl_seconds",
                 )
             self.expires_at = now + timedelta(seconds=self.ttl_seconds)
         elif self.expires_at is not None and self.expires_at <= now:
-            raise PydanticCustomError(
-                "ends", "'expires_at' has passed: delete the memory instead"
+            raise Invalid(
+                "'expires_at' has passed: send a later one, or delete the memory",
+                param="expires_at",
             )
         return self
 

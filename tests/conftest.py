@@ -144,7 +144,8 @@ async def async_client(server: str):
 @contextlib.contextmanager
 def serve(application: str, *, grace_seconds: int = 2) -> Iterator[str]:
     """Serve an ASGI application from a thread, on a free port."""
-    listener = socket.socket()
+    # Of the protocol by name: only so does asyncio send small answers at once.
+    listener = socket.socket(proto=socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     server = uvicorn.Server(
         uvicorn.Config(

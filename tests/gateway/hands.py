@@ -1,0 +1,70 @@
+"""A user who looks after what is known of them."""
+
+from typing import Any
+
+import httpx2
+
+from tests.gateway.calls import error
+
+CONFIG_WITH_MEMORY = """
+providers:
+  openai: {base_url: "{fake}/v1", api_key: sk-secret, retries: 0}
+agents:
+  - {name: assistant, provider: openai, model: gpt-test}
+memory:
+  user_state: {embed_with: {provider: hash}}
+"""
+
+
+class Hands:
+    """Calls the API for one user, named by query, header or body."""
+
+    def __init__(self, client: httpx2.Client, user: str | None) -> None:
+        self.client = client
+        self.user = user
+
+    def send(
+        self, method: str, path: str, /, body: Any = None, **query: Any
+    ) -> httpx2.Response:
+        """Send a request; parameters whose value is None are left out."""
+        params = {"safety_identifier": self.user, **query}
+        given = {name: value for name, value in params.items() if value is not None}
+        more = {} if body is None else {"json": body}
+        return self.client.request(method, path, params=given, **more)
+
+    def get(self, path: str = "/v1/memories", **query: Any) -> Any:
+        return ok(self.send("GET", path, **query))
+
+    def refused(self, method: str, path: str, status: int = 400, /, **more: Any) -> Any:
+        """Return the error a request is answered with."""
+        return error(self.send(method, path, **more), status)
+
+    def save(self, content: str, **fields: Any) -> Any:
+        body = {"content": content, **fields}
+        return ok(self.send("POST", "/v1/memories", body), 201)
+
+    def change(self, memory: Any, **changes: Any) -> Any:
+        return ok(self.send("PATCH", address(memory), changes))
+
+    def forget(self, memory: Any) -> Any:
+        return ok(self.send("DELETE", address(memory)))
+
+    def contents(self, **query: Any) -> list[str]:
+        return [memory["content"] for memory in self.get(**query)["data"]]
+
+    def search(self, query: str, **fields: Any) -> Any:
+        body = {"query": query, **fields}
+        return ok(self.send("POST", "/v1/memories/search", body))
+
+    def finds(self, query: str, **fields: Any) -> list[str]:
+        return [each["content"] for each in self.search(query, **fields)["data"]]
+
+
+def ok(response: httpx2.Response, status: int = 200) -> Any:
+    """Return what a successful answer says."""
+    assert response.status_code == status, (response.status_code, response.text)
+    return response.json()
+
+
+def address(memory: Any) -> str:
+    return f"/v1/memories/{memory['id']}"

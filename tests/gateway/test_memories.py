@@ -1,0 +1,601 @@
+"""What is known of a user is theirs: to list, search, correct and forget."""
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from access import identity
+from core.ids import new_turn_id
+from core.messages import Message
+from memory import facts, history, passages
+from memory.known import Draft
+from memory.models import Fact, Lesson
+from memory.models import Message as Row
+from memory.transcript import Entry
+from tests.gateway.calls import error
+from tests.gateway.hands import CONFIG_WITH_MEMORY, Hands, address, ok
+
+pytestmark = pytest.mark.database
+
+UNKNOWN = {"id": f"mem_{'0' * 32}"}
+PAST, FUTURE = "2020-01-01T00:00:00Z", "2120-01-01T00:00:00Z"
+
+
+# Saving.
+
+
+def test_a_memory_is_saved_and_shown(hands):
+    saved = hands.save("Lives in Lisbon", category="fact", importance=7)
+    assert saved.pop("outcome") == "created"
+    assert saved.pop("superseded") is None
+    assert hands.get(address(saved)) == saved
+    assert saved["object"] == "memory"
+    assert saved["source"] == "user"
+    assert saved["status"] == "active"
+    assert abs(saved["created_at"] - time.time()) < 60
+    assert list(saved) == [
+        *("id", "object", "content", "category", "key", "importance", "status"),
+        *("pinned", "source", "agent", "quote", "said_at", "valid_from", "valid_to"),
+        *("expires_at", "superseded_by", "created_at", "updated_at"),
+    ]
+
+
+def test_all_of_a_memory_can_be_given(hands):
+    given = {
+        "category": "event",
+        "importance": 10,
+        "key": "trip",
+        "pinned": True,
+        "valid_from": "2026-03-01T09:30:00+02:00",
+        "valid_to": "2126-03-01T00:00:00Z",
+        "expires_at": FUTURE,
+    }
+    saved = hands.save("Goes to Oslo", **given)
+    assert saved.items() >= {**given, "valid_from": "2026-03-01T07:30:00Z"}.items()
+
+
+def test_it_says_what_became_of_what_was_saved(hands):
+    first = hands.save("Lives in Lisbon", category="fact", key="home")
+    again = hands.save("Lives in Lisbon", category="fact", key="home")
+    assert (again["id"], again["outcome"]) == (first["id"], "unchanged")
+    moved = hands.save("Lives in Berlin", category="fact", key="home")
+    assert (moved["id"], moved["outcome"]) == (first["id"], "updated")
+    assert hands.contents() == ["Lives in Berlin"]
+
+
+def test_ttl_ends_a_memory(hands):
+    saved = hands.save("Is on holiday", ttl_seconds=60)
+    left = datetime.fromisoformat(saved["expires_at"]) - datetime.now(UTC)
+    assert timedelta(seconds=50) < left <= timedelta(seconds=60)
+
+
+def test_a_body_may_name_its_user(http, hands):
+    for name in ("safety_identifier", "user"):
+        saved = Hands(http, None).save(f"Has a {name}", **{name: hands.user})
+        assert hands.get(address(saved))["content"] == f"Has a {name}"
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"content": ""}, "content"),
+        ({"content": " \n\t"}, "content"),
+        ({"content": "x" * 2001}, "content"),
+        ({"content": "nul \0"}, "content"),
+        ({"content": 5}, "content"),
+        ({"content": None}, "content"),
+        ({"category": "gossip"}, "category"),
+        ({"importance": 0}, "importance"),
+        ({"importance": 11}, "importance"),
+        ({"importance": "5"}, "importance"),
+        ({"importance": True}, "importance"),
+        ({"key": ""}, "key"),
+        ({"key": "k" * 256}, "key"),
+        ({"key": "nul \0"}, "key"),
+        ({"pinned": "no"}, "pinned"),
+        ({"valid_from": "2026-03-01T09:30:00"}, "valid_from"),
+        ({"valid_from": "2026-03-01"}, "valid_from"),
+        ({"valid_from": "tomorrow"}, "valid_from"),
+        ({"valid_from": 1_700_000_000}, "valid_from"),
+        ({"valid_from": "0001-01-01T00:00:00+02:00"}, "valid_from"),
+        ({"valid_to": "9999-12-31T23:59:59-02:00"}, "valid_to"),
+        ({"valid_from": FUTURE, "valid_to": PAST}, "valid_to"),
+        ({"expires_at": PAST}, "expires_at"),
+        ({"ttl_seconds": 0}, "ttl_seconds"),
+        ({"ttl_seconds": -5}, "ttl_seconds"),
+        ({"ttl_seconds": 10**18}, "ttl_seconds"),
+        ({"ttl_seconds": 5, "expires_at": FUTURE}, "ttl_seconds"),
+        ({"nope": 1}, "nope"),
+        ({"source": "operator"}, "source"),
+        ({"status": "held"}, "status"),
+        ({"safety_identifier": 5}, "safety_identifier"),
+        ({"safety_identifier": " "}, "safety_identifier"),
+    ],
+)
+def test_the_wrong_place_is_named(hands, change, param):
+    body = {"content": "Lives in Lisbon", **change}
+    said = hands.refused("POST", "/v1/memories", body=body)
+    assert said["param"] == param
+    assert said["type"] == "invalid_request_error"
+    assert hands.get()["data"] == []
+
+
+def test_a_date_without_a_zone_is_told_the_remedy(hands):
+    body = {"content": "x", "valid_from": "2026-03-01T09:30:00"}
+    said = hands.refused("POST", "/v1/memories", body=body)
+    assert "end it with Z for UTC" in said["message"]
+
+
+@pytest.mark.parametrize("body", [[], "text", {}])
+def test_a_body_that_is_no_memory_is_refused(hands, body):
+    hands.refused("POST", "/v1/memories", body=body)
+
+
+def test_what_a_web_page_can_post_unasked_is_refused(http, hands):
+    response = http.post(
+        "/v1/memories",
+        params={"safety_identifier": hands.user},
+        content=b'{"content": "x"}',
+        headers={"Content-Type": "text/plain"},
+    )
+    assert error(response, 400)["code"] == "unsupported_content_type"
+
+
+@pytest.mark.parametrize(
+    "text", ["我住在里斯本", "أعيش في برلين", "🎉🎂", "<|im_start|>"]
+)
+def test_any_text_is_kept(hands, text):
+    assert hands.save(text)["content"] == text
+    assert hands.contents() == [text]
+
+
+# Listing.
+
+
+def fill(hands: Hands) -> list[str]:
+    """Save five memories that have little in common; return them newest first."""
+    said = [
+        *("Has a cat called Minka", "Plays the cello", "Works as a baker"),
+        *("Was born in Quito", "Fears heights"),
+    ]
+    for content in said:
+        hands.save(content)
+    return said[::-1]
+
+
+def test_the_newest_come_first(hands):
+    assert hands.get() == {
+        "object": "list",
+        "data": [],
+        "has_more": False,
+        "first_id": None,
+        "last_id": None,
+    }
+    said = fill(hands)
+    page = hands.get()
+    assert [memory["content"] for memory in page["data"]] == said
+    assert page["first_id"] == page["data"][0]["id"]
+    assert page["last_id"] == page["data"][-1]["id"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+def test_pages_follow_each_other(hands, limit):
+    said = fill(hands)
+    seen, after, more = [], None, True
+    while more:
+        page = hands.get(limit=limit, after=after)
+        seen += [memory["content"] for memory in page["data"]]
+        after, more = page["last_id"], page["has_more"]
+    assert seen == said
+
+
+def test_a_page_may_follow_a_memory_that_is_gone(hands):
+    said = fill(hands)
+    page = hands.get(limit=2)
+    hands.forget({"id": page["last_id"]})
+    assert hands.contents(after=page["last_id"]) == said[2:]
+
+
+def test_only_active_ones_are_listed_unless_asked(hands):
+    kept, gone = hands.save("Plays the cello"), hands.save("Fears heights")
+    held = hands.save("Works as a baker")
+    hands.forget(gone)
+    hands.change(held, status="held")
+    assert hands.contents() == [kept["content"]]
+    assert hands.contents(status="deleted") == ["Fears heights"]
+    assert hands.contents(status="held") == ["Works as a baker"]
+    assert len(hands.contents(status="all")) == 3
+
+
+def test_lists_can_be_narrowed(hands):
+    hands.save("Plays the cello", category="preference", pinned=True)
+    owner = identity.derive(hands.user)
+    draft = Draft("Works as a baker", category="fact", source="extraction")
+    facts.save(owner, [draft], [None], by="extraction")
+    assert hands.contents(category="preference") == ["Plays the cello"]
+    assert hands.contents(source="extraction") == ["Works as a baker"]
+    assert hands.contents(source="user") == ["Plays the cello"]
+    assert hands.contents(pinned="true") == ["Plays the cello"]
+    assert hands.contents(pinned="false") == ["Works as a baker"]
+    assert hands.contents(category="event") == []
+
+
+def test_the_past_can_be_asked_for(hands):
+    home = hands.save("Lives in Lisbon", key="home")
+    then = datetime.now(UTC).isoformat()
+    hands.change(home, content="Lives in Berlin")
+    hands.save("Plays the cello")
+    assert hands.contents(as_of=then) == ["Lives in Lisbon"]
+    assert len(hands.contents()) == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ({"limit": 0}, "limit"),
+        ({"limit": 101}, "limit"),
+        ({"limit": "x"}, "limit"),
+        ({"status": "gone"}, "status"),
+        ({"category": "gossip"}, "category"),
+        ({"source": "me"}, "source"),
+        ({"pinned": "perhaps"}, "pinned"),
+        ({"as_of": "2026-03-01T00:00:00"}, "as_of"),
+        ({"as_of": "then"}, "as_of"),
+        ({"after": "nope"}, "after"),
+        ({"after": UNKNOWN["id"]}, "after"),
+        ({"after": "mem_\0"}, "after"),
+        ({"page": 2}, "page"),
+        ({"q": "x"}, "q"),
+    ],
+)
+def test_a_wrong_parameter_is_named(hands, query, param):
+    said = hands.refused("GET", "/v1/memories", **query)
+    assert said["param"] == param
+
+
+# Changing and forgetting.
+
+
+def test_a_memory_is_changed(hands):
+    saved = hands.save("Lives in Lisbon", key="home", expires_at=FUTURE)
+    changed = hands.change(
+        saved, content="Lives in Berlin", importance=9, pinned=True, category="fact"
+    )
+    assert changed["content"] == "Lives in Berlin"
+    assert (changed["importance"], changed["pinned"]) == (9, True)
+    assert (changed["key"], changed["expires_at"]) == ("home", FUTURE)
+    assert hands.get(address(saved)) == changed
+    assert hands.finds("Berlin") == ["Lives in Berlin"]
+    assert hands.finds("Lisbon") == []
+
+
+def test_null_clears_what_may_be_empty(hands):
+    given = {"key": "k", "valid_from": PAST, "valid_to": FUTURE, "expires_at": FUTURE}
+    saved = hands.save("Lives in Lisbon", **given)
+    changed = hands.change(saved, **dict.fromkeys(given))
+    assert {name: changed[name] for name in given} == dict.fromkeys(given)
+
+
+@pytest.mark.parametrize("name", ["content", "category", "importance", "pinned"])
+def test_null_clears_nothing_else(hands, name):
+    saved = hands.save("Lives in Lisbon")
+    said = hands.refused("PATCH", address(saved), body={name: None})
+    assert said["param"] == name
+
+
+def test_no_change_is_no_step_of_the_history(hands):
+    saved = hands.save("Lives in Lisbon")
+    assert hands.change(saved)["updated_at"] == saved["updated_at"]
+    assert len(hands.get(f"{address(saved)}/history")["data"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "param"),
+    [
+        ({"content": " "}, "content"),
+        ({"status": "deleted"}, "status"),
+        ({"superseded_by": None}, "superseded_by"),
+        ({"is_pinned": True}, "is_pinned"),
+        ({"expires_at": PAST}, "expires_at"),
+        ({"ttl_seconds": 0}, "ttl_seconds"),
+        ({"valid_to": PAST, "valid_from": FUTURE}, "valid_to"),
+        ({"reason": "x" * 501}, "reason"),
+    ],
+)
+def test_a_wrong_change_is_named(hands, changes, param):
+    saved = hands.save("Lives in Lisbon")
+    assert hands.refused("PATCH", address(saved), body=changes)["param"] == param
+    assert hands.get(address(saved))["updated_at"] == saved["updated_at"]
+
+
+def test_a_key_names_one_memory(hands):
+    hands.save("Lives in Lisbon", key="home")
+    other = hands.save("Plays the cello")
+    said = hands.refused("PATCH", address(other), body={"key": "home"})
+    assert said["code"] == "key_taken"
+
+
+def test_a_memory_is_forgotten_and_brought_back(hands):
+    saved = hands.save("Plays the cello")
+    told = {"id": saved["id"], "object": "memory.deleted", "deleted": True}
+    assert hands.forget(saved) == told
+    assert hands.forget(saved) == told
+    assert hands.contents() == hands.finds("cello") == []
+    assert hands.get(address(saved))["status"] == "deleted"
+    assert hands.change(saved, status="active")["status"] == "active"
+    assert hands.contents() == hands.finds("cello") == ["Plays the cello"]
+
+
+def test_the_history_tells_who_when_and_why(hands):
+    saved = hands.save("Lives in Lisbon")
+    hands.change(saved, content="Lives in Berlin", reason="moved", pinned=True)
+    hands.forget(saved)
+    told = hands.get(f"{address(saved)}/history")
+    assert (told["object"], told["has_more"]) == ("list", False)
+    created, changed, deleted = told["data"]
+    assert created["before"] is None
+    assert created["after"]["content"] == "Lives in Lisbon"
+    assert (changed["by"], changed["reason"]) == ("user", "moved")
+    assert changed["before"]["content"] == "Lives in Lisbon"
+    assert (
+        changed["after"].items()
+        >= {"content": "Lives in Berlin", "pinned": True}.items()
+    )
+    assert deleted["action"] == "deleted"
+    assert deleted["at"].endswith("Z")
+
+
+def test_the_history_names_memories_as_clients_do(hands):
+    owner = identity.derive(hands.user)
+    old = hands.save("Lives in Lisbon")
+    known = facts.page(owner)[0][0]
+    draft = Draft("Lives in Berlin", source="user", supersedes=known.id)
+    (new,) = facts.save(owner, [draft], [None], by="user")
+    step = hands.get(f"{address(old)}/history")["data"][-1]
+    assert step["after"]["superseded_by"] == f"mem_{new.fact_id.hex}"
+    assert hands.get(address(old))["superseded_by"] == f"mem_{new.fact_id.hex}"
+
+
+# Searching.
+
+
+def test_search_finds_by_words(hands):
+    fill(hands)
+    found = hands.search("Which instrument does she play? The cello?")
+    assert found["object"] == "list"
+    assert found["data"][0]["content"] == "Plays the cello"
+    assert found["data"][0]["object"] == "memory"
+    assert found["data"][0]["score"] > 0
+    assert "explain" not in found["data"][0]
+
+
+def test_a_search_can_be_a_link(hands):
+    fill(hands)
+    found = hands.get("/v1/memories/search", q="cello", limit=1, explain="true")
+    assert [each["content"] for each in found["data"]] == ["Plays the cello"]
+    assert found["data"][0]["explain"]["ranks"]["terms"] == 1
+
+
+def test_without_memory_words_alone_are_searched_by(hands):
+    fill(hands)
+    found = hands.search("cello", explain=True)
+    assert found["embedding"] == "off"
+    assert found["explain"]["embedder"] is None
+    assert found["data"][0]["explain"]["similarity"] is None
+
+
+def test_with_memory_vectors_are_searched_by(hands, configure):
+    configure(CONFIG_WITH_MEMORY)
+    fill(hands)
+    found = hands.search("cello", explain=True)
+    assert found["embedding"] == found["explain"]["embedder"] == "hash:1024"
+    best = found["data"][0]
+    assert best["content"] == "Plays the cello"
+    assert 0.3 < best["explain"]["similarity"] <= 1
+    assert best["explain"]["ranks"]["similarity"] == 1
+    assert found["explain"]["weights"]["facts"]["similarity"] > 0
+
+
+def test_fusion_can_be_chosen(hands, configure):
+    configure(CONFIG_WITH_MEMORY)
+    fill(hands)
+    for fusion in ("rrf", "weighted"):
+        found = hands.search("cello", fusion=fusion, explain=True)
+        assert found["explain"]["fusion"] == fusion
+        assert found["data"][0]["content"] == "Plays the cello"
+
+
+SERVICE = CONFIG_WITH_MEMORY.replace(
+    "{provider: hash}", "{provider: openai, model: text-embedding-3-small}"
+)
+
+
+def test_words_remain_when_the_embedder_fails(hands, fake, configure):
+    configure(SERVICE)
+    fake.embed(status=400)
+    hands.save("Plays the cello")
+    fake.embed(status=400)
+    found = hands.search("cello")
+    assert found["embedding"] == "failed"
+    assert [each["content"] for each in found["data"]] == ["Plays the cello"]
+
+
+def test_nobody_has_us_embed_for_what_is_not_theirs(hands, neighbour, fake, configure):
+    saved = hands.save("Plays the cello")
+    configure(SERVICE)
+    body = {"content": "Plays the viola"}
+    neighbour.refused("PATCH", address(saved), 404, body=body)
+    assert fake.requests == []
+
+
+def test_messages_can_be_searched(hands):
+    talk_of(hands, "I play the cello every evening", thread="music")
+    found = hands.search("cello", **{"in": "messages"})
+    assert (
+        found["data"][0].items()
+        >= {
+            "object": "message",
+            "thread_id": "music",
+            "position": 0,
+            "role": "user",
+            "content": "I play the cello every evening",
+        }.items()
+    )
+
+
+def talk_of(hands: Hands, text: str, thread: str = "") -> None:
+    """Store a message where a search can find it."""
+    owner = identity.derive(hands.user)
+    history.append(owner, thread, new_turn_id(), [Entry(Message("user", text), 5)])
+    row = Row.objects.filter(thread__user_id=owner).latest("id")
+    passages.put_messages(
+        owner, row.thread_id, [(row.pk, row.position, row.text, None, "")]
+    )
+
+
+def test_facts_and_messages_take_turns(hands):
+    hands.save("Plays the cello")
+    hands.save("Owns a cello from Cremona")
+    talk_of(hands, "My cello broke")
+    found = hands.search("cello", **{"in": "all"})
+    kinds = [each["object"] for each in found["data"]]
+    assert kinds == ["memory", "message", "memory"]
+    found = hands.search("cello", limit=2, **{"in": "all"})
+    assert (len(found["data"]), found["has_more"]) == (2, True)
+
+
+def test_a_search_can_be_narrowed(hands):
+    hands.save("Plays the cello", category="preference")
+    hands.save("Sold a cello", category="event")
+    assert hands.finds("cello", category="event") == ["Sold a cello"]
+
+
+def test_what_is_held_or_forgotten_is_not_found(hands):
+    hands.change(hands.save("Plays the cello"), status="held")
+    hands.forget(hands.save("Sold a cello"))
+    assert hands.finds("cello") == []
+
+
+@pytest.mark.parametrize("query", ["the of and", "🎉", "?!", "' OR 1=1 --", "a:* & !b"])
+def test_any_words_can_be_searched_for(hands, query):
+    hands.save("Plays the cello")
+    hands.search(query, **{"in": "all"})
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, "query"),
+        ({"query": ""}, "query"),
+        ({"query": " "}, "query"),
+        ({"query": "nul \0"}, "query"),
+        ({"query": "x" * 4001}, "query"),
+        ({"query": "x", "limit": 0}, "limit"),
+        ({"query": "x", "limit": 101}, "limit"),
+        ({"query": "x", "in": "files"}, "in"),
+        ({"query": "x", "in_": "facts"}, "in_"),
+        ({"query": "x", "fusion": "none"}, "fusion"),
+        ({"query": "x", "explain": "yes"}, "explain"),
+        ({"query": "x", "category": "event", "in": "messages"}, "category"),
+        ({"query": "x", "top_k": 3}, "top_k"),
+    ],
+)
+def test_a_wrong_search_is_named(hands, body, param):
+    said = hands.refused("POST", "/v1/memories/search", body=body)
+    assert said["param"] == param
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [({}, "q"), ({"q": " "}, "q"), ({"q": "x", "explain": "perhaps"}, "explain")],
+)
+def test_a_wrong_link_is_named(hands, query, param):
+    said = hands.refused("GET", "/v1/memories/search", **query)
+    assert said["param"] == param
+
+
+# Whose they are.
+
+
+def test_another_user_sees_nothing(hands, neighbour):
+    hands.save("Plays the cello", key="music")
+    talk_of(hands, "My cello broke")
+    assert neighbour.get(status="all")["data"] == []
+    assert neighbour.search("cello", **{"in": "all"})["data"] == []
+    link = neighbour.get("/v1/memories/search", q="cello", **{"in": "all"})
+    assert link["data"] == []
+
+
+def test_anothers_memory_is_answered_as_an_unknown_one(hands, neighbour):
+    saved = hands.save("Plays the cello")
+
+    def answers(memory: dict) -> list[tuple[int, bytes]]:
+        sent = [
+            neighbour.send("GET", address(memory)),
+            neighbour.send("PATCH", address(memory), {"content": "Plays the viola"}),
+            neighbour.send("PATCH", address(memory), {}),
+            neighbour.send("DELETE", address(memory)),
+            neighbour.send("GET", f"{address(memory)}/history"),
+            neighbour.send("GET", "/v1/memories", after=memory["id"]),
+        ]
+        return [(response.status_code, response.content) for response in sent]
+
+    told = answers(saved)
+    assert told == answers(UNKNOWN)
+    assert [status for status, _ in told] == [404] * 5 + [400]
+    assert hands.contents() == ["Plays the cello"]
+    assert len(hands.get(f"{address(saved)}/history")["data"]) == 1
+
+
+def test_two_users_may_know_the_same(hands, neighbour):
+    mine = hands.save("Plays the cello", key="music")
+    theirs = neighbour.save("Plays the viola", key="music")
+    assert mine["id"] != theirs["id"]
+    assert (mine["outcome"], theirs["outcome"]) == ("created", "created")
+    assert hands.contents() == ["Plays the cello"]
+
+
+@pytest.mark.parametrize(
+    "name", ["nope", "mem_", "mem_" + "g" * 32, "mem_" + "0" * 33, "%00", "mem_%F0"]
+)
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_what_is_no_id_is_not_found(hands, method, name):
+    hands.refused(method, f"/v1/memories/{name}", 404)
+
+
+def test_another_method_is_told_which_are_allowed(http):
+    response = http.put("/v1/memories")
+    error(response, 405)
+    assert set(response.headers["allow"].split(", ")) == {"GET", "POST"}
+
+
+def test_saving_leaves_nothing_to_learn(hands):
+    hands.save("Plays the cello")
+    owner = identity.derive(hands.user)
+    assert not Lesson.objects.filter(user_id=owner).exists()
+    assert Fact.objects.filter(user_id=owner).count() == 1
+
+
+def test_every_route_is_described(http):
+    described = ok(http.get("/v1/openapi.json"))
+    routes = {
+        (method, path)
+        for path, methods in described["paths"].items()
+        for method in methods
+        if "memories" in path or "users" in path
+    }
+    memory = "/v1/memories/{memory_id}"
+    assert routes == {
+        *(("get", "/v1/memories"), ("post", "/v1/memories")),
+        *(("get", "/v1/memories/search"), ("post", "/v1/memories/search")),
+        *(("get", memory), ("patch", memory), ("delete", memory)),
+        ("get", f"{memory}/history"),
+        *(("get", "/v1/users/me/export"), ("delete", "/v1/users/me")),
+    }
+    for method, path in routes:
+        parameters = described["paths"][path][method]["parameters"]
+        names = {parameter["name"] for parameter in parameters}
+        assert names >= {"safety_identifier", "X-Coulisse-User"}
+    changes = described["components"]["schemas"]["MemoryChanges"]["properties"]
+    assert not any("default" in described for described in changes.values())
