@@ -1,0 +1,259 @@
+"""Words by which two sentences about a user are compared, in several languages.
+
+What is missing here costs a duplicate; what is wrong here, a fact. So only words are
+listed that mean the same in every one of the languages they appear in.
+"""
+
+
+def table(text: str) -> dict[str, str]:
+    """Return `word -> what it counts as` of lines `meaning: word word …`."""
+    return {
+        word: meaning.strip()
+        for line in text.strip().splitlines()
+        for meaning, words in [line.split(":")]
+        for word in words.split()
+    }
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+MEANINGS = table(
+    """
+    allergic: allergic allergy allergies
+    apartment: apartment flat
+    begin: begin begins start starts
+    began: began begun started
+    bicycle: bicycle bike
+    bought: bought purchased
+    buy: buy buys purchase purchases
+    car: car automobile
+    child: child children kid kids
+    color: color colour colors colours
+    father: father dad daddy
+    favorite: favorite favourite préféré préférée favorito favorita preferito preferita
+    film: film movie
+    holiday: holiday vacation
+    like: like likes liking love loves loving enjoy enjoys enjoying adore adores
+    like: mag liebt aime gusta encanta gosta adora يحب تحب
+    live: live lives living reside resides residing based wohnt lebt habite vit vive
+    live: abita mora risiede يعيش تعيش يسكن تسكن يقيم تقيم
+    married: married verheiratet casado casada sposato sposata marié mariée
+    mother: mother mom mum mommy mummy
+    name: name named called heißt appelle llama chiama chama
+    lefthanded: lefthanded
+    prefer: prefer prefers preferring
+    retired: retired
+    righthanded: righthanded
+    single: single
+    unemployed: unemployed
+    with: with mit avec con com
+    work: work works working employed arbeitet travaille trabaja lavora trabalha
+    work: يعمل تعمل
+    """
+)
+
+HATES = words(
+    """
+    dislike dislikes disliking hate hates hating detest detests despise despises
+    loathe loathes hasst déteste odia odeia detesta يكره تكره
+    """
+)
+"""What counts as not liking."""
+WITHOUT = words(
+    """
+    without ohne sans sin senza sem بدون
+    """
+)
+"""What counts as not with."""
+
+NEGATIONS = words(
+    """
+    not never no nor neither quit stopped unable nicht nie niemals kein keine keinen
+    keinem keiner keines ne non não nem لا لم لن ليس ليست
+    """
+)
+WITH_NEGATION = words(
+    """
+    anymore any longer more mehr pas plus jamais rien más ya nunca jamás più mai
+    mais
+    """
+)
+"""Words that complete a negation and say nothing besides."""
+
+FUNCTION_WORDS = words(
+    """
+    a an the is are am be been being do does did has have owns of and that which who
+    whom his her hers their its my your our he she they it i in on at to by as very
+    really also quite just own currently now nowadays presently der die das dem den
+    des ein eine einen einem einer eines ist hat sind und sich im am an auf zu zum
+    zur sein seine seinen ihr ihre sehr auch aktuell derzeit jetzt le la les l un
+    une du de d à au aux est et en se s sa ses elle il y très actuellement
+    maintenant possède el los las unos unas es está tiene del al su sus muy ahora
+    actualmente lo gli uno una è ha e di nel nella nello si suo sua molto adesso
+    attualmente o os um uma é tem da das em na nos nas seu muito agora
+    atualmente possui في
+    """
+)
+"""Words that say nothing of what is so; prepositions that do (from, with) are not."""
+NOT_NEGATED = words(
+    """
+    mora vive reside trabalha estuda
+    """
+)
+"""Portuguese words after which "no" is "in the"."""
+USERS = words(
+    """
+    user nutzer nutzerin benutzer benutzerin utilisateur utilisatrice usuario
+    usuaria usuário usuária utente utilizador utilizadora المستخدم المستخدمة
+    """
+)
+"""Whom all facts are about."""
+
+AT = words(
+    """
+    at for by bei für chez pour à en para per presso em na no لدى
+    """
+)
+AS = words(
+    """
+    as als comme como come
+    """
+)
+"""What follows "works": a place of work, or a trade."""
+
+ORDERED = words(
+    """
+    than over rather instead before after from but versus until since between or als
+    statt vor nach von aber lieber que plutôt avant après mais che piuttosto ma
+    prima dopo antes después depois pero mejor melhor más plus più moins menos meno
+    more less
+    """
+)
+"""Words that set what stands before them apart from what stands after."""
+
+SINGLE = words(
+    """
+    live work_as work_at
+    """
+)
+"""What a person has one of at a time, named right after it."""
+SINGLE_NAMES = words(
+    """
+    married engaged dating name
+    """
+)
+"""The same, where a name must follow."""
+SINGLE_VALUES = words(
+    """
+    hometown employer nationality nickname surname timezone zone email password
+    """
+)
+ONE_RELATIVE = words(
+    """
+    wife husband partner spouse boyfriend girlfriend fiancé fiancée boss mother
+    father frau mann mutter vater femme mari mère père esposa esposo madre padre
+    moglie marito mãe pai
+    """
+)
+"""Whose names are one person's: two daughters are two."""
+
+EXCLUSIVE = tuple(
+    frozenset(line.split())
+    for line in (
+        "single married divorced engaged widowed",
+        "ledig married geschieden verwitwet",
+        "célibataire married divorcé divorcée veuf veuve",
+        "soltero soltera married divorciado divorciada viudo viuda",
+        "celibe nubile married divorziato divorziata vedovo vedova",
+        "solteiro solteira married divorciado divorciada viúvo viúva",
+        "lefthanded righthanded",
+        "unemployed retired",
+        "introvert extrovert",
+    )
+)
+"""Of each line only one can be so."""
+
+IRREGULAR_PAST = words(
+    """
+    ate began bought broke brought built came caught chose cut did drank drove fell
+    felt flew found gave got grew had heard held lost made met paid ran rode sang
+    saw sent slept sold spent swam taught took went won wrote was were war waren
+    hatte hatten fue fueron fui était étaient era foi
+    """
+)
+PAST = (
+    r"\b(?:a|ont|est|sont)\s+\w+(?:é|ée|és|ées)\b"  # French
+    r"|\b(?:ha|hanno|è|sono)\s+\w+(?:ato|ata|ito|ita|uto|uta)\b"  # Italian
+    r"|\b(?:hat|ist|haben|sind)\b.*\bge\w+(?:t|en)\b"  # German
+    r"|\b\w{3,}(?:ó|aron|ieron|ou|eu|iu)\b"  # Spanish, Portuguese
+    r"|过|[去买吃看见]了|ました|った"
+)
+STATES = words(
+    """
+    married engaged based employed called named scheduled planned located allowed
+    supposed retired divorced widowed limited registered interested
+    """
+)
+"""English words in -ed that tell no past."""
+
+NUMBERS = table(
+    """
+    1: one eins
+    2: two zwei deux dos due dois duas
+    3: three drei trois tres tre três
+    4: four vier quatre cuatro quattro quatro
+    5: five fünf cinq cinco cinque
+    6: six sechs seis
+    7: seven sieben sept siete sette sete
+    8: eight acht huit ocho otto oito
+    9: nine neun neuf nueve nove
+    10: ten zehn dix diez dieci dez
+    11: eleven elf onze once undici
+    12: twelve zwölf douze doce dodici doze
+    """
+)
+
+MONTHS = table(
+    """
+    m1: january jan januar janvier enero gennaio janeiro
+    m2: february feb februar février febrero febbraio fevereiro
+    m3: march märz mars marzo março
+    m4: april apr avril abril aprile
+    m5: may mai mayo maggio maio
+    m6: june jun juni juin junio giugno junho
+    m7: july jul juli juillet julio luglio julho
+    m8: august aug août agosto
+    m9: september sep sept septembre septiembre settembre setembro
+    m10: october oct oktober octobre octubre ottobre outubro
+    m11: november nov novembre noviembre novembro
+    m12: december dec dezember décembre diciembre dicembre dezembro
+    """
+)
+DAYS = table(
+    """
+    d1: monday montag lundi lunes lunedì segunda
+    d2: tuesday dienstag mardi martes martedì terça
+    d3: wednesday mittwoch mercredi miércoles mercoledì quarta
+    d4: thursday donnerstag jeudi jueves giovedì quinta
+    d5: friday freitag vendredi viernes venerdì sexta
+    d6: saturday samstag samedi sábado sabato
+    d7: sunday sonntag dimanche domingo domenica
+    d8: today heute hoy oggi hoje
+    d9: tomorrow morgen demain mañana domani amanhã
+    """
+)
+
+SINGLE_BEFORE = (
+    "住在",
+    "现住",
+    "居住",
+    "就职于",
+    "任职于",
+    "名字叫",
+    "誕生日は",
+    "名前は",
+)
+SINGLE_AFTER = ("に住", "で働", "に勤め", "在住", "勤務")
+"""What a person has one of, before it is named in Chinese, and after in Japanese."""
