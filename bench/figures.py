@@ -9,7 +9,14 @@ from typing import Self
 
 from bench import meter
 from bench.load import Load, Outcome
-from bench.stage import CONTEXT_MESSAGES, Process, Sample, Stage, body
+from bench.stage import (
+    CONTEXT_MESSAGES,
+    REMEMBERING,
+    Process,
+    Sample,
+    Stage,
+    body,
+)
 from bench.table import Row
 
 SHORT = CONTEXT_MESSAGES
@@ -28,6 +35,8 @@ class Sizes:
     turns: int = 250
     """Of each kind in a round."""
     short_users: int = 2_000
+    known_users: int = 50
+    """About whom there are facts."""
     long_users: int = 4
     stored: int = 20_000
     """Messages of a user with a long history."""
@@ -46,6 +55,7 @@ SMALL = Sizes(
     rounds=1,
     turns=10,
     short_users=20,
+    known_users=2,
     long_users=1,
     stored=200,
     stream_tokens=5,
@@ -69,14 +79,16 @@ class Bench:
         self._errors: list[Outcome] = []
 
     def __enter__(self) -> Self:
-        agents = ["reply", QUICK, self.sizes.paced]
+        agents = ["reply", QUICK, self.sizes.paced, REMEMBERING]
+        known = [(f"known-{n}", SHORT) for n in range(self.sizes.known_users)]
+        self.known = [name for name, _ in known]
         with ExitStack() as stack:
             self.stage = stack.enter_context(Stage(agents))
-            users = [*self._short, *self._long]
+            users = [*self._short, *self._long, *known]
             # They start while the database is filled.
             self.floor = stack.enter_context(self.stage.floor())
             self.stock = stack.enter_context(self.stage.floor("--stock"))
-            self.web = stack.enter_context(self.stage.web("project", users))
+            self.web = stack.enter_context(self.stage.web("project", users, self.known))
             self.servers = (self.web, self.floor, self.stock)
             for server in self.servers:
                 self.stage.wait_for(server, body("reply", "warm"))
@@ -193,6 +205,28 @@ def _cpu_rows(where: str, blocks: dict[str, list[float]]) -> Iterator[Row]:
             f"blocks {min(mine):,.0f}-{max(mine):,.0f}",
         )
     yield Row(f"CPU, {where}, 20,000 over 20", long / short, "x", 1.1, digits=2)
+
+
+def remembering(bench: Bench) -> Iterator[Row]:
+    """CPU time of a turn of users about whom something is known, by agent."""
+    used: dict[str, list[float]] = {"reply": [], REMEMBERING: []}
+    turns = bench.sizes.turns
+    users = cycle(bench.known)
+    for agent in used:
+        bench.sample(bench.web, [body(agent, user) for user in bench.known])
+    for _ in range(bench.sizes.rounds):
+        for agent, blocks in used.items():
+            bodies = [body(agent, user) for user in islice(users, turns)]
+            sample = bench.sample(bench.web, bodies)
+            blocks.append(sample.cpu_seconds / turns * 1e6)
+    without, with_memory = (_median(blocks) for blocks in used.values())
+    yield Row("CPU, known user, memory off", without, "µs")
+    yield Row("CPU, known user, memory on", with_memory, "µs", 1500)
+    yield Row(
+        "CPU memory adds to a turn",
+        *(with_memory - without, "µs", 500),
+        note="the question's vector was known: embedding it is apart",
+    )
 
 
 def latency(bench: Bench) -> Iterator[Row]:
@@ -335,6 +369,7 @@ def memory(bench: Bench) -> Iterator[Row]:
 
 FIGURES: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "cpu": cpu,
+    "remembering": remembering,
     "latency": latency,
     "throughput": throughput,
     "first-token": first_token,

@@ -13,12 +13,19 @@ from django.core.management import call_command  # noqa: E402  apps must be read
 
 from access import identity  # noqa: E402
 from bench.provider import TOKEN, TOKENS  # noqa: E402
+from config import live  # noqa: E402
 from core.ids import new_turn_id  # noqa: E402
 from core.messages import Message  # noqa: E402
 from core.tokens import estimate_message  # noqa: E402
-from memory import history  # noqa: E402
+from memory import facts, history, passages, plan  # noqa: E402
+from memory.known import Draft, Embedded  # noqa: E402
+from memory.models import Message as MessageRow  # noqa: E402
 from memory.transcript import Entry  # noqa: E402
+from providers import blocking, embedders  # noqa: E402
 
+PLACES = ("Lisbon", "Oslo", "Lima", "Cairo", "Hanoi", "Quito")
+DOINGS = ("has been to", "has a friend in", "would like to see", "was ill in")
+FACTS = [f"The user {doing} {place}" for doing in DOINGS for place in PLACES]
 AT_ONCE = 1000
 """Messages a statement: SQLite counts the values of one."""
 
@@ -32,7 +39,7 @@ def pair(question: str) -> list[Entry]:
 
 
 def main() -> None:
-    question, users = json.loads(sys.stdin.read())
+    question, users, known = json.loads(sys.stdin.read())
     call_command("migrate", verbosity=0)
     entries = pair(question)
     for user, count in users:
@@ -40,6 +47,32 @@ def main() -> None:
         for start in range(0, count, AT_ONCE):
             pairs = min(AT_ONCE, count - start) // 2
             history.append(user_id, "", new_turn_id(), entries * pairs)
+    if known:
+        remember(known)
+
+
+def remember(users: list[str]) -> None:
+    """Know the same facts about each user, and have their messages searchable."""
+    remembering = plan.of(live.current()).plan
+    if remembering is None:
+        raise RuntimeError("the bench's configuration remembers nothing")
+    embedder = remembering.embedder
+    rows = blocking.wait(
+        embedders.embed(embedder, [*FACTS, "word by the sea"]), timeout_seconds=60
+    )
+    embedded = [Embedded(embedder.id, vector) for vector in rows]
+    drafts = [Draft(fact, source="user") for fact in FACTS]
+    for user in users:
+        user_id = identity.derive(user)
+        # A threshold nothing reaches: these facts are many and alike.
+        facts.save(user_id, drafts, embedded[:-1], by="user", threshold=1.0)
+        said = MessageRow.objects.filter(thread__user_id=user_id)
+        messages = [
+            (*row, embedded[-1], "")
+            for row in said.values_list("id", "position", "text")
+        ]
+        passages.put_messages(user_id, said[0].thread_id, messages)
+    blocking.close()
 
 
 if __name__ == "__main__":

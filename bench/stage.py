@@ -35,6 +35,9 @@ providers:
     api_key: sk-bench
     base_url: {provider}
     retries: 0
+memory:
+  user_state:
+    embed_with: {{provider: local}}
 agents:
 """
 AGENT = """
@@ -43,7 +46,11 @@ AGENT = """
     model: {name}
     context_tokens: {context_tokens}
     preamble: {preamble}
+    memory: {memory}
 """
+REMEMBERING = "remember"
+"""The agent that recalls and learns; the others do not."""
+BLOCK_TOKENS = 1000
 
 
 def context_tokens() -> int:
@@ -108,13 +115,22 @@ class Stage:
         self._outcome = self._directory / "outcome.json"
         self._load = self._module("load", str(self._outcome), stdout=subprocess.PIPE)
 
-    def project(self, name: str, users: list[tuple[str, int]]) -> dict[str, str]:
-        """Make a project with a filled database; return its environment."""
+    def project(
+        self, name: str, users: list[tuple[str, int]], known: list[str]
+    ) -> dict[str, str]:
+        """Make a project with a filled database; return its environment.
+
+        Facts are known about the users in `known`.
+        """
         directory = self._directory / name
         (directory / ".coulisse").mkdir(parents=True)
         agents = [
             AGENT.format(
-                name=agent, context_tokens=context_tokens(), preamble=repr(PREAMBLE)
+                name=agent,
+                context_tokens=context_tokens()
+                + (BLOCK_TOKENS if agent == REMEMBERING else 0),
+                preamble=repr(PREAMBLE),
+                memory="true" if agent == REMEMBERING else "false",
             )
             for agent in self._agents
         ]
@@ -134,7 +150,7 @@ class Stage:
         }
         subprocess.run(
             [sys.executable, "-P", "-m", "bench.seed"],
-            input=json.dumps([QUESTION, users]).encode(),
+            input=json.dumps([QUESTION, users, known]).encode(),
             env=environment,
             check=True,
         )
@@ -145,9 +161,11 @@ class Stage:
         return f"http://127.0.0.1:{self.provider_port}/v1"
 
     @contextmanager
-    def web(self, name: str, users: list[tuple[str, int]]) -> Iterator[Process]:
+    def web(
+        self, name: str, users: list[tuple[str, int]], known: list[str] | None = None
+    ) -> Iterator[Process]:
         """Run a web process as the supervisor does, on a project of its own."""
-        environment = self.project(name, users)
+        environment = self.project(name, users, known or [])
         with self._serving("processes.web", environment) as process:
             yield process
 

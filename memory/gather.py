@@ -6,22 +6,19 @@ Source: "Tri-Hybrid Retrieval" of a SQLite agent memory.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from core import tokens
 from core.ids import UserId
 from core.messages import Message
-from memory import block, facts, history, search
+from memory import block, history, search, standing
 from memory.block import Memories
 from memory.config import MemoryConfig, UserState
 from memory.history import Recent
 from memory.known import FoundMessage, Query
-from memory.models import Message as MessageRow
 from memory.models import Summary
 
-ORDINARY = 0.5
-"""Messages above it are in the index of important ones."""
 SUMMARY_SHARE = 4
 """Summaries take at most one part in so many of a conversation's tokens."""
 
@@ -63,11 +60,8 @@ def gather(user_id: UserId, wanted: Wanted) -> Gathered:
         recent = _read(user_id, wanted, reserved)
     if wanted.recall is None or state is None:
         return Gathered(recent.messages, block.render(Memories(summaries=summaries), 0))
-    settings = wanted.settings
-    if wanted.brings_history:
-        settings = settings.model_copy(update={"relevance_limit": 0})
-    memories = _recall(user_id, wanted.recall, settings, state, recent)
-    memories = Memories(memories.standing, memories.facts, memories.messages, summaries)
+    memories = _recall(user_id, wanted, wanted.recall, state, recent)
+    memories = replace(memories, summaries=summaries)
     return Gathered(recent.messages, block.render(memories, state.block_tokens))
 
 
@@ -83,58 +77,28 @@ def _read(user_id: UserId, wanted: Wanted, reserved: int) -> Recent:
 
 
 def _recall(
-    user_id: UserId,
-    query: Query,
-    settings: MemoryConfig,
-    state: UserState,
-    recent: Recent,
+    user_id: UserId, wanted: Wanted, query: Query, state: UserState, recent: Recent
 ) -> Memories:
+    settings = wanted.settings
     found_facts, similar = search.both(
         user_id,
         query,
         facts=state.recall_k,
-        messages=settings.relevance_limit,
+        messages=0 if wanted.brings_history else settings.relevance_limit,
         beyond=None
         if recent.thread_id is None
         else (recent.thread_id, recent.first_position),
     )
-    standing = (
-        facts.standing(user_id, limit=state.standing_facts)
-        if state.standing_facts
-        else []
-    )
+    important = standing.messages(recent, wanted.thread, settings)
     return Memories(
-        standing=standing,
+        standing=standing.facts(user_id, limit=state.standing_facts),
         facts=[found.fact for found in found_facts],
-        messages=_distinct(chain(_important(recent, settings), similar)),
+        messages=_distinct(chain(important, similar)),
     )
 
 
 def _distinct(messages: Iterable[FoundMessage]) -> list[FoundMessage]:
     return list({message.id: message for message in messages}.values())
-
-
-def _important(recent: Recent, settings: MemoryConfig) -> list[FoundMessage]:
-    """Return the thread's important messages from before the newest ones."""
-    if recent.thread_id is None or not recent.first_position:
-        return []
-    rows = (
-        MessageRow.objects.filter(
-            thread_id=recent.thread_id,
-            position__lt=recent.first_position,
-            # Said again for the partial index.
-            importance__gt=ORDINARY,
-            importance__gte=settings.salience_threshold,
-            role__in=("user", "assistant"),
-        )
-        .exclude(text="")
-        .order_by("-position")
-        .values_list(
-            *("id", "thread__name", "position", "role", "text"),
-            *("agent", "importance", "created_at"),
-        )[: settings.salience_limit]
-    )
-    return [FoundMessage(*row) for row in rows]
 
 
 def _summaries(thread_id: int, max_tokens: int) -> list[str]:
