@@ -22,6 +22,8 @@ MERGED_SHARE = 16
 """and more than one part in so many of the old ones."""
 DEAD_SHARE = 4
 """So are removed ones, at one part in so many of all."""
+THREAD = 1
+"""Where a row has its thread."""
 NOWHERE = -1
 """The place of what is no message."""
 
@@ -31,16 +33,9 @@ EMPTY_NUMBERS: Ints = np.empty(0, np.int64)
 EMPTY_FLOATS: Floats = np.empty(0, np.float32)
 
 
-class Row(NamedTuple):
-    """A passage as it is read."""
-
-    id: int
-    place: int
-    """Of a message, see `place_of`."""
-    is_question: bool
-    terms: bytes
-    embedder: str
-    vector: bytes | None
+Row = tuple[int, int | None, int | None, bool, bytes, str, bytes | None]
+"""A passage as it is read: id, thread, position, whether it only asks, terms, embedder
+and vector. A fact has neither thread nor position."""
 
 
 class Block(NamedTuple):
@@ -93,20 +88,27 @@ def place_of(thread_id: int, position: int) -> int:
     return (thread_id << 32) + position
 
 
+def _place(thread_id: int | None, position: int | None) -> int:
+    if thread_id is None or position is None:
+        return NOWHERE
+    return place_of(thread_id, position)
+
+
 def build(rows: Sequence[Row]) -> Corpus:
     """Return the corpus of passages, which must be in the order of their ids."""
-    texts = [row.terms for row in rows]
+    columns = zip(*rows, strict=True) if rows else [()] * 7
+    ids, threads, positions, questions, texts, embedders, vectors = columns
     return _finished(
         Corpus(
-            np.array([row.id for row in rows], np.int64),
-            np.array([row.place for row in rows], np.int64),
-            np.array([row.is_question for row in rows], np.bool_),
+            np.array(ids, np.int64),
+            np.fromiter(map(_place, threads, positions), np.int64, len(rows)),
+            np.array(questions, np.bool_),
             postings.lengths(texts).astype(np.float32),
             np.ones(len(rows), np.bool_),
             postings.build(texts),
             NO_POSTINGS,
             len(rows),
-            {space: (block,) for space, block in _blocks(rows, 0).items()},
+            {space: (block,) for space, block in _blocks(embedders, vectors).items()},
         )
     )
 
@@ -123,7 +125,7 @@ def appended(corpus: Corpus, rows: Sequence[Row]) -> Corpus:
         lengths=np.concatenate([corpus.lengths, added.lengths]),
         alive=np.concatenate([corpus.alive, added.alive]),
         new=postings.merge(corpus.new, postings.shift(added.old, count)),
-        spaces=_with_blocks(corpus.spaces, _blocks(rows, count), corpus.merged),
+        spaces=_with_blocks(corpus, added),
     )
     return _finished(_compact(grown))
 
@@ -208,31 +210,33 @@ def _joined(blocks: Sequence[Block]) -> Block:
     )
 
 
-def _blocks(rows: Sequence[Row], first: int) -> dict[Space, Block]:
+def _blocks(
+    embedders: Sequence[str], vectors: Sequence[bytes | None]
+) -> dict[Space, Block]:
+    """Return the vectors there are, of each embedder and length."""
     found: dict[Space, tuple[list[int], list[bytes]]] = {}
-    for number, row in enumerate(rows, start=first):
-        if row.vector is not None:
-            space = row.embedder, len(row.vector) // FLOAT32.itemsize
-            numbers, vectors = found.setdefault(space, ([], []))
+    for number, vector in enumerate(vectors):
+        if vector is not None:
+            space = embedders[number], len(vector) // FLOAT32.itemsize
+            numbers, kept = found.setdefault(space, ([], []))
             numbers.append(number)
-            vectors.append(row.vector)
+            kept.append(vector)
     return {
         space: Block(
             np.array(numbers, np.int64),
-            np.frombuffer(b"".join(vectors), FLOAT32).reshape(len(numbers), space[1]),
+            np.frombuffer(b"".join(kept), FLOAT32).reshape(len(numbers), space[1]),
         )
-        for space, (numbers, vectors) in found.items()
+        for space, (numbers, kept) in found.items()
     }
 
 
-def _with_blocks(
-    spaces: dict[Space, tuple[Block, ...]], added: dict[Space, Block], merged: int
-) -> dict[Space, tuple[Block, ...]]:
-    grown = dict(spaces)
-    for space, block in added.items():
-        held = spaces.get(space, ())
-        old = [b for b in held if b.numbers[0] < merged]
-        new = [b for b in held if b.numbers[0] >= merged]
+def _with_blocks(corpus: Corpus, added: Corpus) -> dict[Space, tuple[Block, ...]]:
+    grown = dict(corpus.spaces)
+    for space, ((numbers, matrix),) in added.spaces.items():
+        held = grown.get(space, ())
+        old = [block for block in held if block.numbers[0] < corpus.merged]
+        new = [block for block in held if block.numbers[0] >= corpus.merged]
+        block = Block(numbers + len(corpus.ids), matrix)
         grown[space] = (*old, _joined([*new, block]))
     return grown
 

@@ -1,10 +1,12 @@
 """One ranking of what several ways of looking found."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from memory.known import Fusion, Score
-from memory.legs import Legs
+from memory.legs import Legs, Scores
 
 RRF_K = 60
 """As in Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion", SIGIR 2009."""
@@ -25,56 +27,57 @@ FACTS = Weights(similarity=1.0, terms=0.5)
 MESSAGES = Weights(similarity=1.0, terms=0.5, window=1.0, question=0.2)
 
 
-def ranked(legs: Legs, weights: Weights, fusion: Fusion) -> list[tuple[int, Score]]:
-    """Return passage ids with their scores, the best first, and newer ones first.
+def ranked(
+    legs: Legs, weights: Weights, fusion: Fusion
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the places of what was found, best first and of equals newest first.
 
-    `weighted` adds up the scores, each as a share of its way's best, so that a clear
-    winner stays one; `rrf` adds up 1 / (60 + rank). What a way did not find gets
-    nothing from it.
+    And the totals of all. `weighted` adds up the scores, each as a share of its way's
+    best, so that a clear winner stays one; `rrf` adds up 1 / (60 + rank). What a way
+    did not find gets nothing from it.
     """
     totals = _weighted(legs, weights) if fusion == "weighted" else _reciprocal(legs)
-    order = sorted(totals.items(), key=_best_first)
-    return [
-        (
-            number,
-            Score(
-                total,
-                legs.similarity.get(number),
-                legs.terms.get(number),
-                legs.window.get(number),
-            ),
-        )
-        for number, total in order
-    ]
+    found = (legs.similarity > 0) | (legs.terms > 0) | (legs.window > 0)
+    totals[~found] = -np.inf
+    order = _best_first(totals)[: np.count_nonzero(found)]
+    return order, totals
 
 
-def _best_first(item: tuple[int, float]) -> tuple[float, int]:
-    return -item[1], -item[0]
+def score(legs: Legs, place: int, totals: Scores) -> Score:
+    """Return what a passage's rank is owed to."""
+    return Score(
+        float(totals[place]),
+        float(legs.similarity[place]) or None,
+        float(legs.terms[place]) or None,
+        float(legs.window[place]) or None,
+    )
 
 
-def _weighted(legs: Legs, weights: Weights) -> dict[int, float]:
-    totals: dict[int, float] = {}
+def _weighted(legs: Legs, weights: Weights) -> NDArray[np.float64]:
+    totals = np.where(legs.questions, -weights.question, 0.0)
     for leg, weight in (
         (legs.similarity, weights.similarity),
         (legs.terms, weights.terms),
         (legs.window, weights.window),
     ):
-        if leg:
-            share = weight / max(leg.values())
-            for number, score in leg.items():
-                totals[number] = totals.get(number, 0.0) + score * share
-    for number in legs.questions & totals.keys():
-        totals[number] -= weights.question
+        if weight and (best := leg.max(initial=0)):
+            totals += leg * (weight / best)
     return totals
 
 
-def _reciprocal(legs: Legs) -> dict[int, float]:
-    totals: dict[int, float] = {}
+def _reciprocal(legs: Legs) -> NDArray[np.float64]:
+    totals = np.zeros(len(legs.ids), np.float64)
     for leg in (legs.similarity, legs.terms, legs.window):
-        for rank, number in enumerate(_order(leg), start=1):
-            totals[number] = totals.get(number, 0.0) + 1 / (RRF_K + rank)
+        totals += (leg > 0) / (RRF_K + _ranks(leg))
     return totals
 
 
-def _order(leg: Mapping[int, float]) -> list[int]:
-    return [number for number, _ in sorted(leg.items(), key=_best_first)]
+def _ranks(leg: Scores) -> NDArray[np.int64]:
+    ranks = np.empty(len(leg), np.int64)
+    ranks[_best_first(leg)] = np.arange(1, len(leg) + 1)
+    return ranks
+
+
+def _best_first(scores: Scores) -> NDArray[np.int64]:
+    # Stable, over the newest first.
+    return len(scores) - 1 - np.argsort(-scores[::-1], kind="stable")

@@ -7,9 +7,14 @@ from numpy.typing import NDArray
 from core.ids import UserId
 from memory import scoring, shelf, vocabulary
 from memory.corpus import Corpus, place_of
-from memory.legs import DEPTH, Among, Legs, Question
+from memory.legs import DEPTH, Among, Legs, Question, Scores
 
 Mask = NDArray[np.bool_]
+
+FEW = 500
+"""Up to so many passages it is faster to rank all than to pick those found."""
+TINY = 1e-9
+"""A cosine of zero is a text without a vector."""
 
 CHOSEN = """
     SELECT p.id FROM memory_fact f JOIN memory_passage p ON p.fact_id = f.id
@@ -55,37 +60,50 @@ def _not_beyond(corpus: Corpus, thread_id: int, position: int) -> Mask:
 def _legs(
     corpus: Corpus, question: Question, mask: Mask | None, *, windows: bool
 ) -> Legs:
-    legs = Legs()
-    if not corpus.living or question.is_empty:
-        return legs
-    if question.embedded is not None:
-        cosines = scoring.similarities(corpus, question.embedded)
-        if cosines is not None:
-            fits = cosines >= max(question.floor, TINY)
-            legs.similarity = _best(corpus, cosines, fits & corpus.alive, mask)
-    if question.terms:
-        hits = scoring.find(corpus, vocabulary.hashes(question.terms))
-        if len(hits.term):
-            scores = scoring.terms(corpus, hits)
-            legs.terms = _best(corpus, scores, scores > 0, mask)
-            if windows:
-                scores = scoring.windows(corpus, hits)
-                legs.window = _best(corpus, scores, scores > 0, mask)
-    if windows:
-        legs.questions = set(corpus.ids[corpus.questions].tolist())
-    return legs
+    if corpus.living < len(corpus.ids):
+        mask = corpus.alive if mask is None else corpus.alive & mask
+    similarity = _best(_near(corpus, question), mask)
+    terms, window = _by_words(corpus, question, windows=windows)
+    terms, window = _best(terms, mask), _best(window, mask)
+    if len(corpus.ids) <= FEW:
+        return Legs(corpus.ids, similarity, terms, window, corpus.questions)
+    found = np.flatnonzero((similarity > 0) | (terms > 0) | (window > 0))
+    return Legs(
+        corpus.ids[found],
+        similarity[found],
+        terms[found],
+        window[found],
+        corpus.questions[found],
+    )
 
 
-TINY = 1e-9
-"""A cosine of zero is a text without a vector."""
+def _near(corpus: Corpus, question: Question) -> Scores:
+    if question.embedded is None:
+        return np.zeros(len(corpus.ids), np.float32)
+    cosines = scoring.similarities(corpus, question.embedded)
+    cosines[cosines < max(question.floor, TINY)] = 0
+    return cosines
 
 
-def _best(
-    corpus: Corpus, scores: scoring.Numbers, fits: Mask, mask: Mask | None
-) -> dict[int, float]:
+def _by_words(
+    corpus: Corpus, question: Question, *, windows: bool
+) -> tuple[Scores, Scores]:
+    nothing = np.zeros(len(corpus.ids), np.float32)
+    if not question.terms or not corpus.living:
+        return nothing, nothing
+    hits = scoring.find(corpus, vocabulary.hashes(question.terms))
+    return scoring.terms(corpus, hits), (
+        scoring.windows(corpus, hits) if windows else nothing
+    )
+
+
+def _best(leg: Scores, mask: Mask | None) -> Scores:
+    """Return the leg with all but the best at zero."""
     if mask is not None:
-        fits = fits & mask
-    found = fits.nonzero()[0]
-    if len(found) > DEPTH:
-        found = found[np.argpartition(scores[found], -DEPTH)[-DEPTH:]]
-    return dict(zip(corpus.ids[found].tolist(), scores[found].tolist(), strict=True))
+        leg = leg * mask
+    if len(leg) <= DEPTH or np.count_nonzero(leg) <= DEPTH:
+        return leg
+    best = np.argpartition(leg, -DEPTH)[-DEPTH:]
+    kept = np.zeros_like(leg)
+    kept[best] = leg[best]
+    return kept

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 from django.db import connection
 
 from core.ids import UserId
@@ -56,20 +57,41 @@ class Index:
     def _legs(
         self, question: Question, values: dict[str, Any], *, windows: bool, **parts: str
     ) -> Legs:
-        legs = Legs()
+        found = _Found()
         values |= {"user_id": self._user_id, "depth": DEPTH}
         if question.embedded is not None:
             asked = _vector_values(question.embedded, question.floor)
-            legs.similarity = _run(NEAREST.format(**parts), values | asked, legs)
+            found.add(0, NEAREST.format(**parts), values | asked)
         if question.terms:
             lexemes = vocabulary.lexemes(self._user_id, question.terms)
             words = values | {"words": " | ".join(lexemes)}
-            query = WORDS.format(column="terms", **parts)
-            legs.terms = _run(query, words, legs)
+            found.add(1, WORDS.format(column="terms", **parts), words)
             if windows:
-                query = WORDS.format(column="window_terms", **parts)
-                legs.window = _run(query, words, legs)
-        return legs
+                found.add(2, WORDS.format(column="window_terms", **parts), words)
+        return found.legs()
+
+
+class _Found:
+    """The scores of each way, by passage."""
+
+    def __init__(self) -> None:
+        self._scores: dict[int, list[float]] = {}
+        self._questions: set[int] = set()
+
+    def add(self, leg: int, query: str, values: dict[str, Any]) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(query, values)
+            for number, score, is_question in cursor.fetchall():
+                self._scores.setdefault(number, [0.0, 0.0, 0.0])[leg] = score
+                if is_question:
+                    self._questions.add(number)
+
+    def legs(self) -> Legs:
+        ids = sorted(self._scores)
+        scores = np.array([self._scores[n] for n in ids], np.float64).reshape(-1, 3)
+        questions = np.array([n in self._questions for n in ids], np.bool_)
+        similarity, terms, window = scores.T
+        return Legs(np.array(ids, np.int64), similarity, terms, window, questions)
 
 
 def _vector_values(embedded: Embedded, floor: float) -> dict[str, Any]:
@@ -79,11 +101,3 @@ def _vector_values(embedded: Embedded, floor: float) -> dict[str, Any]:
         "dimensions": len(embedded.vector),
         "floor": max(floor, TINY),
     }
-
-
-def _run(query: str, values: dict[str, Any], legs: Legs) -> dict[int, float]:
-    with connection.cursor() as cursor:
-        cursor.execute(query, values)
-        found = cursor.fetchall()
-    legs.questions.update(number for number, _, is_question in found if is_question)
-    return {number: score for number, score, _ in found}

@@ -1,9 +1,14 @@
 """What a search asks, and what each way of looking finds."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from memory import lexicon
 from memory.known import Category, Embedded, Query, Status
+
+Scores = NDArray[np.float32] | NDArray[np.float64]
 
 DEPTH = 100
 """How many passages each way of looking may find."""
@@ -37,15 +42,17 @@ class Among:
         return {name: value for name, value in asked.items() if value is not None}
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Legs:
-    """Passage ids with their scores, of each way at most `DEPTH`, in no order."""
+    """Passages, and their score by each way of looking; zero is not found by it."""
 
-    similarity: dict[int, float] = field(default_factory=dict)
-    terms: dict[int, float] = field(default_factory=dict)
-    window: dict[int, float] = field(default_factory=dict)
-    questions: set[int] = field(default_factory=set)
-    """Those that only ask."""
+    ids: NDArray[np.int64]
+    """In order."""
+    similarity: Scores
+    terms: Scores
+    window: Scores
+    questions: NDArray[np.bool_]
+    """Whether it only asks."""
 
 
 def question_of(query: Query) -> Question:

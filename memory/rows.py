@@ -1,16 +1,14 @@
 """Facts and messages by the passages that were found, as they are now."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from django.db import connection
 
 from core.ids import UserId
 from memory.known import KnownFact
-
-T = TypeVar("T")
 
 FACT_COLUMNS = (
     *("id", "content", "category", "key", "importance", "status", "is_pinned"),
@@ -50,15 +48,28 @@ def messages(user_id: UserId, found: Sequence[int]) -> dict[int, MessageFields]:
 
 def fact_of(row: Sequence[Any]) -> KnownFact:
     """Return the fact whose `FACT_COLUMNS` plain SQL gave."""
-    number, content, category, key, importance, status, is_pinned, *rest = row
-    source, agent, quote, said_at, valid_from, valid_to, expires_at, *rest = rest
-    superseded_by, created_at, updated_at = rest
+    (number, content, category, key, importance, status, is_pinned, source, agent) = (
+        row[:9]
+    )
+    quote, said_at, valid_from, valid_to, expires_at, superseded_by, *times = row[9:]
     return KnownFact(
-        *(id_of(number), content, category, key, importance, status, bool(is_pinned)),
-        *(source, agent, quote, aware(said_at)),
-        *(_maybe(aware, valid_from), _maybe(aware, valid_to)),
-        *(_maybe(aware, expires_at), _maybe(id_of, superseded_by)),
-        *(aware(created_at), aware(updated_at)),
+        id_of(number),
+        content,
+        category,
+        key,
+        importance,
+        status,
+        bool(is_pinned),
+        source,
+        agent,
+        quote,
+        aware(said_at),
+        valid_from and aware(valid_from),
+        valid_to and aware(valid_to),
+        expires_at and aware(expires_at),
+        superseded_by and id_of(superseded_by),
+        aware(times[0]),
+        aware(times[1]),
     )
 
 
@@ -74,11 +85,7 @@ def key_of(value: uuid.UUID) -> Any:
 
 def aware(value: datetime) -> datetime:
     """Return an instant as plain SQL gives it, in UTC where SQLite does not say."""
-    return value if value.tzinfo else value.replace(tzinfo=UTC)
-
-
-def _maybe(convert: Callable[[Any], T], value: Any) -> T | None:
-    return None if value is None else convert(value)
+    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
 
 
 def _rows(query: str, user_id: UserId, found: Sequence[int]) -> list[tuple[Any, ...]]:

@@ -6,27 +6,22 @@ from numpy.typing import NDArray
 from memory import postings
 from memory.corpus import Corpus
 from memory.known import Embedded
+from memory.legs import Scores
 from memory.postings import K1, Floats, Hits
 
 MAX_WORDS = 64
 """Terms of a question that count, the rarest; nobody asks with more of them."""
 CELLS = 1_000_000
 """Of the table of terms by messages that is worked on at once: 4 MB."""
-UNKNOWN = np.float32(-2.0)
-"""Less than any cosine: the passage has no vector of this embedder."""
-
-Numbers = NDArray[np.float32] | NDArray[np.float64]
 
 
-def similarities(corpus: Corpus, asked: Embedded) -> Floats | None:
-    """Return each passage's cosine with the question, or None if no vector fits."""
-    blocks = corpus.spaces.get((asked.embedder, len(asked.vector)))
-    if not blocks:
-        return None
+def similarities(corpus: Corpus, asked: Embedded) -> Floats:
+    """Return each passage's cosine with the question; zero has no such vector."""
+    blocks = corpus.spaces.get((asked.embedder, len(asked.vector)), ())
     if len(blocks) == 1 and len(blocks[0].numbers) == len(corpus.ids):
         whole: Floats = blocks[0].matrix @ asked.vector
         return whole
-    found = np.full(len(corpus.ids), UNKNOWN, np.float32)
+    found = np.zeros(len(corpus.ids), np.float32)
     for block in blocks:
         found[block.numbers] = block.matrix @ asked.vector
     return found
@@ -49,7 +44,7 @@ def find(corpus: Corpus, hashes: NDArray[np.uint32]) -> Hits:
     return found.where(found.term >= 0)
 
 
-def terms(corpus: Corpus, found: Hits) -> Numbers:
+def terms(corpus: Corpus, found: Hits) -> Scores:
     """Return each passage's BM25 by its own text; zero has none of the terms."""
     idf = postings.idf(corpus.living, np.bincount(found.term))
     weights = idf[found.term] * _worth(found.count, corpus.norms[found.text])
@@ -57,7 +52,7 @@ def terms(corpus: Corpus, found: Hits) -> Numbers:
     return scores.astype(np.float64, copy=False)
 
 
-def windows(corpus: Corpus, found: Hits) -> Numbers:
+def windows(corpus: Corpus, found: Hits) -> Scores:
     """Return each message's BM25 by its text and its neighbours' as one."""
     words = int(found.term.max(initial=-1)) + 1
     total = np.zeros(len(corpus.ids), np.float32)

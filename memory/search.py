@@ -29,11 +29,7 @@ from memory.known import (
 )
 from memory.legs import Among, Legs, Question, question_of
 
-MORE = 3
-"""How many more than wanted are looked at first, in case some do not count now."""
-
 Index = index_numpy.Index | index_postgres.Index
-Ranking = list[tuple[int, Score]]
 Beyond = tuple[int, int] | None
 T = TypeVar("T")
 
@@ -96,11 +92,13 @@ def nearest_facts(
     """Return active facts with their cosine to a vector, the nearest first."""
     question = Question([], embedded, 0.0)
     wanted = _Wanted(
-        lambda index: _ranked(index.facts(question, Among()), fusion.FACTS),
+        lambda index: index.facts(question, Among()),
+        fusion.FACTS,
         lambda found: rows.facts(user_id, found),
         lambda fact: fact.status == "active",
+        limit,
     )
-    found = _find(user_id, open_index(user_id), wanted, limit)
+    found = _find(user_id, open_index(user_id), wanted)
     return [(fact.id, score.similarity or 0.0) for fact, score in found]
 
 
@@ -115,10 +113,13 @@ def open_index(user_id: UserId, *, anew: bool = False) -> Index:
 class _Wanted(Generic[T]):
     """What is looked for."""
 
-    look: Callable[[Index], Ranking]
+    look: Callable[[Index], Legs]
+    weights: Weights
     fetch: Callable[[Sequence[int]], dict[int, T]]
     """Returns by passage what is behind it, leaving out what is gone."""
     counts: Callable[[T], bool]
+    limit: int
+    fusion: Fusion = "weighted"
 
 
 def _facts(
@@ -130,12 +131,14 @@ def _facts(
     limit: int,
 ) -> list[FoundFact]:
     wanted = _Wanted(
-        lambda index: _ranked(index.facts(question, among), fusion.FACTS, query.fusion),
+        lambda index: index.facts(question, among),
+        fusion.FACTS,
         lambda found: rows.facts(user_id, found),
         partial(_counts, among, datetime.now(UTC)),
+        limit,
+        query.fusion,
     )
-    found = _find(user_id, index, wanted, limit)
-    return [FoundFact(fact, score) for fact, score in found]
+    return [FoundFact(*found) for found in _find(user_id, index, wanted)]
 
 
 def _messages(
@@ -147,50 +150,45 @@ def _messages(
     limit: int,
 ) -> list[FoundMessage]:
     wanted = _Wanted(
-        lambda index: _ranked(
-            index.messages(question, beyond), fusion.MESSAGES, query.fusion
-        ),
+        lambda index: index.messages(question, beyond),
+        fusion.MESSAGES,
         lambda found: rows.messages(user_id, found),
         lambda _: True,
+        limit,
+        query.fusion,
     )
-    found = _find(user_id, index, wanted, limit)
+    found = _find(user_id, index, wanted)
     return [FoundMessage(*fields, score) for fields, score in found]
 
 
-def _ranked(legs: Legs, weights: Weights, how: Fusion = "weighted") -> Ranking:
-    return fusion.ranked(legs, weights, how)
-
-
-def _find(
-    user_id: UserId, index: Index, wanted: _Wanted[T], limit: int
-) -> list[tuple[T, Score]]:
-    if limit < 1:
+def _find(user_id: UserId, index: Index, wanted: _Wanted[T]) -> list[tuple[T, Score]]:
+    if wanted.limit < 1:
         return []
-    found, is_stale = _first(wanted, wanted.look(index), limit)
-    if is_stale:
-        index = open_index(user_id, anew=True)
-        found, _ = _first(wanted, wanted.look(index), limit)
+    found, gone = _first(index, wanted)
+    if gone and len(found) < wanted.limit:
+        found, _ = _first(open_index(user_id, anew=True), wanted)
     return found
 
 
-def _first(
-    wanted: _Wanted[T], ranking: Ranking, limit: int
-) -> tuple[list[tuple[T, Score]], bool]:
-    """Return the first that count, and whether too few do for some are gone."""
+def _first(index: Index, wanted: _Wanted[T]) -> tuple[list[tuple[T, Score]], bool]:
+    """Return the first that count, and whether some are gone from the database."""
+    legs = wanted.look(index)
+    order, totals = fusion.ranked(legs, wanted.weights, wanted.fusion)
     kept: list[tuple[T, Score]] = []
     gone = False
-    for start in range(0, len(ranking), limit + MORE):
-        some = ranking[start : start + limit + MORE]
-        there = wanted.fetch([number for number, _ in some])
-        gone = gone or len(there) < len(some)
+    for start in range(0, len(order), wanted.limit):
+        places = order[start : start + wanted.limit]
+        ids = legs.ids[places].tolist()
+        there = wanted.fetch(ids)
+        gone = gone or len(there) < len(ids)
         kept += [
-            (there[number], score)
-            for number, score in some
+            (there[number], fusion.score(legs, place, totals))
+            for number, place in zip(ids, places, strict=True)
             if number in there and wanted.counts(there[number])
         ]
-        if len(kept) >= limit:
-            return kept[:limit], False
-    return kept, gone
+        if len(kept) >= wanted.limit:
+            break
+    return kept[: wanted.limit], gone
 
 
 def _counts(among: Among, now: datetime, fact: KnownFact) -> bool:

@@ -9,14 +9,14 @@ whichever process: new passages are read, and where some were removed the rest i
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from django.db import connection
 
 from core.ids import UserId
 from memory import corpus
-from memory.corpus import NOWHERE, Corpus, Row, place_of
+from memory.corpus import THREAD, Corpus, Row
 
 MAX_BYTES = 256 * 1024 * 1024
 """Held by one process; the user who asked longest ago goes first."""
@@ -100,8 +100,8 @@ def _read(user_id: UserId, held: Shelf, state: State) -> Shelf:
         left = _ids(user_id, held.state.newest)
         facts, messages = corpus.without(facts, left), corpus.without(messages, left)
     rows = _rows(user_id, held.state.newest, state.newest)
-    new_facts = [row for row in rows if row.place == NOWHERE]
-    new_messages = [row for row in rows if row.place != NOWHERE]
+    new_facts = [row for row in rows if row[THREAD] is None]
+    new_messages = [row for row in rows if row[THREAD] is not None]
     return Shelf(state, _with(facts, new_facts), _with(messages, new_messages))
 
 
@@ -116,15 +116,8 @@ def _rows(user_id: UserId, after: int, until: int) -> list[Row]:
         return []
     with connection.cursor() as cursor:
         cursor.execute(ROWS, [user_id.hex, after, until])
-        found: list[tuple[Any, ...]] = cursor.fetchall()
-    return [
-        Row(
-            number,
-            NOWHERE if thread is None else place_of(thread, position),
-            *(bool(is_question), terms, embedder, vector),
-        )
-        for number, thread, position, is_question, terms, embedder, vector in found
-    ]
+        rows: list[Row] = cursor.fetchall()
+    return rows
 
 
 def _ids(user_id: UserId, until: int) -> np.ndarray:
