@@ -35,6 +35,9 @@ lint: dev ## Check style, types, layers and migrations
 bench: dev ## Measure the server's own time and memory
 	$(BIN)/python -m bench
 
+bench-memory: dev ## Measure how well memory finds and keeps what is true
+	$(BIN)/python -m bench memory-quality
+
 format: dev ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -67,4 +70,4 @@ $(VENV)/local-installed: requirements-local.txt | $(VENV)/installed
 		|| { echo "There is no local model for this platform: set ANTHROPIC_API_KEY or OPENAI_API_KEY, then run: $(MANAGE) init --force && make run"; exit 1; }
 	@touch $@
 
-.PHONY: help setup run worker local-model test lint bench format schema clean dev
+.PHONY: help setup run worker local-model test lint bench bench-memory format schema clean dev
