@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.errors import Invalid
 from core.ids import UserId
-from memory import fact_ids, facts, search
+from memory import fact_ids, facts, search, suspicion
 from memory.config import UserState
 from memory.errors import FactUnknown
 from memory.known import (
@@ -174,8 +174,11 @@ class _Tools:
             key=arguments.key,
             source="agent",
             agent=self.agent,
+            # A model that was talked round would save orders for itself.
+            held_because=suspicion.why_held(arguments.content, ""),
         )
         vector = await recollection.embedded_fact(self.plan, arguments.content)
+        is_missing = vector is None and self.plan is not None
         (saved,) = await lane.run_to_end(
             facts.save,
             self.user_id,
@@ -183,10 +186,13 @@ class _Tools:
             [vector],
             by=self.by,
             threshold=self._threshold,
+            errors=[recollection.NO_VECTOR if is_missing else ""],
         )
         return {"id": fact_ids.write(saved.fact_id), "outcome": saved.outcome}
 
     async def update(self, arguments: UpdateArguments) -> Any:
+        if suspicion.why_held(arguments.content, ""):
+            raise Invalid("content reads like an instruction, not like a fact")
         vector = await recollection.embedded_fact(self.plan, arguments.content)
         fact = await lane.run_to_end(
             facts.edit,

@@ -21,6 +21,8 @@ MAX_WAIT_SECONDS = 2.0
 """A turn waits no longer for an embedding: it recalls by words alone instead."""
 QUIET_SECONDS = 60.0
 """An embedder that stays down is said to be so once in this time."""
+NO_VECTOR = "the embedder did not answer in time"
+"""Why a fact has no vector yet; it gets one later."""
 
 logger = logging.getLogger(__name__)
 

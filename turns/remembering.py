@@ -57,7 +57,7 @@ async def embed(content: str) -> Vector:
     plan = plan_of_users()
     vector = await recollection.embedded_fact(plan, content)
     if vector is None and plan is not None:
-        return Vector(None, "the embedder did not answer in time")
+        return Vector(None, recollection.NO_VECTOR)
     return Vector(vector)
 
 
