@@ -1,0 +1,43 @@
+"""What the commands about one user have in common."""
+
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+from django.db import DatabaseError
+
+from access import identity
+from config.command import ConfigCommand
+from core.errors import CoulisseError
+from core.ids import UserId
+
+INTERRUPTED = 130
+"""What shells expect of a program ended by ^C."""
+
+
+class UserCommand(ConfigCommand):
+    """A command about what is stored of a user; errors of ours end it with exit 1."""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "user",
+            metavar="USER",
+            help="What clients send as safety_identifier, or the user's UUID.",
+        )
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except CoulisseError as exc:
+            raise CommandError(exc.message) from exc
+        except DatabaseError as exc:
+            raise CommandError(
+                f"the database cannot be used: {exc}. `manage.py migrate` makes its "
+                "tables, -c names another YAML"
+            ) from exc
+        except KeyboardInterrupt as exc:
+            raise CommandError("interrupted", returncode=INTERRUPTED) from exc
+
+    def user_id(self, options: dict[str, Any]) -> UserId:
+        """Return the user's id; raises `UserInvalid` for a blank name."""
+        return identity.derive(identity.checked(options["user"]))

@@ -1,0 +1,60 @@
+"""`manage.py export-user`: everything there is of a user."""  # noqa: N999
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from memory import export
+from memory.command import UserCommand
+
+
+class Command(UserCommand):
+    """Write the document `GET /v1/users/me/export` answers with."""
+
+    help = "Write everything there is of a user as one JSON document."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Write it there, readable by you alone, not to the terminal.",
+        )
+
+    def handle(self, **options: Any) -> None:
+        pieces = export.pieces(self.user_id(options))
+        if options["output"] is None:
+            for piece in pieces:
+                self._print(piece)
+            self._print(b"\n")
+        else:
+            write(Path(options["output"]), pieces)
+
+    def _print(self, piece: bytes) -> None:
+        # JSON is UTF-8, whatever the terminal's encoding is.
+        buffer = getattr(self.stdout, "buffer", None)
+        if buffer is None:
+            self.stdout.write(piece.decode(), ending="")
+        else:
+            buffer.write(piece)
+
+
+def write(path: Path, pieces: Iterable[bytes]) -> None:
+    """Make a file of the pieces, all or none, that nobody else can read."""
+    try:
+        number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as exc:
+        raise CommandError(f"cannot write {path}: {exc.strerror}") from exc
+    try:
+        with open(number, "wb") as file:
+            file.writelines(pieces)
+        os.replace(name, path)
+    except OSError as exc:
+        raise CommandError(f"cannot write {path}: {exc.strerror}") from exc
+    finally:
+        Path(name).unlink(missing_ok=True)

@@ -1,0 +1,150 @@
+"""`export-user` and `erase-user` do for an operator what the API does for a user."""
+
+import json
+import stat
+import sys
+import uuid
+from io import BytesIO, StringIO, TextIOWrapper
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import OperationalError
+
+from access import identity
+from core.ids import UserId
+from memory import erasure, export
+from tests.memory.lives import live, rows_of
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def name() -> str:
+    return f"ada-{uuid.uuid4()}"
+
+
+@pytest.fixture
+def owner(name: str) -> UserId:
+    owner = identity.derive(name)
+    live(owner, "plums")
+    return owner
+
+
+def run(*arguments: str, **options: object) -> str:
+    output = StringIO()
+    call_command(*arguments, stdout=output, **options)
+    return output.getvalue()
+
+
+# export-user
+
+
+def test_the_document_is_printed(name, owner):
+    printed = run("export-user", name)
+    assert printed.endswith("}\n")
+    told = json.loads(printed)
+    assert told["user_id"] == str(owner)
+    assert len(told["memories"]) == 2
+
+
+def test_a_user_may_be_named_by_their_uuid(owner):
+    assert json.loads(run("export-user", str(owner)))["memories"]
+    assert json.loads(run("export-user", owner.hex))["memories"]
+
+
+def test_it_is_utf_8_whatever_the_terminal_takes(name):
+    owner = identity.derive(name)
+    live(owner, "ünï 中文")
+    with TextIOWrapper(BytesIO(), encoding="latin-1") as terminal:
+        call_command("export-user", name, stdout=terminal)
+        terminal.flush()
+        written = terminal.buffer.getvalue()
+    assert "中文" in written.decode()
+
+
+def test_the_document_is_written_for_its_owner_alone(tmp_path, name, owner):
+    path = tmp_path / "ada.json"
+    path.write_text("an older one")
+    path.chmod(0o644)
+    assert run("export-user", name, "-o", str(path)) == ""
+    assert json.loads(path.read_text())["user_id"] == str(owner)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_half_a_document_is_not_left_behind(tmp_path, monkeypatch, name, owner):
+    def broken(user_id):
+        yield b'{"object":'
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(export, "pieces", broken)
+    with pytest.raises(CommandError, match="the database cannot be used: gone"):
+        run("export-user", name, "-o", str(tmp_path / "ada.json"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path, name):
+    with pytest.raises(CommandError, match=r"cannot write .*No such file"):
+        run("export-user", name, "-o", str(tmp_path / "nowhere" / "ada.json"))
+
+
+@pytest.mark.parametrize("command", ["export-user", "erase-user"])
+@pytest.mark.parametrize("blank", ["", "  ", "x" * 513])
+def test_a_user_must_be_named(command, blank):
+    with pytest.raises(CommandError, match="safety_identifier is"):
+        run(command, blank)
+
+
+# erase-user
+
+
+@pytest.mark.parametrize("answer", ["yes", "y"])
+def test_it_asks_and_gives_a_receipt(monkeypatch, name, owner, answer):
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    monkeypatch.setattr("builtins.input", lambda prompt: answer)
+    printed = run("erase-user", name)
+    asked, receipt = printed.split("erased of user")
+    for line in ("  messages             8", "  facts                2"):
+        assert line in asked
+        assert line in receipt
+    assert not any(rows_of(owner).values())
+
+
+@pytest.mark.parametrize("answer", ["", "no", "nope"])
+def test_it_erases_nothing_unless_told(monkeypatch, name, owner, answer):
+    before = rows_of(owner)
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    monkeypatch.setattr("builtins.input", lambda prompt: answer)
+    assert run("erase-user", name).endswith("nothing was erased\n")
+    assert rows_of(owner) == before
+
+
+def test_it_needs_a_terminal_to_ask_at(monkeypatch, name, owner):
+    monkeypatch.setattr(sys, "stdin", StringIO())
+    with pytest.raises(CommandError, match="pass -y"):
+        run("erase-user", name)
+    assert rows_of(owner)["memory.Fact"] == 2
+
+
+def test_it_need_not_ask(name, owner):
+    printed = run("erase-user", name, "--yes")
+    assert "This erases" not in printed
+    assert not any(rows_of(owner).values())
+
+
+def test_who_is_unknown_has_nothing_to_erase(name):
+    erasure.request(identity.derive(name))
+    assert run("erase-user", name) == f"there is nothing of user {name}\n"
+    assert not any(rows_of(identity.derive(name)).values())
+
+
+def test_only_the_named_user_is_erased(name, owner):
+    neighbour = identity.derive(f"{name}x")
+    live(neighbour)
+    before = rows_of(neighbour)
+    run("erase-user", name, yes=True)
+    assert rows_of(neighbour) == before
