@@ -4,6 +4,12 @@ from typing import Any
 
 import httpx2
 
+from access import identity
+from core.ids import new_turn_id
+from core.messages import Message
+from memory import history, passages
+from memory.models import Message as Row
+from memory.transcript import Entry
 from tests.gateway.calls import error
 
 CONFIG_WITH_MEMORY = """
@@ -68,3 +74,24 @@ def ok(response: httpx2.Response, status: int = 200) -> Any:
 
 def address(memory: Any) -> str:
     return f"/v1/memories/{memory['id']}"
+
+
+def fill(hands: Hands) -> list[str]:
+    """Save five memories that have little in common; return them newest first."""
+    said = [
+        *("Has a cat called Minka", "Plays the cello", "Works as a baker"),
+        *("Was born in Quito", "Fears heights"),
+    ]
+    for content in said:
+        hands.save(content)
+    return said[::-1]
+
+
+def talk_of(hands: Hands, text: str, thread: str = "") -> None:
+    """Store a message where a search can find it."""
+    owner = identity.derive(hands.user)
+    history.append(owner, thread, new_turn_id(), [Entry(Message("user", text), 5)])
+    row = Row.objects.filter(thread__user_id=owner).latest("id")
+    passages.put_messages(
+        owner, row.thread_id, [(row.pk, row.position, row.text, None, "")]
+    )

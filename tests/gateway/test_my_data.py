@@ -1,0 +1,195 @@
+"""A user takes along everything there is of them, or has it erased."""
+
+import asyncio
+import json
+from datetime import timedelta
+
+import pytest
+from django.db import OperationalError
+
+from access import identity
+from gateway import my_data
+from memory import erasure, export
+from memory.models import Erasure
+from tests.gateway.hands import ok
+from tests.memory.lives import live, rows_of, talk
+from turns import lane
+from turns.errors import DatabaseDown
+
+pytestmark = pytest.mark.database
+
+EXPORT, ME = "/v1/users/me/export", "/v1/users/me"
+
+
+# Export.
+
+
+def test_everything_is_exported(hands):
+    owner = identity.derive(hands.user)
+    live(owner, "plums")
+    response = hands.send("GET", EXPORT)
+    told = ok(response)
+    assert told["object"] == "user.export"
+    assert told["user_id"] == str(owner)
+    assert len(told["threads"]) == 2
+    assert {memory["status"] for memory in told["memories"]} == {
+        *("active", "superseded")
+    }
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["cache-control"] == "no-store"
+    name = f'attachment; filename="{owner}.json"'
+    assert response.headers["content-disposition"] == name
+
+
+def test_what_the_api_saved_is_in_it(hands):
+    saved = hands.save("Plays the cello", key="music")
+    (told,) = hands.get(EXPORT)["memories"]
+    assert [step["action"] for step in told.pop("history")] == ["created"]
+    assert told.items() <= saved.items()
+
+
+def test_a_long_one_comes_in_pieces(hands, monkeypatch):
+    monkeypatch.setattr(export, "MESSAGES", 4)
+    talk(identity.derive(hands.user), "plums", turns=25)
+    with hands.client.stream(
+        "GET", EXPORT, params={"safety_identifier": hands.user}
+    ) as response:
+        pieces = list(response.iter_raw())
+    assert "content-length" not in response.headers
+    assert len(pieces) > 1
+    told = json.loads(b"".join(pieces))
+    assert len(told["threads"][0]["messages"]) == 100
+
+
+async def test_no_connection_is_held_between_pieces(hands, monkeypatch):
+    """Each piece is one whole trip to the database, begun when the last was sent."""
+    owner = identity.derive(hands.user)
+    monkeypatch.setattr(export, "MESSAGES", 4)
+    await lane.run_to_end(talk, owner, "plums", turns=5)
+    first, place = await lane.run(export.piece, owner, export.START)
+    pieces = my_data._pieces(owner, first, place)
+    written = [await anext(pieces) for _ in range(3)]
+    assert await asyncio.wait_for(lane.run(erasure.count, owner), 5)
+    written += [piece async for piece in pieces]
+    assert json.loads(b"".join(written))["object"] == "user.export"
+
+
+def test_a_database_that_is_down_is_told_with_its_status(hands, monkeypatch):
+    def down(user_id, place):
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(export, "piece", down)
+    assert hands.refused("GET", EXPORT, 503)["code"] == "database_unavailable"
+
+
+async def test_a_piece_that_fails_breaks_the_document_off(hands, monkeypatch):
+    owner = identity.derive(hands.user)
+    first, place = await lane.run(export.piece, owner, export.START)
+
+    def down(user_id, place):
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(export, "piece", down)
+    pieces = my_data._pieces(owner, first, place)
+    assert await anext(pieces)
+    with pytest.raises(DatabaseDown):
+        await anext(pieces)
+
+
+def test_another_user_gets_none_of_it(hands, neighbour):
+    live(identity.derive(hands.user), "plums")
+    response = neighbour.send("GET", EXPORT)
+    assert ok(response)["threads"] == ok(response)["memories"] == []
+    assert "plums" not in response.text
+
+
+# Erasure.
+
+
+def test_a_user_is_erased_once_they_confirm(hands):
+    owner = identity.derive(hands.user)
+    live(owner)
+    Erasure.objects.filter(user_id=owner).delete()
+    asked = ok(hands.send("DELETE", ME), 202)
+    assert asked["object"] == "user.erasure"
+    assert asked["would_delete"]["messages"] == 8
+    assert rows_of(owner)["memory.Message"] == 8
+    told = ok(hands.send("DELETE", ME, confirmation=asked["confirmation"]))
+    assert told == {
+        "object": "user.erased",
+        "user_id": str(owner),
+        "deleted": asked["would_delete"],
+    }
+    assert not any(rows_of(owner).values())
+
+
+def test_who_was_erased_is_found_nowhere(hands):
+    saved = hands.save("Plays the cello")
+    assert hands.finds("cello") == ["Plays the cello"]
+    confirmation = ok(hands.send("DELETE", ME), 202)["confirmation"]
+    ok(hands.send("DELETE", ME, confirmation=confirmation))
+    assert hands.finds("cello") == hands.contents(status="all") == []
+    assert hands.get(EXPORT)["memories"] == []
+    hands.refused("GET", f"/v1/memories/{saved['id']}", 404)
+    hands.save("Sold a cello")
+    assert hands.finds("cello") == ["Sold a cello"]
+
+
+def test_a_confirmation_is_good_once(hands):
+    confirmation = ok(hands.send("DELETE", ME), 202)["confirmation"]
+    ok(hands.send("DELETE", ME, confirmation=confirmation))
+    hands.save("Plays the cello")
+    said = hands.refused("DELETE", ME, confirmation=confirmation)
+    assert said["code"] == "confirmation_invalid"
+    assert said["param"] == "confirmation"
+    assert hands.contents() == ["Plays the cello"]
+
+
+@pytest.mark.parametrize("confirmation", ["", "yes", "\0", "x" * 5000])
+def test_a_wrong_confirmation_erases_nothing(hands, confirmation):
+    hands.save("Plays the cello")
+    ok(hands.send("DELETE", ME), 202)
+    said = hands.refused("DELETE", ME, confirmation=confirmation)
+    assert said["code"] == "confirmation_invalid"
+    assert hands.contents() == ["Plays the cello"]
+
+
+def test_a_late_confirmation_is_told_so(hands):
+    confirmation = ok(hands.send("DELETE", ME), 202)["confirmation"]
+    wish = Erasure.objects.get(user_id=identity.derive(hands.user))
+    wish.expires_at -= timedelta(minutes=16)
+    wish.save()
+    said = hands.refused("DELETE", ME, confirmation=confirmation)
+    assert said["code"] == "confirmation_expired"
+
+
+def test_anothers_confirmation_erases_nobody(hands, neighbour):
+    hands.save("Plays the cello")
+    neighbour.save("Plays the viola")
+    ok(hands.send("DELETE", ME), 202)
+    theirs = ok(neighbour.send("DELETE", ME), 202)["confirmation"]
+    hands.refused("DELETE", ME, confirmation=theirs)
+    assert hands.contents() == ["Plays the cello"]
+    assert neighbour.contents() == ["Plays the viola"]
+
+
+def test_others_keep_everything(hands, neighbour):
+    live(identity.derive(hands.user), "plums")
+    live(identity.derive(neighbour.user), "pears")
+    before = rows_of(identity.derive(neighbour.user))
+    confirmation = ok(hands.send("DELETE", ME), 202)["confirmation"]
+    ok(hands.send("DELETE", ME, confirmation=confirmation))
+    assert rows_of(identity.derive(neighbour.user)) == before
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", ME), ("POST", ME), ("DELETE", EXPORT)]
+)
+def test_nothing_is_erased_by_another_method(hands, method, path):
+    hands.refused(method, path, 405)
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", EXPORT), ("DELETE", ME)])
+def test_a_parameter_nobody_knows_is_refused(hands, method, path):
+    said = hands.refused(method, path, confirm="yes")
+    assert (said["param"], said["code"]) == ("confirm", "unknown_parameter")
