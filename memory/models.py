@@ -289,6 +289,11 @@ class Lesson(models.Model):
                 name="memory_lesson_due",
             ),
             models.Index(fields=["user_id", "id"], name="memory_lesson_of_user"),
+            models.Index(
+                fields=["id"],
+                condition=Q(state="failed"),
+                name="memory_lesson_failed",
+            ),
         ]
 
     def __str__(self) -> str:

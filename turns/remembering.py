@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from agents.config import AGENTS
 from config import live
+from config.sections import Config
 from memory.known import Embedded, Fusion, Query
 from memory.plan import Plan
 from turns import recollection
@@ -30,12 +31,12 @@ class Vector(NamedTuple):
     error: str = ""
 
 
-def plan_of_users() -> Plan | None:
+def plan_of_users(config: Config | None = None) -> Plan | None:
     """Return how users are remembered: by all agents, or else by the first that does.
 
-    None is where no agent remembers them.
+    None is where no agent remembers them. Without a configuration, by the one in force.
     """
-    config = live.current()
+    config = config or live.current()
     agents = config.get(AGENTS).values()
     plans = (recollection.of(config, agent).plan for agent in agents)
     return next((plan for plan in plans if plan is not None), None)

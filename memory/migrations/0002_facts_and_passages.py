@@ -265,5 +265,9 @@ class Migration(migrations.Migration):
             model_name='summary',
             constraint=models.UniqueConstraint(fields=('thread', 'first_position'), name='memory_summary_place'),
         ),
+        migrations.AddIndex(
+            model_name='lesson',
+            index=models.Index(condition=models.Q(('state', 'failed')), fields=['id'], name='memory_lesson_failed'),
+        ),
         migrations.RunPython(index_terms, drop_terms),
     ]

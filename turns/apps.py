@@ -1,0 +1,14 @@
+"""Turns as Django knows them."""
+
+from django.apps import AppConfig
+from django.core import checks
+
+
+class TurnsApp(AppConfig):
+    name = "turns"
+
+    def ready(self) -> None:
+        # Only now: it leads to models, which exist from here on.
+        from turns.checks import check_memory
+
+        checks.register(check_memory)

@@ -1,0 +1,28 @@
+"""What `manage.py check` says of what is remembered."""
+
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Warning
+
+from config import loader
+from config.errors import ConfigInvalid
+from memory import state
+from turns import remembering
+
+
+def check_memory(*, databases: Any = None, **_: Any) -> list[CheckMessage]:
+    """Warn of what is stored and does not fit what is configured.
+
+    Not while tables are being made, which asks for checks too.
+    """
+    path = Path(settings.COULISSE_CONFIG)
+    if databases or not path.exists():
+        return []
+    try:
+        plan = remembering.plan_of_users(loader.load(path))
+    except ConfigInvalid:
+        return []  # The configuration's own check says why.
+    found = state.concerns(plan) if plan is not None else ()
+    return [Warning(message, id=kind) for kind, message in found]
