@@ -111,6 +111,16 @@ def settings_of(config: Config, agent_name: str) -> Memory:
     return plan.of(config, agent.memory, (agent.provider, agent.model))
 
 
+def any_plan(config: Config) -> Plan | None:
+    """Return the plan of all agents, or of the first that has one of its own, if any.
+
+    They share one embedder, for they share what is known of a user.
+    """
+    names = ("", *config.values.get("agents", {}))
+    plans = (settings_of(config, name).plan for name in names)
+    return next((found for found in plans if found is not None), None)
+
+
 def _fail(lesson: Lesson, exc: Exception) -> None:
     error = f"{type(exc).__name__}: {exc}"
     if _may_pass(exc) and lesson.attempts < lessons.MAX_ATTEMPTS:

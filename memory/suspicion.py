@@ -13,6 +13,7 @@ import unicodedata
 
 INVISIBLE = re.compile("[\U000e0000-\U000e007f\u202a-\u202e\u2066-\u2069]")
 """Letters no person sees, and signs that turn the order of those they do."""
+SENTENCE_END = re.compile(r"(?<=[.!?。！？]\s)|(?<=[。！？\n])")
 
 
 def _any(*patterns: str) -> re.Pattern[str]:
@@ -181,6 +182,15 @@ def why_held(content: str, quote: str) -> str:
     if found is not None:
         return f"comes from what reads like an instruction: '{found.group()[:80]}'"
     return ""
+
+
+def without_orders(text: str) -> str:
+    """Return a text without the sentences that mean to undo what an assistant is told.
+
+    For texts that report what others said, as summaries do.
+    """
+    sentences = SENTENCE_END.split(INVISIBLE.sub("", text))
+    return "".join(s for s in sentences if not OVERRIDES.search(_plain(s)))
 
 
 def _plain(text: str) -> str:

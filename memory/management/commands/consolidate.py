@@ -1,0 +1,51 @@
+"""`manage.py consolidate`: old conversations are summarised now."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from access import identity
+from config.command import ConfigCommand
+from memory import consolidation
+from memory.models import Consolidation
+
+FIGURES = ("threads", "messages", "summaries", "failures", "tokens_before")
+
+
+class Command(ConfigCommand):
+    """Run, print the receipt."""
+
+    help = "Summarise old conversations now, and print what was done."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="Say what would be summarised; ask no model, change nothing.",
+        )
+        parser.add_argument("--user", help="Only this user's conversations.")
+
+    def handle(self, **options: Any) -> None:
+        user = options["user"]
+        receipt = consolidation.run(
+            datetime.now(UTC),
+            dry_run=options["dry_run"],
+            force=True,
+            user_id=None if user is None else identity.derive(identity.checked(user)),
+        )
+        if receipt is None:
+            self.stdout.write("memory is off: nothing is summarised")
+        else:
+            self._print(receipt)
+
+    def _print(self, receipt: Consolidation) -> None:
+        self.stdout.write("would be done:" if receipt.is_dry_run else "done:")
+        names = FIGURES if receipt.is_dry_run else (*FIGURES, "tokens_after")
+        for name in names:
+            self.stdout.write(
+                f"  {name.replace('_', ' '):<14}{getattr(receipt, name):>9,}"
+            )
+        if receipt.error:
+            self.stdout.write(f"  {receipt.error}")

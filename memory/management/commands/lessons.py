@@ -1,0 +1,68 @@
+"""`manage.py lessons`: what was learnt from turns, what failed, and once more."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from access import identity
+from config.command import ConfigCommand
+from memory import lessons
+from memory.models import Lesson
+
+SHOWN = 50
+"""Lessons that are listed, the newest."""
+
+
+class Command(ConfigCommand):
+    """Count and list, or put back."""
+
+    help = "List the turns that are learnt from, or put failed ones back."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--failed", action="store_true", help="Only failed ones.")
+        parser.add_argument("--user", help="Only this user's.")
+        parser.add_argument(
+            "--replay", metavar="ID|all", help="Try a failed one again, or all."
+        )
+
+    def handle(self, **options: Any) -> None:
+        user = options["user"]
+        user_id = None if user is None else identity.derive(identity.checked(user))
+        if options["replay"] is not None:
+            ids = None if options["replay"] == "all" else [number(options["replay"])]
+            count = lessons.replay(ids, user_id=user_id)
+            self.stdout.write(f"{count} put back; the next sweep wakes a worker")
+            return
+        self._count()
+        rows = Lesson.objects.order_by("-pk")
+        if options["failed"]:
+            rows = rows.filter(state=Lesson.State.FAILED)
+        if user_id is not None:
+            rows = rows.filter(user_id=user_id)
+        for lesson in rows[:SHOWN]:
+            self._print(lesson)
+
+    def _count(self) -> None:
+        counts = lessons.counts(datetime.now(UTC))
+        told = ", ".join(f"{count} {name}" for name, count in counts.items())
+        self.stdout.write(f"lessons: {told}")
+
+    def _print(self, lesson: Lesson) -> None:
+        facts = f"{lesson.facts_saved}/{lesson.facts_found} facts"
+        self.stdout.write(
+            f"{lesson.pk}  {lesson.created_at:%Y-%m-%d %H:%M}  {lesson.state:<7}  "
+            f"{facts}  {lesson.agent}  {lesson.user_id}"
+        )
+        for name in ("error", "reply"):
+            said = " ".join(getattr(lesson, name).split())
+            if said:
+                self.stdout.write(f"    {name}: {said[:300]}")
+
+
+def number(text: str) -> int:
+    """Return the id of a lesson; raises CommandError for what is none."""
+    if not text.isdecimal():
+        raise CommandError(f"--replay takes the id of a lesson or 'all', got '{text}'")
+    return int(text)
