@@ -55,8 +55,11 @@ def _are_comparable(a: Wording, b: Wording) -> bool:
 
 
 def _essence(wording: Wording) -> list[str]:
-    """Return the words without "works as", for a nurse is who works as one."""
-    return [key for key in wording.keys if key != "work_as"]
+    """Return the words without "works as" and "named", which only join others.
+
+    A nurse is who works as one.
+    """
+    return [key for key in wording.keys if key not in ("work_as", "name")]
 
 
 def _compare_order(a: Wording, b: Wording) -> Verdict:
@@ -137,13 +140,24 @@ def _is_single(words: Sequence[Word], frame: list[str], slots: list[Slot]) -> bo
     head = words[first.start - 1].key if first.start else ""
     names = [slot.old[0].is_capital and slot.new[0].is_capital for slot in slots]
     if head in lists.SINGLE:
-        return first.old[0].is_capital == first.new[0].is_capital
+        is_alike = first.old[0].is_capital == first.new[0].is_capital
+        return is_alike and not _says_more(first)
     if head in lists.SINGLE_NAMES:
         others = set(frame) - {head}
         return all(names) and others <= lists.ONE_RELATIVE
     if not set(frame).isdisjoint(lists.SINGLE_VALUES):
         return bool(head)
     return _is_single_of_a_kind(frame, slots) or _is_single_unspaced(words, slots)
+
+
+def _says_more(slot: Slot) -> bool:
+    """Return whether the old sentence goes on about something else."""
+
+    def weight(words: Sequence[Word]) -> int:
+        plain = [word.raw.lower() for word in words if word.kind == "word"]
+        return sum(word not in lists.ORDERED for word in plain)
+
+    return weight(slot.old) > weight(slot.new) + 1
 
 
 def _is_single_of_a_kind(frame: list[str], slots: list[Slot]) -> bool:

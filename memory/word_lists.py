@@ -21,7 +21,8 @@ def words(text: str) -> frozenset[str]:
 
 MEANINGS = table(
     """
-    allergic: allergic allergy allergies
+    allergic: allergic allergy allergies allergisch allergie allergique allergia
+    allergic: allergico allergica alérgico alérgica alergia
     apartment: apartment flat
     begin: begin begins start starts
     began: began begun started
@@ -41,13 +42,18 @@ MEANINGS = table(
     live: abita mora risiede يعيش تعيش يسكن تسكن يقيم تقيم
     married: married verheiratet casado casada sposato sposata marié mariée
     mother: mother mom mum mommy mummy
-    name: name named called heißt appelle llama chiama chama
+    name: name named called heißt heißen namens appelle appellent nommé nommée llama
+    name: llaman llamado llamada chiama chiamato chiamata chama chamado chamada
+    divorced: divorced
+    each: each every
+    engaged: engaged
     lefthanded: lefthanded
     prefer: prefer prefers preferring
     retired: retired
     righthanded: righthanded
     single: single
     unemployed: unemployed
+    widowed: widowed
     with: with mit avec con com
     work: work works working employed arbeitet travaille trabaja lavora trabalha
     work: يعمل تعمل
@@ -81,12 +87,14 @@ WITH_NEGATION = words(
     """
 )
 """Words that complete a negation and say nothing besides."""
+NEGATIVE_ALONE = words("nunca jamais jamás")
+"""Those of them that negate where nothing else does."""
 
 FUNCTION_WORDS = words(
     """
     a an the is are am be been being do does did has have owns of and that which who
     whom his her hers their its my your our he she they it i in on at to by as very
-    really also quite just own currently now nowadays presently der die das dem den
+    really also quite just own ever currently now nowadays presently der die das dem den
     des ein eine einen einem einer eines ist hat sind und sich im am an auf zu zum
     zur sein seine seinen ihr ihre sehr auch aktuell derzeit jetzt le la les l un
     une du de d à au aux est et en se s sa ses elle il y très actuellement
@@ -105,11 +113,12 @@ NOT_NEGATED = words(
 """Portuguese words after which "no" is "in the"."""
 USERS = words(
     """
-    user nutzer nutzerin benutzer benutzerin utilisateur utilisatrice usuario
-    usuaria usuário usuária utente utilizador utilizadora المستخدم المستخدمة
+    user nutzer nutzers nutzerin benutzer benutzers benutzerin utilisateur utilisatrice
+    usuario usuaria usuário usuária utente utilizador utilizadora المستخدم المستخدمة
     """
 )
 """Whom all facts are about."""
+TITLES = words("mr mrs ms dr herr herrn señor señora monsieur madame")
 
 AT = words(
     """

@@ -49,7 +49,7 @@ HAN_DIGITS = {
 PIECE = re.compile(
     r"(?P<iso>\d{4}-\d{2}-\d{2})"
     r"|(?P<time>\d{1,2}:\d{2})"
-    r"|(?P<number>\d+(?:[.,]\d+)*)"
+    r"|(?P<number>(?:(?<=\s)-)?\d+(?:[.,]\d+)*)"
     rf"|(?P<not>{NOT})"
     f"|(?P<char>[{UNSPACED}])"
     f"|(?P<word>(?:(?![{UNSPACED}])[^\\W\\d_])+(?:\\+\\+|#)?)"
@@ -140,71 +140,85 @@ def _spelled_out(text: str) -> str:
 
 
 def _words(pieces: Sequence[re.Match[str]]) -> Iterator[Word]:
-    lowered = [piece[0].lower() for piece in pieces]
-    for place in range(1, len(lowered)):
-        if lowered[place] == "no" and lowered[place - 1] in lists.NOT_NEGATED:
-            lowered[place] = "em"
-    is_negated = not lists.NEGATIONS.isdisjoint(lowered)
-    follows_work = False
-    for place, (piece, low) in enumerate(zip(pieces, lowered, strict=True)):
-        if follows_work and low in lists.AT | lists.AS:
-            yield Word("work_as" if low in lists.AS else "work_at", low)
-            follows_work = False
+    low = [piece[0].lower() for piece in pieces]
+    is_negated = not lists.NEGATIONS.isdisjoint(low)
+    for place, piece in enumerate(pieces):
+        before = low[place - 1] if place else ""
+        after = low[place + 1] if place + 1 < len(low) else ""
+        if _is_work(low[place]):
+            yield Word(_work(after), piece[0])
+        elif (_is_work(before) and _work(low[place]) != "work") or (
+            low[place] == "no" and before in lists.NOT_NEGATED
+        ):
             continue
-        if follows_work:
-            yield Word("work", "work")
-        found = list(
-            _read_piece(piece, low, is_first=place == 0, is_negated=is_negated)
-        )
-        follows_work = [word.key for word in found] == ["work"]
-        if not follows_work:
-            yield from found
-    if follows_work:
-        yield Word("work", "work")
+        elif piece.lastgroup == "word":
+            # A sentence's first word is a capital that makes no name.
+            raw = piece[0] if place else low[0]
+            yield from _read_word(raw, is_negated=is_negated)
+        else:
+            yield _read_sign(piece)
 
 
-def _read_piece(
-    piece: re.Match[str], low: str, *, is_first: bool, is_negated: bool
-) -> Iterator[Word]:
+def _is_said_by(before: str, low: str) -> bool:
+    """Return whether a word only belongs to the one before it."""
+    if _is_work(before):
+        return _work(low) != "work"
+    return low == "no" and before in lists.NOT_NEGATED
+
+
+def _is_work(low: str) -> bool:
+    # Not "worked", which has the same stem: it names no present work.
+    return lists.MEANINGS.get(low) == "work"
+
+
+def _work(after: str) -> str:
+    if after in lists.AS:
+        return "work_as"
+    return "work_at" if after in lists.AT else "work"
+
+
+def _read_sign(piece: re.Match[str]) -> Word:
     raw = piece[0]
     match piece.lastgroup:
         case "number":
-            yield Word(_number(raw), raw, "number")
+            return Word(_number(raw), raw, "number")
         case "iso" | "time":
-            yield Word(raw, raw, "date")
+            return Word(raw, raw, "date")
         case "not":
-            yield Word(NOT, raw, "not")
-        case "word":
-            yield from _read_word(raw, low, is_first=is_first, is_negated=is_negated)
+            return Word(NOT, raw, "not")
         case "char" if raw in HAN_DIGITS:
-            yield Word(HAN_DIGITS[raw], raw, "number")
+            return Word(HAN_DIGITS[raw], raw, "number")
         case _:
-            yield Word(raw, raw)
+            return Word(raw, raw)
 
 
-def _read_word(
-    raw: str, low: str, *, is_first: bool, is_negated: bool
-) -> Iterator[Word]:
-    is_name = raw[:1].isupper() and not is_first
+def _read_word(raw: str, *, is_negated: bool) -> Iterator[Word]:
+    low = raw.lower()
     if low in lists.WITH_NEGATION and is_negated:
         return
-    if low in lists.NEGATIONS or low in NEGATIVE_ALONE:
+    if low in lists.NEGATIONS or low in lists.NEGATIVE_ALONE:
         yield Word(NOT, raw, "not")
     elif low in lists.HATES:
         yield from (Word(NOT, raw, "not"), Word("like", raw))
     elif low in lists.WITHOUT:
         yield from (Word(NOT, raw, "not"), Word("with", raw))
-    elif low in lists.USERS or (low in lists.FUNCTION_WORDS and not is_name):
-        return
-    elif low in lists.NUMBERS:
-        yield Word(lists.NUMBERS[low], raw, "number")
-    elif low in lists.DAYS:
-        yield Word(lists.DAYS[low], raw, "date")
-    else:
-        yield Word(lists.MEANINGS.get(low) or _stem(low), raw)
+    elif not _is_silent(raw, low):
+        yield _meant(raw, low)
 
 
-NEGATIVE_ALONE = frozenset(["nunca", "jamais", "jamás"])
+def _is_silent(raw: str, low: str) -> bool:
+    if low in lists.USERS or low in lists.TITLES:
+        return True
+    # Al and Su are names.
+    return low in lists.FUNCTION_WORDS and not raw[:1].isupper()
+
+
+def _meant(raw: str, low: str) -> Word:
+    if low in lists.NUMBERS:
+        return Word(lists.NUMBERS[low], raw, "number")
+    if low in lists.DAYS:
+        return Word(lists.DAYS[low], raw, "date")
+    return Word(lists.MEANINGS.get(low) or _stem(low), raw)
 
 
 def _dated(words: Iterable[Word]) -> Iterator[Word]:

@@ -1,0 +1,101 @@
+"""A fact said again, changed, or new: by its words, in several languages."""
+
+# ruff: noqa: RUF001
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.sameness import compare, is_identical
+from tests.memory import sameness_pairs as pairs
+
+
+@pytest.mark.parametrize(("old", "new"), pairs.PARAPHRASES)
+def test_what_is_said_in_other_words_is_the_same(old, new):
+    assert compare(old, new) == "same"
+    assert compare(new, old) == "same"
+
+
+@pytest.mark.parametrize(("old", "new"), pairs.CONTRADICTIONS)
+def test_what_takes_the_place_of_another_has_changed(old, new):
+    assert compare(old, new) == "changed"
+
+
+@pytest.mark.parametrize(("old", "new"), [*pairs.DIFFERENT, *pairs.HELD_OUT_DIFFERENT])
+def test_what_can_both_be_true_is_different(old, new):
+    assert compare(old, new) == "different"
+    assert compare(new, old) == "different"
+
+
+def test_few_held_out_pairs_are_missed():
+    """None of them merged wrongly: a miss is a duplicate."""
+    same = [compare(*pair) for pair in pairs.HELD_OUT_PARAPHRASES]
+    changed = [compare(*pair) for pair in pairs.HELD_OUT_CONTRADICTIONS]
+    assert set(same) <= {"same", "different"}
+    assert set(changed) <= {"changed", "different"}
+    assert same.count("same") / len(same) > 0.9
+    assert changed.count("changed") / len(changed) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Likes tea.", "likes TEA"),
+        ("Likes “tea”!", "Likes tea"),
+        ("Ｌｉｋｅｓ tea", "Likes tea"),
+        ("The user's dog, Rex", "The user’s dog Rex"),
+    ],
+)
+def test_case_width_and_punctuation_make_no_difference(old, new):
+    assert is_identical(old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Likes C", "Likes C++"),
+        ("Likes C++", "Likes C#"),
+        ("Weighs 3.5 kg", "Weighs 35 kg"),
+        ("It is 5 degrees", "It is -5 degrees"),
+        ("Owes $5", "Owes 5€"),
+        ("🎉", "🎂"),
+        ("-", "+"),
+    ],
+)
+def test_a_mark_that_means_something_does(old, new):
+    assert not is_identical(old, new)
+    assert compare(old, new) != "same"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Likes coffee but not tea", "Likes tea but not coffee"),
+        ("Doesn't like coffee, likes tea", "Likes coffee, doesn't like tea"),
+        ("Doesn't hate coffee", "Likes coffee"),
+        ("Doesn't work at Google", "Doesn't work at Meta"),
+        ("Works as a nurse", "Worked as a waiter"),
+        ("Is called Ana", "Has a son called Ana"),
+        ("Is married to Al", "Is married"),
+        ("Lives in Berlin with Ana and has a cat", "Lives in Rome"),
+        ("Left knee hurts", "Right knee hurts"),
+    ],
+)
+def test_what_is_in_doubt_is_different(old, new):
+    assert compare(old, new) == "different"
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+def test_any_text_can_be_compared(old, new):
+    assert compare(old, old) == "same"
+    if compare(old, new) == "same":
+        assert compare(new, old) == "same"
+
+
+@pytest.mark.parametrize("text", ["hat ge" * 330, "住在上海" * 500, "a b " * 500])
+def test_long_texts_are_compared_in_no_time(text):
+    started = time.process_time()
+    compare(text, text[:-3] + " x")
+    assert time.process_time() - started < 0.5
