@@ -17,7 +17,7 @@ from django.db.utils import DatabaseError, IntegrityError
 
 from core.errors import Invalid
 from core.ids import UserId
-from memory import working
+from memory import owners, working
 from memory.models import (
     Erasure,
     Fact,
@@ -147,23 +147,25 @@ def _is_collision(exc: DatabaseError) -> bool:
 
 
 def _erase(user_id: UserId, confirmation_digest: str | None) -> dict[str, int]:
+    is_known = Owner.objects.filter(user_id=user_id).exists()
     _lock(user_id)
     wishes = Erasure.objects.filter(user_id=user_id)
     if confirmation_digest is not None:
         wishes = wishes.filter(confirmation_digest=confirmation_digest)
     if not _delete(wishes) and confirmation_digest is not None:
         raise ConfirmationInvalid
-    return {table: _delete(rows) for table, rows in owned(user_id).items()}
+    deleted = {table: _delete(rows) for table, rows in owned(user_id).items()}
+    # Not one that was only made to be locked.
+    return {**deleted, "owners": int(is_known)}
 
 
 def _lock(user_id: UserId) -> None:
     """Let those who are writing finish, and those who come wait."""
-    for rows in (
-        Owner.objects.filter(user_id=user_id),
-        Thread.objects.filter(user_id=user_id).order_by("id"),
-    ):
-        # SQLite has one writer at a time, and no such lock.
-        list(rows.select_for_update().values_list("id"))
+    # The row is made if need be: who is about to make it is waited for, too.
+    owners.lock(user_id, datetime.now(UTC))
+    threads = Thread.objects.filter(user_id=user_id).order_by("id")
+    # SQLite has one writer at a time, and no such lock.
+    list(threads.select_for_update().values_list("id"))
 
 
 def _delete(rows: QuerySet[Any]) -> int:

@@ -2,14 +2,27 @@
 
 import threading
 import uuid
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
+from config import live as configuration
 from core.ids import UserId
-from memory import erasure, export, history
-from memory.models import Erasure, Fact, Owner, Thread
+from memory import (
+    asking,
+    embedding,
+    erasure,
+    export,
+    history,
+    learning,
+    lessons,
+    owners,
+    wake,
+)
+from memory.models import Erasure, Fact, Lesson, Owner, Thread
+from tests.memory import learning_stage
 from tests.memory.lives import live, remember, rows_of, talk
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -144,6 +157,70 @@ def test_a_user_who_keeps_talking_is_erased_and_begins_anew(owner):
         positions = thread.messages.order_by("position").values_list("position")
         assert [p for (p,) in positions] == list(range(thread.length))
     assert not Fact.objects.filter(user_id=owner).exists()
+
+
+def test_it_waits_for_who_is_writing(owner):
+    """Though neither finds a row of the user to lock."""
+    with transaction.atomic():
+        owners.lock(owner, NOW)
+        eraser = threading.Thread(target=erase_in_thread, args=[owner])
+        eraser.start()
+        eraser.join(0.1)
+        remember(owner, "Likes plums")
+    eraser.join()
+    assert not any(rows_of(owner).values())
+
+
+def erase_in_thread(user_id: UserId) -> None:
+    erasure.erase(user_id)
+    connection.close()
+
+
+# Lessons.
+
+
+@pytest.fixture
+def lesson(database, fake, tmp_path, owner, monkeypatch) -> Iterator[Lesson]:
+    """A turn that a worker is learning from."""
+    monkeypatch.setattr(wake, "soon", lambda: None)
+    before = configuration._current
+    learning_stage.configured(fake, tmp_path / "coulisse.yaml")
+    Lesson.objects.all().delete()
+    learning_stage.tell(owner, "I moved to Lisbon last week.", "How nice!")
+    (taken,) = lessons.claim(1, 300)
+    yield taken
+    configuration.replace(before)
+
+
+SAID = '[{"content": "Lives in Lisbon.", "quote": "I moved to Lisbon last week"}]'
+
+
+def test_facts_that_were_being_learnt_do_not_come_back(lesson, owner, monkeypatch):
+    def answer(*args, **kwargs):
+        erasure.erase(owner)
+        return SAID, True
+
+    monkeypatch.setattr(asking, "ask", answer)
+    learning.learn(lesson)
+    assert not any(rows_of(owner).values())
+
+
+def test_that_test_would_have_learnt(lesson, owner, monkeypatch):
+    monkeypatch.setattr(asking, "ask", lambda *args, **kwargs: (SAID, True))
+    learning.learn(lesson)
+    assert Fact.objects.get(user_id=owner).content == "Lives in Lisbon."
+
+
+def test_passages_that_were_being_made_do_not_come_back(lesson, owner, monkeypatch):
+    vectors = embedding.vectors
+
+    def embed(embedder, texts):
+        erasure.erase(owner)
+        return vectors(embedder, texts)
+
+    monkeypatch.setattr(embedding, "vectors", embed)
+    learning.learn(lesson)
+    assert not any(rows_of(owner).values())
 
 
 # Confirmations.
