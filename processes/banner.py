@@ -7,12 +7,15 @@ from pathlib import Path
 
 from django.conf import settings
 
-from agents.config import AGENTS
+from agents.config import AGENTS, AgentConfig
 from config.config import SERVER
 from config.sections import Config
+from memory import state
+from memory.config import MEMORY
 from processes.plan import LOCAL_KIND
 from processes.record import RunRecord
 from providers.config import PROVIDERS
+from turns import recollection, remembering
 
 
 def render(config: Config, run: RunRecord) -> str:
@@ -26,7 +29,7 @@ def _lines(config: Config, run: RunRecord) -> Iterator[str]:
     yield f"  Proxy   →  {run.url}/v1"
     yield f"  Admin   →  {run.url}/admin  (not in this version)"
     yield ""
-    yield f"  Memory     {_database()}; user_state: disabled (history only)"
+    yield from _memory(config)
     yield "  Auth       proxy: open · admin: open"
     if _is_open_to_others(config):
         port = config.get(SERVER).port
@@ -42,7 +45,38 @@ def _lines(config: Config, run: RunRecord) -> Iterator[str]:
     yield f"  Agents ({len(agents)})"
     width = max(map(len, agents), default=0)
     for name, agent in agents.items():
-        yield f"    {name:<{width}}  {agent.provider} / {agent.model}"
+        memory = _memory_of(config, agent)
+        yield f"    {name:<{width}}  {agent.provider} / {agent.model}{memory}"
+
+
+def _memory(config: Config) -> Iterator[str]:
+    """Say where conversations are kept, and what was chosen to remember users with."""
+    plan = remembering.plan_of_users(config)
+    if plan is None:
+        yield f"  Memory     {_database()}; user_state: disabled (history only)"
+        return
+    yield f"  Memory     {_database()}; user_state: on"
+    models = ", ".join(_learners(config))
+    yield f"             learns from {models}; embeds with {plan.embedder.id}"
+    for _, concern in state.concerns(plan):
+        yield f"             {concern}"
+
+
+def _learners(config: Config) -> list[str]:
+    """Return the models that learn, each once."""
+    plans = (
+        recollection.of(config, agent).plan for agent in config.get(AGENTS).values()
+    )
+    learners = [plan.learner for plan in plans if plan is not None and plan.learner]
+    return list(dict.fromkeys(f"{each.name} / {each.model}" for each in learners))
+
+
+def _memory_of(config: Config, agent: AgentConfig) -> str:
+    """Return what an agent's memory differs in from that of all."""
+    is_on = recollection.of(config, agent).plan is not None
+    if is_on == (config.get(MEMORY).user_state is not None):
+        return ""
+    return f"  (user_state: {'on' if is_on else 'off'})"
 
 
 def _is_open_to_others(config: Config) -> bool:

@@ -41,3 +41,43 @@ def test_it_warns_when_strangers_may_spend_money(
     )
     shown = banner.render(loader.load(path), RUN)
     assert ("Anyone who can reach port 8500 can use these agents" in shown) is warns
+
+
+@pytest.mark.parametrize(
+    ("memory", "agent", "said"),
+    [
+        ("false", "", "user_state: disabled (history only)"),
+        (
+            "true",
+            "",
+            "learns from p / gpt-4o-mini; embeds with openai:text-embedding-3",
+        ),
+        ("{embed_with: {provider: hash}}", "", "embeds with hash:1024"),
+        ("{embed_with: {provider: hash}}", "", "no semantic understanding"),
+        ("{learn_from: {provider: p, model: x}}", "", "learns from p / x"),
+        ("true", ", memory: false", "p / m  (user_state: off)"),
+        ("false", ", memory: true", "p / m  (user_state: on)"),
+    ],
+)
+def test_it_says_what_was_chosen_to_remember_with(
+    tmp_path: Path, database: None, memory: str, agent: str, said: str
+) -> None:
+    path = tmp_path / "coulisse.yaml"
+    path.write_text(
+        f"agents: [{{name: a, provider: p, model: m{agent}}}]\n"
+        f"providers: {{{PAID}}}\nmemory: {{user_state: {memory}}}\n"
+    )
+    assert said in banner.render(loader.load(path), RUN)
+
+
+def test_servers_of_ones_own_learn_with_each_agents_model(
+    tmp_path: Path, database: None
+) -> None:
+    path = tmp_path / "coulisse.yaml"
+    path.write_text(
+        "agents: [{name: a, provider: p, model: m}, {name: b, provider: p, model: n}]\n"
+        "providers: {p: {kind: openai, base_url: 'http://x/v1'}}\n"
+        "memory: {user_state: true}\n"
+    )
+    shown = banner.render(loader.load(path), RUN)
+    assert "learns from p / m, p / n; embeds with local:" in shown

@@ -7,10 +7,15 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from processes import probe, state
+from config import loader
+from config.errors import ConfigInvalid
+from memory import state
+from processes import probe
+from processes import state as files_of
 from processes.command import ProcessCommand, running, serves
 from processes.record import ChildRecord, RunRecord
 from processes.state import StateDir, describe_path
+from turns import remembering
 
 NOT_RUNNING = 3
 """The exit code init scripts agree on (LSB)."""
@@ -33,7 +38,7 @@ class Command(ProcessCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        files = state.current()
+        files = files_of.current()
         found = running(files)
         if found is None:
             self.stdout.write("not running")
@@ -69,7 +74,18 @@ def describe_run(run: RunRecord, files: StateDir) -> list[str]:
         f"  url:    {run.url}/v1",
         *(f"  {child.name:<{width}}  {describe_child(child)}" for child in children),
         *(["  background work waits: there is no broker"] if run.lacks_broker else []),
+        *(f"  memory: {concern}" for concern in concerns(Path(run.config))),
     ]
+
+
+def concerns(config: Path) -> list[str]:
+    """Return what is wrong with what is remembered."""
+    try:
+        plan = remembering.plan_of_users(loader.load(config))
+    except ConfigInvalid:
+        return []
+    found = state.concerns(plan) if plan is not None else ()
+    return [concern for _, concern in found]
 
 
 def describe_child(child: ChildRecord) -> str:

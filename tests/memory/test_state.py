@@ -1,0 +1,50 @@
+"""What an operator is warned of."""
+
+import uuid
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from core.ids import UserId, new_turn_id
+from core.messages import Message
+from memory import facts, history, state
+from memory.config import MemoryConfig, UserState
+from memory.known import Draft, Embedded
+from memory.lessons import Study
+from memory.models import Lesson
+from memory.plan import Plan
+from memory.transcript import Entry
+from providers.embedders import Embedder
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+
+def concerns(embedder: str) -> dict[str, str]:
+    plan = Plan(Embedder(embedder, 3, 0.2), None, UserState(), MemoryConfig())
+    return dict(state.concerns(plan))
+
+
+def test_the_hash_embedder_is_one():
+    assert "coulisse.W401" in concerns("hash:1024")
+    assert "coulisse.W401" not in concerns("local:minilm-int8:384")
+
+
+def test_vectors_of_another_embedder_are_one():
+    user = UserId(uuid.uuid4())
+    vector = Embedded("ours", np.array([1, 0, 0], dtype=np.float32))
+    facts.save(user, [Draft("The user lives in Lisbon")], [vector], by="user")
+    assert (
+        "vectors of another embedder than theirs" in concerns("theirs")["coulisse.W402"]
+    )
+
+
+def test_turns_nothing_was_learnt_from_are_one():
+    entries = [Entry(Message("user", "hi"), 1)]
+    user = UserId(uuid.uuid4())
+    history.append(user, "", new_turn_id(), entries, study=Study("assistant"))
+    lesson = Lesson.objects.get(user_id=user)
+    assert lesson.due_at <= datetime.now(UTC)
+    Lesson.objects.filter(pk=lesson.pk).update(state="failed")
+    assert "could not be learnt from" in concerns("x")["coulisse.W403"]
+    lesson.delete()
