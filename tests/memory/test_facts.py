@@ -1,13 +1,20 @@
-"""Facts: saved where they belong, corrected, forgotten, and never another's."""
+"""Facts: read, corrected, forgotten, expiring, and never another's."""
 
+import json
 import uuid
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from core.ids import UserId
-from memory import facts
-from memory.known import Draft, Saved
+from memory import facts, search
+from memory.errors import FactInvalid, FactUnknown, KeyTaken
+from memory.known import Draft, Embedded, KnownFact, Query, Saved
+from memory.models import Fact, FactChange, Passage
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -20,18 +27,294 @@ def owner() -> UserId:
     return UserId(uuid.uuid4())
 
 
-def save(owner: UserId, content: str, *, by: str = "extraction", **draft) -> Saved:
-    [saved] = facts.save(owner, [Draft(content, **draft)], [None], by=by)
+def save(user: UserId, content: str, *, by: str = "extraction", **draft) -> Saved:
+    [saved] = facts.save(user, [Draft(content, **draft)], [None], by=by)
     return saved
 
 
-def active(owner: UserId) -> list[str]:
-    return [fact.content for fact in facts.page(owner)[0]]
+def learn(user: UserId, content: str, **draft) -> KnownFact:
+    return facts.get(user, save(user, content, **draft).fact_id)
 
 
-def test_a_new_fact_is_created(owner):
-    saved = save(owner, " Likes\n tea\0 ", category="preference", importance=7)
-    assert saved.outcome == "created"
-    fact = facts.get(owner, saved.fact_id)
-    assert fact.content == "Likes tea\ufffd"
-    assert (fact.category, fact.importance, fact.status) == ("preference", 7, "active")
+def contents(user: UserId, **wanted) -> list[str]:
+    return [fact.content for fact in facts.page(user, **wanted)[0]]
+
+
+def found(user: UserId, words: str) -> list[str]:
+    return [f.fact.content for f in search.facts(user, Query(words), limit=10)]
+
+
+def actions(user: UserId, fact: KnownFact) -> list[tuple[str, str]]:
+    return [(step.action, step.by) for step in facts.history(user, fact.id)]
+
+
+# What can be remembered.
+
+
+def test_a_fact_is_stored_as_it_can_be(owner):
+    fact = learn(owner, " Likes\n\n tea\0 \ud800 ", category="preference", key=" tea ")
+    assert fact.content == "Likes tea\ufffd \ufffd"
+    assert (fact.category, fact.key, fact.status) == ("preference", "tea", "active")
+    assert fact.created_at == fact.updated_at == fact.said_at
+
+
+@pytest.mark.parametrize(
+    ("draft", "field"),
+    [
+        ({"content": " \n "}, "content"),
+        ({"content": "x" * 2001}, "content"),
+        ({"category": "hobby"}, "category"),
+        ({"importance": 0}, "importance"),
+        ({"importance": 11}, "importance"),
+        ({"importance": True}, "importance"),
+        ({"key": "k" * 256}, "key"),
+        ({"valid_from": datetime(2026, 5, 1)}, "valid_from"),
+        ({"said_at": datetime(2026, 5, 1)}, "said_at"),
+        ({"valid_from": MAY, "valid_to": MAY}, "valid_to"),
+        ({"valid_from": MAY, "expires_at": MAY - DAY}, "expires_at"),
+    ],
+)
+def test_what_cannot_be_remembered_is_refused(owner, draft, field):
+    drafts = [Draft("Likes tea"), Draft(**{"content": "Likes coffee", **draft})]
+    with pytest.raises(FactInvalid) as refused:
+        facts.save(owner, drafts, [None, None], by="extraction")
+    assert refused.value.param == field
+    assert contents(owner) == []
+
+
+def test_the_history_tells_how_a_fact_began(owner):
+    fact = learn(owner, "Likes tea", by="agent:bob", source="agent", valid_from=MAY)
+    [step] = facts.history(owner, fact.id)
+    assert (step.action, step.by, step.before) == ("created", "agent:bob", None)
+    assert step.after["content"] == "Likes tea"
+    assert step.after["valid_from"] == "2026-05-01T12:00:00+00:00"
+    assert json.dumps(step.after)
+
+
+def test_its_vector_or_the_lack_of_one_goes_with_it(owner):
+    vector = np.array([0.6, 0.8], dtype=np.float32)
+    facts.save(
+        owner,
+        [Draft("Likes tea"), Draft("Has a cat")],
+        [Embedded("test:2", vector), None],
+        by="extraction",
+        errors=["", "the service is down"],
+    )
+    rows = Passage.objects.filter(user_id=owner).order_by("dimensions")
+    told = list(rows.values_list("fact__content", "embedder", "embedding_error"))
+    assert told == [
+        ("Has a cat", "", "the service is down"),
+        ("Likes tea", "test:2", ""),
+    ]
+
+
+# Changed by hand.
+
+
+def test_an_edit_changes_what_it_names(owner):
+    fact = learn(owner, "Likes tea", importance=3)
+    edited = facts.edit(
+        owner, fact.id, {"content": "Likes  green tea", "importance": 8}, by="user"
+    )
+    assert (edited.content, edited.importance) == ("Likes green tea", 8)
+    assert edited.created_at == fact.created_at
+    assert edited.source == "user"
+    step = facts.history(owner, fact.id)[-1]
+    assert (step.action, step.by) == ("updated", "user")
+    assert step.before["content"] == "Likes tea"
+    assert step.after["content"] == "Likes green tea"
+    assert "category" not in step.after
+    assert found(owner, "green") == ["Likes green tea"]
+
+
+def test_an_edit_that_changes_nothing_leaves_no_trace(owner):
+    fact = learn(owner, "Likes tea")
+    assert facts.edit(owner, fact.id, {"content": "Likes tea"}, by="user") == fact
+    assert actions(owner, fact) == [("created", "extraction")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"content": ""}, "content"),
+        ({"status": "deleted"}, "status"),
+        ({"is_pinned": 1}, "is_pinned"),
+        ({"user_id": "x"}, "user_id"),
+        ({"valid_to": MAY - DAY}, "valid_to"),
+        ({"importance": "9"}, "importance"),
+    ],
+)
+def test_an_edit_that_makes_no_sense_is_refused(owner, changes, field):
+    fact = learn(owner, "Likes tea", valid_from=MAY)
+    with pytest.raises(FactInvalid) as refused:
+        facts.edit(owner, fact.id, changes, by="user")
+    assert refused.value.param == field
+    assert facts.get(owner, fact.id) == fact
+
+
+def test_a_fact_is_pinned_held_and_put_back(owner):
+    fact = learn(owner, "Likes tea")
+    facts.edit(owner, fact.id, {"is_pinned": True}, by="user")
+    facts.edit(owner, fact.id, {"status": "held"}, by="operator", reason="odd")
+    assert contents(owner) == found(owner, "tea") == []
+    facts.edit(owner, fact.id, {"status": "active", "is_pinned": False}, by="user")
+    assert contents(owner) == found(owner, "tea") == ["Likes tea"]
+    assert [name for name, _ in actions(owner, fact)] == [
+        *("created", "pinned", "held", "restored")
+    ]
+
+
+def test_a_forgotten_fact_is_out_of_sight_but_not_lost(owner):
+    fact = learn(owner, "Likes tea")
+    gone = facts.forget(owner, fact.id, by="user", reason="no longer")
+    assert gone.status == "deleted"
+    assert contents(owner) == found(owner, "tea") == []
+    assert contents(owner, status="deleted") == ["Likes tea"]
+    assert facts.history(owner, fact.id)[-1].reason == "no longer"
+    facts.forget(owner, fact.id, by="user")
+    assert len(facts.history(owner, fact.id)) == 2
+
+
+def test_a_superseded_fact_put_back_counts_from_now_on(owner):
+    old = learn(owner, "Lives in Lisbon", said_at=MAY)
+    save(owner, "Lives in Berlin")
+    assert facts.get(owner, old.id).valid_to is not None
+    back = facts.edit(owner, old.id, {"status": "active"}, by="user")
+    assert (back.status, back.superseded_by, back.valid_to) == ("active", None, None)
+    assert found(owner, "Lisbon") == ["Lives in Lisbon"]
+
+
+def test_a_key_names_one_active_fact(owner):
+    old = learn(owner, "Lives in Lisbon", key="city")
+    facts.forget(owner, old.id, by="user")
+    new = learn(owner, "Has a flat in Rome", key="city")
+    with pytest.raises(KeyTaken, match=str(new.id)):
+        facts.edit(owner, old.id, {"status": "active"}, by="user")
+    other = learn(owner, "Likes tea")
+    with pytest.raises(KeyTaken):
+        facts.edit(owner, other.id, {"key": "city"}, by="user")
+    facts.edit(owner, new.id, {"key": None}, by="user")
+    assert facts.edit(owner, old.id, {"status": "active"}, by="user").key == "city"
+
+
+# What time does.
+
+
+def test_a_fact_is_hidden_the_moment_its_time_is_up(owner):
+    past = timezone.now() - DAY
+    fact = learn(owner, "Is in Rome today", expires_at=past)
+    kept = learn(owner, "Is in Oslo today", expires_at=past, is_pinned=True)
+    assert fact.status == "expired"
+    assert contents(owner) == [kept.content]
+    assert contents(owner, status="expired") == [fact.content]
+    assert Fact.objects.get(id=fact.id).status == "active"
+
+
+def test_expiring_is_noted_once(owner):
+    due = learn(owner, "Is in Rome today", expires_at=timezone.now() - DAY)
+    later = learn(owner, "Has a visa", expires_at=timezone.now() + DAY)
+    facts.expire_due(timezone.now())
+    assert actions(owner, due)[1:] == [("expired", "expiry")]
+    assert actions(owner, later) == [("created", "extraction")]
+    assert facts.get(owner, due.id).status == "expired"
+    assert not Passage.objects.filter(fact_id=due.id).exists()
+    assert facts.expire_due(timezone.now()) == 0
+
+
+def test_so_many_expire_at_a_time():
+    users = [UserId(uuid.uuid4()) for _ in range(3)]
+    for user in users:
+        save(user, "Is in Rome today", expires_at=timezone.now() - DAY)
+    assert facts.expire_due(timezone.now(), limit=2) == 2
+    assert facts.expire_due(timezone.now(), limit=2) == 1
+
+
+def test_an_expired_fact_put_back_lasts(owner):
+    due = learn(owner, "Is in Rome", expires_at=timezone.now() - DAY)
+    back = facts.edit(owner, due.id, {"status": "active"}, by="user")
+    assert (back.status, back.expires_at) == ("active", None)
+
+
+# Read.
+
+
+def test_pages_are_newest_first_and_end(owner):
+    names = [f"Has a boat called {name}" for name in ("Aida", "Bora", "Cleo", "Duna")]
+    for name in names:
+        save(owner, name, category="event", source="agent")
+    save(owner, "Likes tea", category="preference")
+    newest, has_more = facts.page(owner, category="event", limit=3)
+    assert [fact.content for fact in newest] == names[:0:-1]
+    assert has_more
+    after = (newest[-1].created_at, newest[-1].id)
+    oldest, has_more = facts.page(owner, category="event", after=after, limit=3)
+    assert [fact.content for fact in oldest] == names[:1]
+    assert not has_more
+    assert contents(owner, source="extraction") == ["Likes tea"]
+
+
+def test_facts_of_one_moment_are_paged_without_loss(owner):
+    texts = ["Likes tea", "Has a cat", "Speaks Welsh", "Plays chess", "Hates rain"]
+    facts.save(owner, [Draft(text) for text in texts], [None] * 5, by="extraction")
+    seen, after, has_more = [], None, True
+    while has_more:
+        page, has_more = facts.page(owner, after=after, limit=2)
+        seen += [fact.content for fact in page]
+        after = (page[-1].created_at, page[-1].id)
+    assert sorted(seen) == sorted(texts)
+
+
+@pytest.mark.parametrize("stored", [3, 30])
+def test_reading_takes_the_same_queries_however_much_is_stored(owner, stored):
+    for number in range(stored):
+        save(owner, f"Boat {number} is called {number:x}", importance=9)
+    fact = facts.page(owner, limit=1)[0][0]
+    with CaptureQueriesContext(connection) as queries:
+        facts.page(owner)
+        facts.standing(owner, limit=5)
+        facts.get(owner, fact.id)
+        facts.history(owner, fact.id)
+    assert len(queries) == 5
+    assert not any("COUNT" in query["sql"] for query in queries)
+
+
+def test_pinned_and_important_facts_stand(owner):
+    save(owner, "Likes tea", importance=8)
+    save(owner, "Is allergic to nuts", importance=10)
+    save(owner, "Plays chess", importance=9)
+    save(owner, "Moves in May", importance=10, valid_from=timezone.now() + DAY)
+    pinned = learn(owner, "Speaks Welsh", importance=1, is_pinned=True)
+    gone = learn(owner, "Has a cat", is_pinned=True)
+    facts.forget(owner, gone.id, by="user")
+    standing = [fact.content for fact in facts.standing(owner, limit=10)]
+    assert standing == [pinned.content, "Is allergic to nuts", "Plays chess"]
+    assert facts.standing(owner, limit=1) == [facts.get(owner, pinned.id)]
+
+
+# Nobody else's.
+
+
+def test_no_function_touches_another_users_fact(owner):
+    stranger = UserId(uuid.uuid4())
+    fact = learn(owner, "Lives in Lisbon", key="city", is_pinned=True)
+    assert contents(stranger, status=None) == []
+    assert contents(stranger, status=None, as_of=timezone.now()) == []
+    assert facts.standing(stranger, limit=10) == []
+    for call in (
+        lambda: facts.get(stranger, fact.id),
+        lambda: facts.history(stranger, fact.id),
+        lambda: facts.edit(stranger, fact.id, {"content": "x"}, by="user"),
+        lambda: facts.forget(stranger, fact.id, by="user"),
+    ):
+        with pytest.raises(FactUnknown):
+            call()
+    for draft in (
+        Draft("Lives in Lisbon", key="city"),
+        Draft("Lives in Berlin", supersedes=fact.id),
+        Draft("Lives in Rome", key="city", supersedes=fact.id),
+    ):
+        facts.save(stranger, [draft], [None], by="extraction")
+    assert facts.get(owner, fact.id) == fact
+    assert actions(owner, fact) == [("created", "extraction")]
+    steps = FactChange.objects.filter(user_id=stranger)
+    assert not steps.filter(fact__user_id=owner).exists()
