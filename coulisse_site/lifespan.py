@@ -1,11 +1,13 @@
 """What a web process does when it starts and before it stops."""
 
+import asyncio
 from typing import Any
 
 from config import live
 from gateway.handler import Handler
+from memory import wake
 from providers import client
-from turns import lane, schema_children
+from turns import lane, remembering, schema_children
 
 
 class Lifespan:
@@ -23,11 +25,14 @@ class Lifespan:
         except Exception as exc:
             await send({"type": "lifespan.startup.failed", "message": str(exc)})
             return
+        warming = asyncio.create_task(asyncio.to_thread(remembering.warm))
         await send({"type": "lifespan.startup.complete"})
         await receive()
+        await warming
         watcher.stop()
         await self._handler.drain()
         await lane.drain()
+        await asyncio.to_thread(wake.flush)
         await schema_children.close()
         await client.close()
         await send({"type": "lifespan.shutdown.complete"})

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import CheckMessage, Warning
+from django.core import checks
 
 from config import loader
 from config.errors import ConfigInvalid
@@ -12,7 +12,7 @@ from memory import state
 from turns import remembering
 
 
-def check_memory(*, databases: Any = None, **_: Any) -> list[CheckMessage]:
+def check_memory(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
     """Warn of what is stored and does not fit what is configured.
 
     Not while tables are being made, which asks for checks too.
@@ -25,4 +25,4 @@ def check_memory(*, databases: Any = None, **_: Any) -> list[CheckMessage]:
     except ConfigInvalid:
         return []  # The configuration's own check says why.
     found = state.concerns(plan) if plan is not None else ()
-    return [Warning(message, id=kind) for kind, message in found]
+    return [checks.Warning(message, id=kind) for kind, message in found]

@@ -1,14 +1,19 @@
 """What clients search for and save outside any turn, and the vectors for it."""
 
+import logging
 from dataclasses import replace
 from typing import NamedTuple
 
 from agents.config import AGENTS
 from config import live
 from config.sections import Config
+from core.errors import CoulisseError
 from memory.known import Embedded, Fusion, Query
 from memory.plan import Plan
+from providers import embedders
 from turns import recollection
+
+logger = logging.getLogger(__name__)
 
 OFF = "off"
 """No agent remembers users, so nothing is embedded."""
@@ -66,3 +71,13 @@ def threshold() -> float:
     """Return the similarity from which a new fact is compared with a known one."""
     plan = plan_of_users()
     return 0.9 if plan is None else plan.user_state.dedup_threshold
+
+
+def warm() -> None:
+    """Load the embedder ahead, where it is on this machine; call it from a thread."""
+    plan = plan_of_users()
+    if plan is not None:
+        try:
+            embedders.warm(plan.embedder)
+        except CoulisseError as exc:
+            logger.warning("%s; recalling by words alone", exc)
