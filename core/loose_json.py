@@ -16,7 +16,7 @@ def first(text: str) -> tuple[str, Any]:
     """
     for found in readings(text):
         return found
-    raise ValueError(f"the reply is not valid JSON: {_fault(text)}")
+    raise ValueError(problem(text))
 
 
 def readings(text: str) -> Iterator[tuple[str, Any]]:
@@ -32,17 +32,18 @@ def readings(text: str) -> Iterator[tuple[str, Any]]:
             continue
 
 
+def problem(text: str) -> str:
+    """Return what to tell a model whose reply has no JSON in it."""
+    try:
+        orjson.loads(text.strip())
+    except orjson.JSONDecodeError as exc:
+        return f"the reply is not valid JSON: {exc}"
+    return "the reply is valid JSON"
+
+
 def _candidates(text: str) -> Iterator[str]:
     yield text.strip()
     yield from (match.strip() for match in FENCED.findall(text))
     for opening, closing in ("{}", "[]"):
         if opening in text:
             yield text[text.find(opening) : text.rfind(closing) + 1]
-
-
-def _fault(text: str) -> str:
-    try:
-        orjson.loads(text.strip())
-    except orjson.JSONDecodeError as exc:
-        return str(exc)
-    return ""

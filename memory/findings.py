@@ -8,7 +8,7 @@ same.
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeGuard
 from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
@@ -81,22 +81,24 @@ def items(reply: str) -> list[Any]:
 
     A bare array and an object with `facts` are both read, fenced or amid prose.
     """
-    said = _after_thinking(reply)
+    said = _after_thinking(reply).strip()
     has_json = False
-    for _, value in loose_json.readings(said):
+    for text, value in loose_json.readings(said):
         has_json = True
         listed = value.get("facts") if isinstance(value, dict) else value
-        if isinstance(listed, list) and (
-            not listed or any(isinstance(entry, dict) for entry in listed)
-        ):
+        if _is_list_of_facts(listed):
             return listed
+        if text == said:
+            break  # All of it is JSON, of another kind: no list inside is the answer.
     if has_json:
         raise Unreadable('it is not {"facts": […]} with a list of objects')
-    try:
-        loose_json.first(said)
-    except ValueError as exc:
-        raise Unreadable(str(exc)) from exc
-    return []
+    raise Unreadable(loose_json.problem(said))
+
+
+def _is_list_of_facts(value: Any) -> TypeGuard[list[Any]]:
+    if not isinstance(value, list):
+        return False
+    return not value or any(isinstance(entry, dict) for entry in value)
 
 
 def _after_thinking(reply: str) -> str:
