@@ -165,6 +165,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_SERIALIZER = "json"
 CELERY_TASK_IGNORE_RESULT = True
+CELERY_RESULT_EXPIRES = None  # No results, and so no nightly job to delete them.
 CELERY_TASK_DEFAULT_QUEUE = "coulisse"
 # A message only wakes a worker: the row it is about is the truth, and a sweep finds
 # every row whose message was lost. So a message is done with when its job begins; late

@@ -1,0 +1,78 @@
+"""The clock sends what is due once, and says once that it cannot."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from celery.beat import SchedulingError
+
+from coulisse_site.celery import app
+from processes.beat import Clock
+
+
+@pytest.fixture
+def schedule(tmp_path: Path) -> str:
+    return str(tmp_path / "beat-schedule")
+
+
+@pytest.fixture
+def sent(monkeypatch) -> list[str]:
+    """The jobs that were sent."""
+    names: list[str] = []
+    monkeypatch.setattr(Clock, "producer", None)  # It would wait for a broker.
+    monkeypatch.setattr(
+        Clock, "apply_async", lambda self, entry, **options: names.append(entry.task)
+    )
+    return names
+
+
+@pytest.fixture
+def clock(schedule: str) -> Iterator[Clock]:
+    clock = Clock(app=app, schedule_filename=schedule)
+    yield clock
+    clock.close()
+
+
+def test_a_clock_that_stood_still_sends_each_job_once(
+    schedule: str, sent: list[str]
+) -> None:
+    stopped = Clock(app=app, schedule_filename=schedule)
+    for entry in stopped.schedule.values():
+        entry.last_run_at -= timedelta(days=1)
+    stopped.close()
+    clock = Clock(app=app, schedule_filename=schedule)
+    for _ in range(20):
+        clock.tick()
+    clock.close()
+    assert sorted(sent) == sorted(
+        entry["task"] for entry in app.conf.beat_schedule.values()
+    )
+
+
+def test_a_new_clock_sends_nothing_yet(clock: Clock, sent: list[str]) -> None:
+    clock.tick()
+    assert sent == []
+
+
+def test_messages_grow_too_old_before_the_next(clock: Clock) -> None:
+    for entry in clock.schedule.values():
+        assert entry.options["expires"] == entry.schedule.seconds
+
+
+def test_a_broker_that_is_gone_is_told_of_once(
+    clock: Clock, monkeypatch, caplog
+) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise SchedulingError("no connection")
+
+    entry = next(iter(clock.schedule.values()))
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(Clock, "apply_async", refuse)
+            clock.apply_entry(entry)
+            clock.apply_entry(entry)
+        monkeypatch.setattr(Clock, "apply_async", lambda self, entry, **options: None)
+        clock.apply_entry(entry)
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["no connection; what is due waits for the broker"] * 2
