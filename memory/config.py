@@ -146,6 +146,7 @@ def check_memory(memory: MemoryConfig, config: Config) -> Iterable[Problem]:
     at = ("memory", "user_state")
     yield from _check_learner(state, config, at)
     for field, message in embedders.problems(config, state.embed_with):
+        message = f"embed_with.{field}: {message}"
         yield Problem((*at, "embed_with", field), message, "coulisse.E402")
 
 

@@ -1,0 +1,181 @@
+"""The YAML's memory: what may be said, what is chosen, and what agents override."""
+
+from pathlib import Path
+
+import pytest
+
+from agents.config import AGENTS
+from config import loader
+from config.errors import ConfigInvalid
+from memory import plan
+from memory.config import MEMORY
+
+PROVIDERS = """
+providers:
+  {name}: {{kind: {kind}, api_key: sk-secret}}
+"""
+AGENT = """
+agents:
+  - {{name: a, provider: {name}, model: m{more}}}
+"""
+
+
+@pytest.fixture
+def load(tmp_path: Path):
+    """Return a function that loads a YAML with this memory."""
+
+    def load(memory: str, *, kind: str = "openai", more: str = "", providers: str = ""):
+        path = tmp_path / "coulisse.yaml"
+        head = providers or PROVIDERS.format(name="p", kind=kind)
+        memory = f"memory: {memory}\n" if memory else ""
+        path.write_text(head + AGENT.format(name="p", more=more) + memory)
+        return loader.load(path)
+
+    return load
+
+
+def of_agent(config):
+    (agent,) = config.get(AGENTS).values()
+    return plan.of(config, agent.memory, (agent.provider, agent.model))
+
+
+def complaint(load, memory: str, **more) -> str:
+    with pytest.raises(ConfigInvalid) as caught:
+        load(memory, **more)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "memory", ["", "{}", "{user_state: false}", "{user_state: null}"]
+)
+def test_it_is_off_unless_asked_for(load, memory):
+    assert of_agent(load(memory)).plan is None
+
+
+@pytest.mark.parametrize("memory", ["{user_state: true}", "{user_state: {}}"])
+def test_true_chooses_for_you(load, memory):
+    chosen = of_agent(load(memory)).plan
+    assert chosen.learner[0::2] == ("p", "gpt-4o-mini")
+    assert chosen.embedder.id == "openai:text-embedding-3-small:1536"
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "embedder"),
+    [
+        ("anthropic", "claude-haiku-4-5-20251001", "local:minilm-int8:384"),
+        ("gemini", "gemini-2.5-flash-lite", "local:minilm-int8:384"),
+        ("groq", "llama-3.1-8b-instant", "local:minilm-int8:384"),
+        ("deepseek", "deepseek-chat", "local:minilm-int8:384"),
+        ("cohere", "command-r7b-12-2024", "local:minilm-int8:384"),
+        ("local", "smollm2-135m", "local:minilm-int8:384"),
+    ],
+)
+def test_each_kind_has_a_cheap_model(load, kind, model, embedder):
+    chosen = of_agent(load("{user_state: true}", kind=kind)).plan
+    assert (chosen.learner.model, chosen.embedder.id) == (model, embedder)
+
+
+def test_the_order_is_the_references(load):
+    kinds = ["local", "cohere", "deepseek", "groq", "gemini", "openai", "anthropic"]
+    providers = (
+        "providers:\n"
+        + "".join(f"  {kind}: {{api_key: k}}\n" for kind in kinds)
+        + "  p: {kind: local}\n"
+    )
+    for kind in reversed(kinds):
+        chosen = of_agent(load("{user_state: true}", providers=providers)).plan
+        assert chosen.learner.name == kind
+        providers = providers.replace(f"  {kind}: {{api_key: k}}\n", "")
+
+
+def test_a_server_of_ones_own_learns_with_the_agents_model(load):
+    providers = "providers:\n  p: {kind: openai, base_url: 'http://x/v1'}\n"
+    chosen = of_agent(load("{user_state: true}", providers=providers)).plan
+    assert chosen.learner[0::2] == ("p", "m")
+    assert chosen.embedder.id.startswith("local:")
+
+
+def test_what_is_chosen_can_be_named(load):
+    chosen = of_agent(
+        load(
+            "{user_state: {learn_from: {provider: p, model: tiny}, "
+            "embed_with: {provider: hash, dims: 32}, recall_k: 0}}"
+        )
+    ).plan
+    assert chosen.learner.model == "tiny"
+    assert chosen.embedder.id == "hash:32"
+    assert chosen.user_state.recall_k == 0
+
+
+@pytest.mark.parametrize(
+    ("memory", "said"),
+    [
+        ("{user_state: maybe}", "user_state"),
+        ("{user_stat: true}", "user_stat"),
+        ("{user_state: {recall_k: -1}}", "recall_k"),
+        ("{user_state: {recall_k: many}}", "recall_k"),
+        ("{user_state: {dedup_threshold: 1.5}}", "dedup_threshold"),
+        ("{user_state: {fusion: best}}", "fusion"),
+        ("{user_state: {learn_from: gpt}}", "learn_from"),
+        ("{user_state: {learn_from: {provider: q, model: x}}}", "not under providers"),
+        ("{user_state: {learn_from: {provider: p}}}", "model"),
+        ("{user_state: {embed_with: {provider: voyage}}}", "api_key"),
+        ("{user_state: {embed_with: {provider: nobody}}}", "nobody"),
+        ("{user_state: {embed_with: {provider: openai, model: x}}}", "x"),
+        ("{importance: {user: 7}}", "importance"),
+        ("{consolidation_interval_hours: 0}", "consolidation_interval_hours"),
+        ("{working_memory_cap: -1}", "working_memory_cap"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(load, memory, said):
+    text = complaint(load, memory)
+    assert said in text
+    assert "sk-secret" not in text
+
+
+@pytest.mark.parametrize(
+    ("memory", "own", "is_on"),
+    [
+        ("{user_state: true}", "false", False),
+        ("{user_state: true}", "{user_state: false}", False),
+        ("{user_state: true}", "{recall_k: 1}", True),
+        ("{user_state: false}", "true", True),
+        ("{user_state: false}", "{user_state: true}", True),
+        ("{user_state: false}", "{recall_k: 1}", False),
+        ("", "true", True),
+    ],
+)
+def test_an_agent_may_differ(load, memory, own, is_on):
+    config = load(memory, more=f", memory: {own}")
+    assert (of_agent(config).plan is not None) is is_on
+
+
+def test_an_agent_overrides_what_it_names_and_no_more(load):
+    own = "{recall_k: 9, salience_limit: 0, learn_from: {provider: p, model: t}}"
+    state = "{user_state: {recall_k: 3, block_tokens: 77}}"
+    config = load(state, more=f", memory: {own}")
+    mine, everyones = of_agent(config), config.get(MEMORY)
+    assert mine.plan.user_state.recall_k == 9
+    assert mine.plan.user_state.block_tokens == 77
+    assert mine.settings.salience_limit == 0
+    assert mine.plan.learner.model == "t"
+    assert (everyones.user_state.recall_k, everyones.salience_limit) == (3, 5)
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ("{embed_with: {provider: hash}}", "embed_with"),
+        ("{recall_k: -1}", "recall_k"),
+        ("{learn_from: {provider: q, model: x}}", "not under providers"),
+        ("maybe", "memory"),
+    ],
+)
+def test_what_an_agent_cannot_override_is_refused(load, own, said):
+    assert said in complaint(load, "{user_state: true}", more=f", memory: {own}")
+
+
+def test_a_plan_is_made_once_for_a_configuration(load):
+    config = load("{user_state: true}")
+    assert of_agent(config) is of_agent(config)
+    assert of_agent(load("{user_state: true}")) is not of_agent(config)
