@@ -1,7 +1,7 @@
 """Put a dataset's people and conversations into the database, as the product would."""
 
 import uuid
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -38,7 +38,8 @@ def settle(wanted: Dataset, vectors: Vectors) -> Iterator[Place]:
     places = [_person(name, wanted, vectors) for name in people]
     yield from places
     for conversation in wanted.conversations:
-        yield _conversation(conversation, vectors)
+        if conversation.questions:
+            yield _conversation(conversation, vectors)
 
 
 def _person(name: str, wanted: Dataset, vectors: Vectors) -> Place:
@@ -88,16 +89,19 @@ def _conversation(conversation: Conversation, vectors: Vectors) -> Place:
     history.append(user_id, "", new_turn_id(), _entries(conversation))
     rows = MessageRow.objects.filter(thread__user_id=user_id).order_by("position")
     stored = list(rows.values_list("id", "thread_id", "position"))
-    lines: Sequence = conversation.lines
     passages.put_messages(
         user_id,
         stored[0][1],
         [
             (message_id, position, line.text, vectors.of(line.text), "")
-            for (message_id, _, position), line in zip(stored, lines, strict=True)
+            for (message_id, _, position), line in zip(
+                stored, conversation.lines, strict=True
+            )
         ],
     )
-    names = {row[0]: line.id for row, line in zip(stored, lines, strict=True)}
+    names = {
+        row[0]: line.id for row, line in zip(stored, conversation.lines, strict=True)
+    }
     return Place("messages", user_id, names, conversation.questions)
 
 

@@ -33,12 +33,15 @@ def main(arguments: list[str]) -> None:
         dataset.choose(options.transcripts, None)
     except (OSError, ValueError) as exc:
         parser.error(str(exc))
-    reports = measure(
-        options.transcripts,
-        backends=options.backend or BACKENDS,
-        embedders=options.embedder,
-        sample=QUICK if options.quick else None,
-    )
+    try:
+        reports = measure(
+            options.transcripts,
+            backends=options.backend or BACKENDS,
+            embedders=options.embedder,
+            sample=QUICK if options.quick else None,
+        )
+    except RuntimeError as exc:
+        parser.exit(1, f"{exc}\n")
     if options.half:
         reports = [report.of_half(options.half) for report in reports]
     if options.json:

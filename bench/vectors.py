@@ -41,11 +41,17 @@ class Vectors:
     milliseconds: list[float] = field(default_factory=list)
     """What each question took to embed."""
 
-    def of(self, text: str) -> Embedded:
-        return Embedded(self.embedder, self.texts[text])
+    def of(self, text: str) -> Embedded | None:
+        """Return what is stored with a text."""
+        return self._embedded(self.texts[text])
 
-    def asking(self, question: str) -> Embedded:
-        return Embedded(self.embedder, self.questions[question])
+    def asking(self, question: str) -> Embedded | None:
+        """Return what a question is asked with."""
+        return self._embedded(self.questions[question])
+
+    def _embedded(self, row: np.ndarray) -> Embedded | None:
+        # As the product: one in which the embedder finds nothing has no vector.
+        return Embedded(self.embedder, row) if row.any() else None
 
     def write(self, path: Path) -> None:
         np.savez(
