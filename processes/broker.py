@@ -110,11 +110,14 @@ def peer(client: socket.socket) -> int:
 
 def make_private(folder: Path) -> None:
     """Create a folder where anybody may, for this user alone; refuse another's."""
-    folder.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.lstat()
     is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
     if not is_ours or stat.S_IMODE(status.st_mode) & 0o077:
-        raise SystemExit(f"{folder} is not private to you: remove it, or set TMPDIR")
+        raise SystemExit(
+            f"{folder} is not private to you: remove it, or have COULISSE_BROKER_SOCKET "
+            "name a socket elsewhere"
+        )
 
 
 def main() -> None:
