@@ -115,8 +115,8 @@ def make_private(folder: Path) -> None:
     is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
     if not is_ours or stat.S_IMODE(status.st_mode) & 0o077:
         raise SystemExit(
-            f"{folder} is not private to you: remove it, or have COULISSE_BROKER_SOCKET "
-            "name a socket elsewhere"
+            f"{folder} is not private to you: remove it, or have "
+            "COULISSE_BROKER_SOCKET name a socket elsewhere"
         )
 
 
