@@ -10,12 +10,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
 
-from django.db import transaction
-from django.db.models import Q
+from django.db import connection, transaction
 from django.utils import timezone
 
 from core.ids import UserId
-from memory import board, edits, intake, owners, past
+from memory import board, edits, intake, owners, past, rows, search
 from memory.errors import FactUnknown
 from memory.known import (
     Category,
@@ -31,8 +30,18 @@ from memory.ladder import Ladder
 from memory.ledger import Ledger
 from memory.models import Fact, FactChange, Status
 
-STANDING_IMPORTANCE = 9
-"""From here on a fact belongs in every prompt."""
+STANDING = f"""
+    SELECT {", ".join(rows.FACT_COLUMNS)} FROM memory_fact {{index}}
+    WHERE user_id = %s AND status = 'active' AND (is_pinned OR importance >= 9)
+        AND (is_pinned OR (
+            (expires_at IS NULL OR expires_at > %s)
+            AND (valid_from IS NULL OR valid_from <= %s)
+            AND (valid_to IS NULL OR valid_to > %s)))
+    ORDER BY is_pinned DESC, importance DESC, created_at, id LIMIT %s
+"""  # noqa: S608
+"""Plain SQL, for every turn reads it; its conditions are those of a partial index."""
+STANDING_INDEX = {"sqlite": "INDEXED BY memory_fact_standing"}
+"""SQLite would walk all facts of the user instead."""
 
 
 def save(
@@ -57,6 +66,8 @@ def save(
         for draft in map(intake.clean, drafts)
     ]
     texts = list(zip(embedded, errors or [""] * len(cleaned), strict=True))
+    # Read now, for what is read inside a transaction is not kept for the next search.
+    search.open_index(user_id)
     with transaction.atomic():
         owners.lock(user_id, now)
         ledger = Ledger(user_id, by=by, now=now)
@@ -159,7 +170,7 @@ def page(
     given = {"category": category, "source": source, "is_pinned": is_pinned}
     narrowed = {name: value for name, value in given.items() if value is not None}
     if as_of is not None:
-        rows = past.read(
+        found = past.read(
             user_id,
             as_of,
             status=status,
@@ -172,8 +183,8 @@ def page(
         facts = Fact.objects.filter(
             past.beyond(after), past.had(status, as_of), user_id=user_id, **narrowed
         )
-        rows = list(facts.order_by(*past.NEWEST_FIRST)[: limit + 1])
-    return [to_known(row, at=as_of) for row in rows[:limit]], len(rows) > limit
+        found = list(facts.order_by(*past.NEWEST_FIRST)[: limit + 1])
+    return [to_known(row, at=as_of) for row in found[:limit]], len(found) > limit
 
 
 def standing(user_id: UserId, *, limit: int) -> list[KnownFact]:
@@ -181,15 +192,11 @@ def standing(user_id: UserId, *, limit: int) -> list[KnownFact]:
 
     Always in the same order, so that providers can reuse the prompt's beginning.
     """
-    now = timezone.now()
-    facts = Fact.objects.filter(
-        Q(is_pinned=True) | Q(importance__gte=STANDING_IMPORTANCE),
-        past.had("active", now),
-        past.was_so(now) | Q(is_pinned=True),
-        user_id=user_id,
-    )
-    order = ("-is_pinned", "-importance", "created_at", "id")
-    return [to_known(row, at=now) for row in facts.order_by(*order)[:limit]]
+    now = connection.ops.adapt_datetimefield_value(timezone.now())
+    query = STANDING.format(index=STANDING_INDEX.get(connection.vendor, ""))
+    with connection.cursor() as cursor:
+        cursor.execute(query, [rows.key_of(user_id), now, now, now, limit])
+        return [rows.fact_of(row) for row in cursor.fetchall()]
 
 
 def expire_due(now: datetime, *, limit: int = 500) -> int:

@@ -110,6 +110,7 @@ def fold(text: str) -> str:
     return " ".join(PUNCTUATION.sub(" ", folded).split())
 
 
+@lru_cache(maxsize=64)  # A draft is compared with several facts.
 def read(text: str) -> Wording:
     """Return what there is to compare of a sentence."""
     text = unicodedata.normalize("NFKC", text.replace("\u2019", "'")).strip(" .!?。")

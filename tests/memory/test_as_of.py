@@ -1,0 +1,149 @@
+"""What was known, and true, at a moment of the past."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from core.ids import UserId
+from memory import facts
+from memory.known import Draft, Saved
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+DAY = timedelta(days=1)
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def owner() -> UserId:
+    return UserId(uuid.uuid4())
+
+
+@pytest.fixture
+def day(monkeypatch):
+    """Return a function that makes it that day of the story."""
+
+    def it_is(number: float) -> datetime:
+        at = START + number * DAY
+        monkeypatch.setattr("django.utils.timezone.now", lambda: at)
+        return at
+
+    it_is(0)
+    return it_is
+
+
+def save(user: UserId, content: str, **draft) -> Saved:
+    [saved] = facts.save(user, [Draft(content, **draft)], [None], by="extraction")
+    return saved
+
+
+def known(user: UserId, number: float, **wanted) -> list[str]:
+    page, _ = facts.page(user, as_of=START + number * DAY, **wanted)
+    return [fact.content for fact in page]
+
+
+def test_nothing_is_known_before_it_was_said(owner, day):
+    day(2)
+    save(owner, "Likes tea")
+    assert known(owner, 1) == []
+    assert known(owner, 2) == known(owner, 3) == ["Likes tea"]
+
+
+def test_a_changed_fact_was_so_until_it_changed(owner, day):
+    save(owner, "Lives in Lisbon")
+    day(5)
+    save(owner, "Lives in Berlin")
+    day(9)
+    assert known(owner, 4.9) == ["Lives in Lisbon"]
+    assert known(owner, 5) == ["Lives in Berlin"]
+    [then], _ = facts.page(owner, as_of=START + 4 * DAY)
+    assert (then.status, then.superseded_by, then.valid_to) == ("active", None, None)
+
+
+def test_a_text_is_told_as_it_stood(owner, day):
+    fact_id = save(owner, "Likes tea", importance=3).fact_id
+    for number, text in ((2, "Likes green tea"), (4, "Likes black tea")):
+        day(number)
+        facts.edit(owner, fact_id, {"content": text, "importance": 9}, by="user")
+    assert known(owner, 1) == ["Likes tea"]
+    assert known(owner, 2) == known(owner, 3.9) == ["Likes green tea"]
+    assert known(owner, 9) == ["Likes black tea"]
+    [then], _ = facts.page(owner, as_of=START + DAY)
+    assert (then.importance, then.source) == (3, "extraction")
+
+
+def test_a_deleted_fact_was_there_before(owner, day):
+    fact_id = save(owner, "Likes tea").fact_id
+    day(2)
+    facts.forget(owner, fact_id, by="user")
+    day(4)
+    facts.edit(owner, fact_id, {"status": "active"}, by="user")
+    for number, there in ((1, True), (2, False), (3, False), (4, True)):
+        assert bool(known(owner, number)) == there
+    assert known(owner, 3, status="deleted") == ["Likes tea"]
+
+
+def test_a_fact_was_so_within_its_dates(owner, day):
+    save(owner, "Is in Rome", valid_from=START + DAY, valid_to=START + 3 * DAY)
+    for number, is_so in ((0, False), (1, True), (2, True), (3, False)):
+        assert bool(known(owner, number)) == is_so
+    assert known(owner, 0, status=None) == ["Is in Rome"]
+
+
+@pytest.mark.parametrize("is_noted", [False, True])
+def test_a_fact_was_there_until_its_time_was_up(owner, day, is_noted):
+    save(owner, "Is in Rome", expires_at=START + 2 * DAY)
+    save(owner, "Has a visa", expires_at=START + 2 * DAY, is_pinned=True)
+    now = day(5)
+    if is_noted:
+        facts.expire_due(now)
+    assert sorted(known(owner, 1)) == ["Has a visa", "Is in Rome"]
+    assert known(owner, 2) == known(owner, 9) == ["Has a visa"]
+    assert known(owner, 3, status="expired") == ["Is in Rome"]
+
+
+def test_what_is_narrowed_is_narrowed_as_it_stood(owner, day):
+    fact_id = save(owner, "Likes tea", category="general").fact_id
+    save(owner, "Has a cat", category="fact")
+    day(2)
+    facts.edit(owner, fact_id, {"category": "preference"}, by="user")
+    assert known(owner, 1, category="general") == ["Likes tea"]
+    assert known(owner, 1, category="preference") == []
+    assert known(owner, 2, category="preference") == ["Likes tea"]
+    assert known(owner, 2, category="general") == []
+
+
+def test_pages_go_on_where_the_last_one_ended(owner, day):
+    """With changed and unchanged facts mixed, all are seen once, in order."""
+    texts = [f"Boat {number} is called {number:x}" for number in range(12)]
+    for number, text in enumerate(texts):
+        day(number)
+        save(owner, text)
+    then = day(20)
+    for number, fact in enumerate(facts.page(owner)[0]):
+        day(21)
+        if number % 3 == 0:
+            facts.edit(owner, fact.id, {"content": f"Boat {number}b"}, by="user")
+        elif number % 3 == 1:
+            facts.forget(owner, fact.id, by="user")
+    seen, after, has_more = [], None, True
+    while has_more:
+        page, has_more = facts.page(owner, as_of=then, after=after, limit=5)
+        seen += [fact.content for fact in page]
+        after = (page[-1].created_at, page[-1].id)
+    assert seen == texts[::-1]
+
+
+@pytest.mark.parametrize("stored", [3, 40])
+def test_the_past_costs_three_queries(owner, day, stored):
+    for number in range(stored):
+        save(owner, f"Boat {number} is called {number:x}")
+    day(1)
+    for fact in facts.page(owner, limit=stored // 2)[0]:
+        facts.forget(owner, fact.id, by="user")
+    with CaptureQueriesContext(connection) as queries:
+        facts.page(owner, as_of=START)
+    assert len(queries) == 3
