@@ -44,7 +44,8 @@ def asked(ranks, **fields) -> Asked:
 
 
 def test_recall_is_the_share_of_the_answers_found_so_far():
-    one, two = asked([3]), asked([1, 7, None, 12])
+    one, two = asked([5]), asked([1, 10, None, 12])
+    assert scores.recall([one], 4) == 0
     assert scores.recall([one], 5) == 1
     assert scores.recall([two], 5) == 0.25
     assert scores.recall([two], 10) == 0.5
@@ -96,6 +97,14 @@ def test_each_leg_finds_what_answers_and_nothing_of_others(made):
     ]
     assert {one.strangers for one in told} == {0}
     assert [one.ranks for one in told if one.leg != "vector"] == [[1]] * 6
+
+
+@pytest.mark.database
+@pytest.mark.usefixtures("database")
+def test_what_is_no_longer_so_is_not_to_be_found(made):
+    ann, cy, pets = recall.settle(SMALL, made)
+    assert [set(one.names.values()) for one in (ann, cy)] == [{"a", "b"}, {"c"}]
+    assert list(pets.names.values()) == ["1", "2", "3"]
 
 
 @pytest.mark.database
