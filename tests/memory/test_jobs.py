@@ -1,0 +1,275 @@
+"""The jobs, the sweep and the commands: what was left undone is done."""
+
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+
+import pytest
+from celery import current_app
+from django.core.management import CommandError, call_command
+
+from config import live
+from memory import consolidation, facts, jobs, learning, lessons, search, upkeep, wake
+from memory.known import Draft, Query
+from memory.models import Consolidation, Erasure, Fact, Lesson, Passage, Thread
+from providers.fake_embeddings import VectorAnswer
+from providers.fake_wires import Answer
+from tests.memory.learning_stage import CONFIG, NOON, configured, new_user, says, tell
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
+
+NOW = datetime.now(UTC)
+REMOTE = "{provider: openai, model: text-embedding-3-small, base_url: BASE, api_key: k}"
+
+
+@pytest.fixture
+def alone(database, monkeypatch):
+    """Nobody's work but this test's."""
+    empty()
+    monkeypatch.setattr(upkeep, "_patience", upkeep.Patience())
+    before = live._current
+    yield
+    live.replace(before)
+    empty()
+
+
+def empty() -> None:
+    for model in (Lesson, Thread, Consolidation, Erasure):
+        model.objects.all().delete()
+
+
+@pytest.fixture
+def woken(monkeypatch) -> list[int]:
+    calls: list[int] = []
+    monkeypatch.setattr(wake, "soon", lambda: calls.append(1))
+    return calls
+
+
+@pytest.fixture
+def owner():
+    return new_user()
+
+
+@pytest.fixture
+def config(fake, tmp_path, woken):
+    def put(text: str = CONFIG, **more: str):
+        return configured(fake, tmp_path / "coulisse.yaml", text, **more)
+
+    put()
+    return put
+
+
+@pytest.fixture
+def remote(config, fake):
+    config(embed_with=REMOTE.replace("BASE", f"{fake.root_url}/v1"))
+
+
+def test_the_jobs_have_the_names_they_are_sent_by():
+    names = {"memory.jobs.work", "memory.jobs.sweep", "memory.jobs.consolidate"}
+    assert names <= current_app.tasks.keys()
+    assert wake.TASK in names
+
+
+def test_work_learns_what_is_due(config, fake, owner):
+    tell(owner, "hello", "hi")
+    says(fake)
+    jobs.work()
+    assert Lesson.objects.get().state == "done"
+
+
+def test_consolidate_leaves_a_receipt(config, fake, owner):
+    tell(owner, *["words"] * 40)
+    fake.reply("They talked.")
+    jobs.consolidate()
+    jobs.consolidate()
+    assert Consolidation.objects.get().summaries == 1
+
+
+def test_a_lost_message_is_made_up_for(config, woken, owner):
+    jobs.sweep()
+    assert woken == []
+    tell(owner, "hello", "hi")
+    jobs.sweep()
+    assert woken == [1]
+
+
+def test_a_lesson_that_kills_its_worker_is_ended(config, owner):
+    tell(owner, "hello", "hi")
+    for _ in range(lessons.MAX_ATTEMPTS):
+        (taken,) = lessons.claim(1, 0)
+    assert upkeep.sweep(datetime.now(UTC))["lessons failed"] == 1
+    assert Lesson.objects.get().state == "failed"
+    assert taken.attempts == lessons.MAX_ATTEMPTS
+
+
+def test_facts_whose_time_is_up_expire(config, owner):
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    draft = Draft("The user has a fair.", expires_at=soon, source="user")
+    facts.save(owner, [draft], [None], by="user")
+    upkeep.sweep(datetime.now(UTC))
+    assert Fact.objects.get(user_id=owner).status == "active"
+    assert upkeep.sweep(soon)["facts expired"] >= 1
+    assert Fact.objects.get(user_id=owner).status == "expired"
+
+
+def test_wishes_nobody_confirmed_are_dropped(config, owner):
+    for minutes in (-1, 1):
+        Erasure.objects.create(
+            user_id=new_user(),
+            confirmation_digest="x",
+            expires_at=NOW + timedelta(minutes=minutes),
+        )
+    assert upkeep.sweep(NOW)["wishes dropped"] == 1
+    assert Erasure.objects.get().expires_at > NOW
+
+
+def test_one_part_that_fails_does_not_stop_the_others(
+    config, owner, monkeypatch, woken, caplog
+):
+    def broken(*args):
+        raise RuntimeError("odd")
+
+    monkeypatch.setattr(facts, "expire_due", broken)
+    Erasure.objects.create(user_id=owner, confirmation_digest="x", expires_at=NOW)
+    tell(owner, "hello", "hi")
+    upkeep.sweep(NOW)
+    assert woken == [1]
+    assert not Erasure.objects.exists()
+    (record,) = caplog.records
+    assert "facts expired" in record.getMessage()
+
+
+# Texts whose embedding failed.
+
+
+def learnt_without_vectors(fake, owner, *texts: str) -> None:
+    fake.default_embedding = VectorAnswer(status=503)
+    says(fake)
+    tell(owner, *texts)
+    learning.drain(10)
+    fake.default_embedding = VectorAnswer()
+
+
+def vectors(owner) -> list[tuple[str, bool]]:
+    rows = Passage.objects.filter(user_id=owner).order_by("position")
+    return [(row.embedding_error, row.vector is not None) for row in rows]
+
+
+def test_what_could_not_be_embedded_is_embedded_later(remote, fake, owner):
+    learnt_without_vectors(fake, owner, "I love the tango", "Me too")
+    assert all(error and not has for error, has in vectors(owner))
+    assert upkeep.sweep(NOW)["texts embedded"] == 2
+    assert vectors(owner) == [("", True), ("", True)]
+    assert upkeep.sweep(NOW)["texts embedded"] == 0
+
+
+def test_facts_get_theirs_as_well(remote, fake, owner):
+    draft = Draft("The user loves the tango.", source="user")
+    facts.save(owner, [draft], [None], by="user", errors=["down"])
+    assert upkeep.sweep(NOW)["texts embedded"] == 1
+    assert fake.embeddings[-1].body["input"] == ["loves the tango."]
+    (hit,) = search.facts(owner, Query("tango"), limit=1)
+    assert hit.fact.content == "The user loves the tango."
+
+
+def test_an_embedder_that_stays_down_is_left_alone_for_a_while(
+    remote, fake, owner, monkeypatch
+):
+    learnt_without_vectors(fake, owner, "I love the tango", "Me too")
+    fake.default_embedding = VectorAnswer(status=503)
+    asked = len(fake.embeddings)
+    for _ in range(3):
+        assert upkeep.sweep(NOW)["texts embedded"] == 0
+    assert len(fake.embeddings) == asked + 1
+    fake.default_embedding = VectorAnswer()
+    now = upkeep.time.monotonic()
+    monkeypatch.setattr(upkeep.time, "monotonic", lambda: now + 61)
+    assert upkeep.sweep(NOW)["texts embedded"] == 2
+
+
+def test_pauses_grow_to_ten_minutes_and_end_with_success(monkeypatch):
+    monkeypatch.setattr(upkeep.time, "monotonic", lambda: 0.0)
+    patience, pauses = upkeep.Patience(), []
+    for _ in range(6):
+        patience.note(failed=True)
+        pauses.append(patience._until)
+    assert pauses == [60, 120, 240, 480, 600, 600]
+    assert not patience.is_over
+    patience.note(failed=False)
+    assert patience.is_over
+
+
+def test_a_text_that_is_refused_is_not_tried_for_ever(remote, fake, owner):
+    learnt_without_vectors(fake, owner, "I love the tango", "Me too")
+    refusal = VectorAnswer(status=400)
+    # Both together, then each alone.
+    fake._embedding_script.extend([refusal, refusal, VectorAnswer()])
+    assert upkeep.sweep(NOW)["texts embedded"] == 2
+    (first, _), (second, has_vector) = vectors(owner)
+    assert first.startswith("refused: ")
+    assert (second, has_vector) == ("", True)
+    asked = len(fake.embeddings)
+    upkeep.sweep(NOW)
+    assert len(fake.embeddings) == asked
+
+
+def test_where_memory_is_off_nothing_is_embedded(remote, config, fake, owner):
+    learnt_without_vectors(fake, owner, "I love the tango", "Me too")
+    config(CONFIG.partition("memory:\n  user_state")[0])
+    asked = len(fake.embeddings)
+    assert upkeep.sweep(NOW)["texts embedded"] == 0
+    assert len(fake.embeddings) == asked
+
+
+# The commands.
+
+
+def printed(*args: str) -> str:
+    out = StringIO()
+    call_command("lessons", *args, stdout=out)
+    return out.getvalue()
+
+
+@pytest.fixture
+def failed(config, fake, owner) -> Lesson:
+    fake.default = Answer(("no JSON",))
+    lesson = tell(owner, "hello", "hi")
+    learning.drain(10)
+    return lesson
+
+
+def test_lessons_are_listed_with_what_went_wrong(failed, fake, owner):
+    fake.default = Answer(("[]",))
+    tell(new_user(), "hello", "hi")
+    learning.drain(10)
+    text = printed()
+    assert "1 done" in text
+    assert "1 failed" in text
+    assert "reply: no JSON" in text
+    assert len(printed("--failed").splitlines()) == 4
+    assert str(owner) in printed("--user", str(owner))
+    assert str(owner) not in printed("--user", "somebody")
+
+
+@pytest.mark.parametrize("which", ["all", "one"])
+def test_a_failed_lesson_is_put_back(failed, which):
+    ident = "all" if which == "all" else str(failed.pk)
+    assert printed("--replay", ident).startswith("1 put back")
+    assert Lesson.objects.get().state == "queued"
+    assert printed("--replay", ident).startswith("0 put back")
+
+
+def test_only_that_users_are_put_back(failed, owner):
+    assert printed("--replay", "all", "--user", "somebody").startswith("0 put back")
+    assert printed("--replay", "all", "--user", str(owner)).startswith("1 put back")
+
+
+def test_what_is_no_lesson_is_said_to_be_none(config):
+    with pytest.raises(CommandError, match="id of a lesson"):
+        printed("--replay", "x")
+
+
+def test_the_receipt_is_what_a_run_returns(config, fake, owner):
+    tell(owner, *["words"] * 40, at=NOON)
+    fake.reply("They talked.")
+    receipt = consolidation.run(NOW)
+    assert receipt == Consolidation.objects.get()
