@@ -35,6 +35,8 @@ from providers.errors import EmbedderMisconfigured
 from providers.failures import Source
 
 HASH_FLOOR = 0.05
+LOCAL_FLOOR = 0.1
+"""Below it nothing is related; from 0.2 on some of what is related is lost, too."""
 MODEL_FLOOR = 0.2
 
 ANY_LANGUAGE = "many"
@@ -118,7 +120,7 @@ def _best(config: Config) -> Embedder:
 def _offline(asked: EmbedWith) -> Embedder:
     if asked.provider == "local":
         name = f"local:{minilm.NAME}:{minilm.DIMENSIONS}"
-        return Embedder(name, minilm.DIMENSIONS, _floor(asked, MODEL_FLOOR), ENGLISH)
+        return Embedder(name, minilm.DIMENSIONS, _floor(asked, LOCAL_FLOOR), ENGLISH)
     dimensions = asked.dims or word_hash.DEFAULT_DIMENSIONS
     floor = _floor(asked, HASH_FLOOR)
     return Embedder(f"hash:{dimensions}", dimensions, floor, WORDS)
