@@ -161,9 +161,9 @@ SINGLE_VALUES = words(
 )
 ONE_RELATIVE = words(
     """
-    wife husband partner spouse boyfriend girlfriend fiancé fiancée boss mother
-    father frau mann mutter vater femme mari mère père esposa esposo madre padre
-    moglie marito mãe pai
+    manager landlord dentist therapist jefe jefa chef wife husband partner spouse
+    boyfriend girlfriend fiancé fiancée boss mother father frau mann mutter vater
+    femme mari mère père esposa esposo madre padre moglie marito mãe pai
     """
 )
 """Whose names are one person's: two daughters are two."""

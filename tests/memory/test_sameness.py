@@ -2,7 +2,10 @@
 
 # ruff: noqa: RUF001
 
+import itertools
+import json
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,6 +13,8 @@ from hypothesis import strategies as st
 
 from memory.sameness import compare, is_identical
 from tests.memory import sameness_pairs as pairs
+
+FACTS = Path(__file__).parents[2] / "bench/data/facts.jsonl"
 
 
 @pytest.mark.parametrize(("old", "new"), pairs.PARAPHRASES)
@@ -85,6 +90,24 @@ def test_a_mark_that_means_something_does(old, new):
 )
 def test_what_is_in_doubt_is_different(old, new):
     assert compare(old, new) == "different"
+
+
+def test_no_two_facts_of_one_person_are_merged():
+    """All that is true of somebody at once: nothing in it gives way to anything."""
+    known = [json.loads(line) for line in FACTS.read_text().splitlines()]
+    ended = {fact.get("supersedes") for fact in known}
+    mine = [
+        fact["content"]
+        for fact in known
+        if fact["user"] == "ines" and fact["id"] not in ended
+    ]
+    merged = [
+        pair
+        for pair in itertools.combinations(mine, 2)
+        if compare(*pair) != "different"
+    ]
+    assert len(mine) > 50
+    assert merged == []
 
 
 @given(st.text(max_size=80), st.text(max_size=80))
