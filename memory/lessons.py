@@ -38,28 +38,31 @@ INSERT = """
 
 # The states are written out, not passed, and the open lessons gathered first: only so
 # is their index used, and the many that are closed never read.
-CLAIM = """
+FIRST_OF_EACH = """
     WITH every_open AS MATERIALIZED (
         SELECT id, user_id, state, attempts, due_at FROM memory_lesson
         WHERE state IN ('queued', 'running')
     ), ranked AS (
-        SELECT id, state, attempts,
+        SELECT id, state, attempts, due_at,
             row_number() OVER (PARTITION BY user_id ORDER BY id) AS place,
             max(CASE WHEN state = 'running' AND due_at > %s THEN 1 ELSE 0 END)
                 OVER (PARTITION BY user_id) AS is_taught
-        FROM every_open
+        FROM (SELECT * FROM every_open ORDER BY id LIMIT %s) AS oldest
     )
-    UPDATE memory_lesson SET state = 'running', attempts = attempts + 1, due_at = %s
-    WHERE id IN (
-        SELECT id FROM memory_lesson
-        WHERE state IN ('queued', 'running') AND due_at <= %s AND id IN (
-            SELECT id FROM ranked WHERE place = 1 AND is_taught = 0
-                AND (state = 'queued' OR attempts < %s)
-        )
-        ORDER BY id LIMIT %s {skip}
-    )
-    RETURNING id
+    SELECT id FROM ranked
+    WHERE place = 1 AND is_taught = 0 AND due_at <= %s
+        AND (state = 'queued' OR attempts < %s)
+    ORDER BY id LIMIT %s
 """
+TAKE = """
+    UPDATE memory_lesson SET state = 'running', attempts = attempts + 1, due_at = %s
+    WHERE id = %s AND state IN ('queued', 'running') AND due_at <= %s
+"""
+LOOKED_AT = 500
+"""Open lessons that are looked at first; all of them only if none can be taken."""
+ALL = 2**31
+SPARE = 16
+"""More than asked for: other workers may be faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +111,29 @@ def claim(
     that facts arrive in the order they were told. Two workers never take the same one.
     """
     now = now or datetime.now(UTC)
-    adapt = connection.ops.adapt_datetimefield_value
-    lease = adapt(now + timedelta(seconds=lease_seconds))
-    skip = "FOR UPDATE SKIP LOCKED" if connection.vendor == "postgresql" else ""
-    values = [adapt(now), lease, adapt(now), MAX_ATTEMPTS, limit]
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(CLAIM.format(skip=skip), values)
-        taken = [pk for (pk,) in cursor.fetchall()]
+    # Read before, for it may take a while, and SQLite has one writer.
+    found = _takeable(limit, now, LOOKED_AT) or _takeable(limit, now, ALL)
+    taken: list[int] = []
+    for number in found:
+        if len(taken) < limit and _take(number, lease_seconds, now):
+            taken.append(number)
     return list(Lesson.objects.filter(pk__in=taken).order_by("pk")) if taken else []
+
+
+def _takeable(limit: int, now: datetime, looked_at: int) -> list[int]:
+    at = connection.ops.adapt_datetimefield_value(now)
+    values = [at, looked_at, at, MAX_ATTEMPTS, limit + SPARE]
+    with connection.cursor() as cursor:
+        cursor.execute(FIRST_OF_EACH, values)
+        return [number for (number,) in cursor.fetchall()]
+
+
+def _take(number: int, lease_seconds: float, now: datetime) -> bool:
+    adapt = connection.ops.adapt_datetimefield_value
+    lease = now + timedelta(seconds=lease_seconds)
+    with connection.cursor() as cursor:
+        cursor.execute(TAKE, [adapt(lease), number, adapt(now)])
+        return bool(cursor.rowcount)
 
 
 def done(lesson: Lesson, *, found: int = 0, saved: int = 0, error: str = "") -> bool:
