@@ -117,7 +117,9 @@ class Ladder:
         return values
 
     def _later_dates(self, fact: Fact, draft: Draft) -> dict[str, Any]:
-        given: dict[str, Any] = {name: at for name, at in dates(draft).items() if at is not None}
+        given: dict[str, Any] = {
+            name: at for name, at in dates(draft).items() if at is not None
+        }
         if fact.expires_at is not None and fact.expires_at <= self._ledger.now:
             given.setdefault("expires_at", None)
         start = given.get("valid_from", fact.valid_from)
