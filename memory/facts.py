@@ -10,11 +10,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from core.ids import UserId
-from memory import board, edits, intake, owners, past, rows, search
+from memory import board, edits, intake, owners, past, search
+from memory import standing as in_prompts
 from memory.errors import FactUnknown
 from memory.known import (
     Category,
@@ -29,19 +30,6 @@ from memory.known import Status as StatusName
 from memory.ladder import Ladder
 from memory.ledger import Ledger
 from memory.models import Fact, FactChange, Status
-
-STANDING = f"""
-    SELECT {", ".join(rows.FACT_COLUMNS)} FROM memory_fact {{index}}
-    WHERE user_id = %s AND status = 'active' AND (is_pinned OR importance >= 9)
-        AND (is_pinned OR (
-            (expires_at IS NULL OR expires_at > %s)
-            AND (valid_from IS NULL OR valid_from <= %s)
-            AND (valid_to IS NULL OR valid_to > %s)))
-    ORDER BY is_pinned DESC, importance DESC, created_at, id LIMIT %s
-"""  # noqa: S608
-"""Plain SQL, for every turn reads it; its conditions are those of a partial index."""
-STANDING_INDEX = {"sqlite": "INDEXED BY memory_fact_standing"}
-"""SQLite would walk all facts of the user instead."""
 
 
 def save(
@@ -188,15 +176,8 @@ def page(
 
 
 def standing(user_id: UserId, *, limit: int) -> list[KnownFact]:
-    """Return the facts every prompt has: pinned ones, then the most important.
-
-    Always in the same order, so that providers can reuse the prompt's beginning.
-    """
-    now = connection.ops.adapt_datetimefield_value(timezone.now())
-    query = STANDING.format(index=STANDING_INDEX.get(connection.vendor, ""))
-    with connection.cursor() as cursor:
-        cursor.execute(query, [rows.key_of(user_id), now, now, now, limit])
-        return [rows.fact_of(row) for row in cursor.fetchall()]
+    """Return the facts every prompt has, as `memory.standing` reads them."""
+    return in_prompts.facts(user_id, limit=limit)
 
 
 def expire_due(now: datetime, *, limit: int = 500) -> int:

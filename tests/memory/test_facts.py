@@ -286,8 +286,8 @@ def test_pinned_and_important_facts_stand(owner):
     pinned = learn(owner, "Speaks Welsh", importance=1, is_pinned=True)
     gone = learn(owner, "Has a cat", is_pinned=True)
     facts.forget(owner, gone.id, by="user")
-    standing = [fact.content for fact in facts.standing(owner, limit=10)]
-    assert standing == [pinned.content, "Is allergic to nuts", "Plays chess"]
+    stood = [fact.content for fact in facts.standing(owner, limit=10)]
+    assert stood == [pinned.content, "Is allergic to nuts", "Plays chess"]
     assert facts.standing(owner, limit=1) == [facts.get(owner, pinned.id)]
 
 
