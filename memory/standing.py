@@ -60,11 +60,10 @@ def messages(recent: Recent, thread: str, settings: MemoryConfig) -> list[FoundM
     if recent.thread_id is None or not recent.first_position:
         return []
     values = [recent.thread_id, recent.first_position, settings.salience_threshold]
+    found = _rows(MESSAGES, [*values, settings.salience_limit])
     return [
-        FoundMessage(number, thread, *about, created_at=rows.aware(created_at))
-        for number, *about, created_at in _rows(
-            MESSAGES, [*values, settings.salience_limit]
-        )
+        FoundMessage(number, thread, *about, rows.aware(created_at))
+        for number, *about, created_at in found
     ]
 
 
