@@ -62,8 +62,8 @@ def messages(recent: Recent, thread: str, settings: MemoryConfig) -> list[FoundM
     values = [recent.thread_id, recent.first_position, settings.salience_threshold]
     found = _rows(MESSAGES, [*values, settings.salience_limit])
     return [
-        FoundMessage(number, thread, *about, rows.aware(created_at))
-        for number, *about, created_at in found
+        FoundMessage(row[0], thread, *row[1:6], created_at=rows.aware(row[6]))
+        for row in found
     ]
 
 
