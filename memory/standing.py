@@ -62,8 +62,11 @@ def messages(recent: Recent, thread: str, settings: MemoryConfig) -> list[FoundM
     values = [recent.thread_id, recent.first_position, settings.salience_threshold]
     found = _rows(MESSAGES, [*values, settings.salience_limit])
     return [
-        FoundMessage(row[0], thread, *row[1:6], created_at=rows.aware(row[6]))
-        for row in found
+        FoundMessage(
+            *(number, thread, position, role, text, agent, importance),
+            rows.aware(created_at),
+        )
+        for number, position, role, text, agent, importance, created_at in found
     ]
 
 
