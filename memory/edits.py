@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from memory import past
+from memory import fact_ids, past
 from memory.errors import KeyTaken
 from memory.intake import check_interval
 from memory.ledger import Embedding, Ledger
@@ -74,8 +74,8 @@ def _check_key(fact: Fact, values: dict[str, Any]) -> None:
     if other := others.first():
         raise KeyTaken(
             f"the key '{other.key}' of category '{other.category}' belongs to fact "
-            f"{other.id}: {other.content:.100}; change or delete that one, or choose "
-            "another key",
+            f"{fact_ids.write(other.id)}: {other.content:.100}; change or delete that "
+            "one, or choose another key",
             param="key",
         )
 

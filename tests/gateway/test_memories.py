@@ -295,10 +295,11 @@ def test_a_wrong_change_is_named(hands, changes, param):
 
 
 def test_a_key_names_one_memory(hands):
-    hands.save("Lives in Lisbon", key="home")
+    home = hands.save("Lives in Lisbon", key="home")
     other = hands.save("Plays the cello")
     said = hands.refused("PATCH", address(other), body={"key": "home"})
     assert said["code"] == "key_taken"
+    assert home["id"] in said["message"]
 
 
 def test_a_memory_is_forgotten_and_brought_back(hands):
