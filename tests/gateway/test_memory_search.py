@@ -44,6 +44,23 @@ def test_with_memory_vectors_are_searched_by(hands, configure):
     assert found["explain"]["weights"]["facts"]["similarity"] > 0
 
 
+def similarity(hands, query: str) -> float | None:
+    (found,) = hands.search(query, explain=True)["data"]
+    return found["explain"]["similarity"]
+
+
+def test_a_change_is_embedded_anew(hands, configure):
+    configure(CONFIG_WITH_MEMORY)
+    saved = hands.save("Plays the cello")
+    hands.change(saved, content="Breeds dachshunds")
+    assert similarity(hands, "dachshunds") > 0.3
+    hands.forget(saved)
+    hands.change(saved, status="active")
+    assert similarity(hands, "dachshunds") > 0.3
+    hands.change(saved, importance=9)
+    assert similarity(hands, "dachshunds") > 0.3
+
+
 def test_fusion_can_be_chosen(hands, configure):
     configure(CONFIG_WITH_MEMORY)
     fill(hands)

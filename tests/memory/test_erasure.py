@@ -20,6 +20,7 @@ from memory import (
     lessons,
     owners,
     wake,
+    working,
 )
 from memory.models import Erasure, Fact, Lesson, Owner, Thread
 from tests.memory import learning_stage
@@ -100,6 +101,7 @@ def test_working_memory_forgets_too(owner):
     talk(owner, "plums")
     assert history.read(owner, "", max_tokens=1000).messages
     erasure.erase(owner)
+    assert working.MEMORY.get((owner, "")) is None
     assert not history.read(owner, "", max_tokens=1000).messages
     talk(owner, "pears")
     said = history.read(owner, "", max_tokens=1000).messages
