@@ -1,32 +1,100 @@
-"""Finding passages in PostgreSQL, which holds the index itself."""
+"""Finding passages in PostgreSQL, which holds the index itself.
 
+What a search reads must not grow with other users' rows, nor be scattered over a table
+they share. So words are lexemes of the user's own (`memory.vocabulary`), and vectors
+are first compared by their codes, a bit for each number, which one index holds beside
+the user's id; the best of them are then compared exactly. Only for users with very
+many passages the graph of `memory.graph_index` is faster.
+"""
+
+import time
 from typing import Any
 
 import numpy as np
 from django.db import connection
 
 from core.ids import UserId
-from memory import vocabulary
+from memory import graph_index, vocabulary
 from memory.known import Embedded
 from memory.legs import DEPTH, Among, Legs, Question
 from memory.vectors import write_vector
 
-NEAREST = """
-    SELECT p.id, 1 - (p.vector <=> %(vector)s::vector) AS score, p.is_question
-    FROM memory_passage p {join}
-    WHERE p.user_id = %(user_id)s AND p.embedder = %(embedder)s
-        AND p.dimensions = %(dimensions)s AND {where}
-        AND 1 - (p.vector <=> %(vector)s::vector) BETWEEN %(floor)s AND 2
-    ORDER BY score DESC LIMIT %(depth)s
-"""
-WORDS = """
-    SELECT p.id, ts_rank(p.{column}, %(words)s::tsquery) AS score, p.is_question
-    FROM memory_passage p {join}
-    WHERE p.user_id = %(user_id)s AND p.{column} @@ %(words)s::tsquery AND {where}
-    ORDER BY score DESC LIMIT %(depth)s
-"""
+COMPARED = 200
+"""How many of the nearest codes have their vectors compared."""
+MANY = 20_000
+"""From so many passages of a user the graph is faster than all their codes."""
+MAX_WORDS = 16
+"""Words of a question that are looked up, the longest, for they are the rarest."""
+MAX_READ = 640
+"""Passages read by their words: of a frequent word not all, for it tells little."""
+PAIRED = 5
+"""Words of which any two in one passage are looked for too, if words are frequent."""
+HINT_SECONDS = 60.0
+HINTS = 10_000
 TINY = 1e-9
 """A cosine of zero is a text without a vector."""
+
+COUNT = """
+    SELECT count(*) FROM (
+        SELECT FROM memory_passage p WHERE p.user_id = %(user_id)s AND {kind}
+        LIMIT %(many)s
+    ) counted
+"""
+NEAREST = """
+    WITH near AS MATERIALIZED (
+        SELECT p.id FROM memory_passage p
+        WHERE p.user_id = %(user_id)s AND p.embedder = %(embedder)s
+            AND length(p.code) = %(dimensions)s AND {kind} {only}
+        ORDER BY p.code <~> binary_quantize(%(vector)s::vector) LIMIT %(compared)s
+    )
+    SELECT id, 1 - distance, is_question FROM (
+        SELECT p.id, p.vector <=> %(vector)s::vector AS distance, p.is_question
+        FROM near JOIN memory_passage p ON p.id = near.id
+        WHERE p.user_id = %(user_id)s
+        OFFSET 0
+    ) compared
+    WHERE distance <= %(furthest)s ORDER BY distance LIMIT %(depth)s
+"""
+WORDS = """
+    WITH words AS MATERIALIZED (
+        SELECT word, query FROM unnest(%(words)s::tsquery[])
+            WITH ORDINALITY AS asked (query, word)
+    ),
+    -- Lexemes are the user's own, so what is left out by the limit is theirs as well;
+    -- naming the user here would make the planner read their whole index.
+    lists AS MATERIALIZED (
+        SELECT words.word, found.* FROM words CROSS JOIN LATERAL (
+            SELECT p.id, p.user_id, p.{column} AS terms, p.is_question
+            FROM memory_passage p
+            WHERE p.{column} @@ words.query AND {kind} {only} LIMIT %(each)s
+        ) found
+    ),
+    worth AS MATERIALIZED (
+        SELECT query, ln(1 + greatest(%(passages)s - found + 0.5, 0.5)
+            / (found + 0.5))::float8 AS idf
+        FROM (SELECT word, count(*) AS found FROM lists GROUP BY word) counted
+        JOIN words USING (word) WHERE word <= %(single)s
+    ),
+    texts AS MATERIALIZED (
+        SELECT *, length(terms) / (avg(length(terms)) OVER ())::float8 AS length FROM (
+            SELECT DISTINCT ON (id) id, terms, is_question FROM lists
+            WHERE user_id = %(user_id)s
+        ) once
+    )
+    -- BM25, with ts_rank in place of a term's count.
+    SELECT id, total * 2.2 / (1.3 + 0.9 * length) AS score, is_question
+    FROM texts CROSS JOIN LATERAL (
+        SELECT sum(idf * ts_rank(terms, query)) AS total FROM worth
+    ) summed
+    WHERE total > 0 ORDER BY score DESC LIMIT %(depth)s
+"""
+OF_FACTS = "p.fact_id IS NOT NULL"
+OF_MESSAGES = "p.message_id IS NOT NULL"
+AMONG = "AND p.fact_id IN (SELECT f.id FROM memory_fact f WHERE f.user_id = %(user_id)s"
+NOT_BEYOND = "AND NOT (p.thread_id = %(thread_id)s AND p.position >= %(end)s)"
+
+_hints: dict[tuple[UserId, str], tuple[float, int]] = {}
+"""About how many passages users have, and until when that is good enough."""
 
 
 class Index:
@@ -37,67 +105,111 @@ class Index:
 
     def facts(self, question: Question, among: Among) -> Legs:
         """Return the passages of facts that fit."""
-        join, where = "", "p.fact_id IS NOT NULL"
-        values: dict[str, Any] = {}
+        values = {"user_id": self._user_id, **among.given}
+        only = ""
+        # A fact that is not active has no passage.
         if among != Among():
-            join = "JOIN memory_fact f ON f.id = p.fact_id"
-            values = dict(among.given)
-            where += "".join(f" AND f.{name} = %({name})s" for name in values)
-        return self._legs(question, values, windows=False, join=join, where=where)
+            chosen = "".join(f" AND f.{name} = %({name})s" for name in among.given)
+            only = f"{AMONG}{chosen})"
+        found = _Found(values, {"kind": OF_FACTS, "only": only})
+        return found.legs(question, ["terms"])
 
     def messages(self, question: Question, beyond: tuple[int, int] | None) -> Legs:
         """Return the passages of messages that fit, but of none from `beyond` on."""
-        where = "p.message_id IS NOT NULL"
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = {"user_id": self._user_id}
+        only = ""
         if beyond is not None:
-            values["thread"], values["end"] = beyond
-            where += " AND NOT (p.thread_id = %(thread)s AND p.position >= %(end)s)"
-        return self._legs(question, values, windows=True, join="", where=where)
-
-    def _legs(
-        self, question: Question, values: dict[str, Any], *, windows: bool, **parts: str
-    ) -> Legs:
-        found = _Found()
-        values |= {"user_id": self._user_id, "depth": DEPTH}
-        if question.embedded is not None:
-            asked = _vector_values(question.embedded, question.floor)
-            found.add(0, NEAREST.format(**parts), values | asked)
-        if question.terms:
-            lexemes = vocabulary.lexemes(self._user_id, question.terms)
-            words = values | {"words": " | ".join(lexemes)}
-            found.add(1, WORDS.format(column="terms", **parts), words)
-            if windows:
-                found.add(2, WORDS.format(column="window_terms", **parts), words)
-        return found.legs()
+            values["thread_id"], values["end"] = beyond
+            only = NOT_BEYOND
+        found = _Found(values, {"kind": OF_MESSAGES, "only": only})
+        return found.legs(question, ["terms", "window_terms"])
 
 
 class _Found:
     """The scores of each way, by passage."""
 
-    def __init__(self) -> None:
+    def __init__(self, values: dict[str, Any], parts: dict[str, str]) -> None:
+        self._values = {**values, "depth": DEPTH}
+        self._parts = parts
         self._scores: dict[int, list[float]] = {}
         self._questions: set[int] = set()
 
-    def add(self, leg: int, query: str, values: dict[str, Any]) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute(query, values)
-            for number, score, is_question in cursor.fetchall():
-                self._scores.setdefault(number, [0.0, 0.0, 0.0])[leg] = score
-                if is_question:
-                    self._questions.add(number)
+    def legs(self, question: Question, columns: list[str]) -> Legs:
+        """Return what is found by meaning, and by the words of these columns."""
+        count = self._count()
+        if question.embedded is not None and count:
+            self._near(question.embedded, question.floor, count)
+        if question.terms and count:
+            for leg, column in enumerate(columns, start=1):
+                self._by_words(leg, column, question.terms, count)
+        return self._collected()
 
-    def legs(self) -> Legs:
+    def _count(self) -> int:
+        key = self._values["user_id"], self._parts["kind"]
+        now = time.monotonic()
+        until, count = _hints.get(key, (0.0, 0))
+        if until < now:
+            values = {**self._values, "many": MANY}
+            ((count,),) = _rows(COUNT.format(**self._parts), values)
+            if len(_hints) >= HINTS:
+                _hints.clear()
+            # A user who had nothing may have something the next moment.
+            _hints[key] = (now + HINT_SECONDS if count else now, count)
+        return count
+
+    def _near(self, asked: Embedded, floor: float, count: int) -> None:
+        values = {
+            "vector": write_vector(asked.vector, "postgresql"),
+            "embedder": asked.embedder,
+            "dimensions": len(asked.vector),
+            "furthest": 1 - max(floor, TINY),
+            "compared": COMPARED,
+        }
+        query = NEAREST
+        if count >= MANY and graph_index.exists(asked.embedder):
+            query = graph_index.nearest(len(asked.vector))
+        self._add(0, query, values)
+
+    def _by_words(self, leg: int, column: str, terms: list[str], count: int) -> None:
+        chosen = sorted(terms, key=len, reverse=True)[:MAX_WORDS]
+        words = vocabulary.lexemes(self._values["user_id"], chosen)
+        each = MAX_READ // len(words)
+        values = {"single": len(words), "each": each, "passages": count}
+        if count > each:
+            words += _pairs(words[:PAIRED])
+        query = WORDS.replace("{column}", column)
+        self._add(leg, query, {**values, "words": words})
+
+    def _add(self, leg: int, query: str, values: dict[str, Any]) -> None:
+        query = query.format(**self._parts)
+        for number, score, is_question in _rows(query, {**self._values, **values}):
+            self._scores.setdefault(number, [0.0, 0.0, 0.0])[leg] = score
+            if is_question:
+                self._questions.add(number)
+
+    def _collected(self) -> Legs:
         ids = sorted(self._scores)
         scores = np.array([self._scores[n] for n in ids], np.float64).reshape(-1, 3)
-        questions = np.array([n in self._questions for n in ids], np.bool_)
         similarity, terms, window = scores.T
+        questions = np.array([n in self._questions for n in ids], np.bool_)
         return Legs(np.array(ids, np.int64), similarity, terms, window, questions)
 
 
-def _vector_values(embedded: Embedded, floor: float) -> dict[str, Any]:
-    return {
-        "vector": write_vector(embedded.vector, "postgresql"),
-        "embedder": embedded.embedder,
-        "dimensions": len(embedded.vector),
-        "floor": max(floor, TINY),
-    }
+def _pairs(words: list[str]) -> list[str]:
+    """Return a query for passages with any two of the words, if there are two."""
+    pairs = [
+        f"({one} & {other})"
+        for place, one in enumerate(words)
+        for other in words[place + 1 :]
+    ]
+    return [" | ".join(pairs)] if pairs else []
+
+
+def _rows(query: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(query, values)
+        # Settings come before the query, each with a result of its own.
+        while cursor.description is None and cursor.nextset():
+            pass
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows

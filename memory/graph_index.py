@@ -1,0 +1,99 @@
+"""The graph of an embedder's vectors, for users with very many: pgvector's HNSW.
+
+One index for each embedder, over the vectors of all users; a search walks it until it
+has met enough of the user's own, which is soon where they are a good part of it.
+"""
+
+import hashlib
+
+from django.db import connection
+
+MAX_DIMENSIONS = 4_000
+"""What an HNSW index of half precision takes."""
+
+EXISTS = """
+    SELECT i.indisvalid FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid
+    WHERE c.relname = %s AND c.relnamespace = current_schema()::regnamespace
+"""
+CREATE = """
+    CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON memory_passage
+    USING hnsw ((vector::halfvec({dimensions})) halfvec_cosine_ops)
+    WHERE embedder = {embedder} AND dimensions = {dimensions}
+"""
+NEAREST = """
+    SET LOCAL hnsw.iterative_scan = relaxed_order;
+    SET LOCAL hnsw.ef_search = 120;
+    SET LOCAL jit = off;
+    SET LOCAL enable_sort = off;
+    SELECT id, 1 - distance, is_question FROM (
+        SELECT p.id, p.is_question, p.vector::halfvec(DIMENSIONS)
+            <=> %(vector)s::halfvec(DIMENSIONS) AS distance
+        FROM memory_passage p
+        WHERE p.user_id = %(user_id)s AND p.embedder = %(embedder)s
+            AND p.dimensions = DIMENSIONS AND {kind} {only}
+        ORDER BY distance LIMIT %(depth)s
+    ) near
+    WHERE distance <= %(furthest)s;
+    SET LOCAL enable_sort = on
+"""
+
+_existing: set[str] = set()
+"""Embedders whose index has been seen; one is never dropped while a server runs."""
+
+
+def nearest(dimensions: int) -> str:
+    """Return the query that walks the graph; see `index_postgres.NEAREST`."""
+    return NEAREST.replace("DIMENSIONS", str(int(dimensions)))
+
+
+def exists(embedder: str) -> bool:
+    """Say whether an embedder has its index, whole."""
+    if embedder not in _existing and _is_valid(name_of(embedder)):
+        _existing.add(embedder)
+    return embedder in _existing
+
+
+def ensure(embedder: str, dimensions: int) -> bool:
+    """Build an embedder's index where there is none, and return whether there is one.
+
+    Searches and writes go on meanwhile; it takes about a minute for a hundred thousand
+    vectors. Nothing is done where another process is building it, nor on SQLite, which
+    needs none. Not to be called in a transaction.
+    """
+    if connection.vendor != "postgresql" or not 0 < dimensions <= MAX_DIMENSIONS:
+        return False
+    name = name_of(embedder)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(hashtext(%s))", [name])
+        if cursor.fetchone() != (True,):
+            return False
+        try:
+            if not _is_valid(name):
+                # One that was broken off is there, but of no use.
+                cursor.execute(f"DROP INDEX IF EXISTS {name}")
+                cursor.execute(
+                    CREATE.format(
+                        name=name,
+                        dimensions=int(dimensions),
+                        embedder=_quoted(embedder),
+                    )
+                )
+        finally:
+            cursor.execute("SELECT pg_advisory_unlock(hashtext(%s))", [name])
+    return True
+
+
+def name_of(embedder: str) -> str:
+    """Return the name of an embedder's index."""
+    digest = hashlib.blake2b(embedder.encode(), digest_size=8).hexdigest()
+    return f"memory_passage_near_{digest}"
+
+
+def _is_valid(name: str) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(EXISTS, [name])
+        return bool(cursor.fetchone() == (True,))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
