@@ -9,7 +9,8 @@ from typing import Any
 from config import live, loader
 from config.sections import Config
 from core.ids import TurnId, UserId
-from memory.models import Lesson, Message, Thread
+from memory import learning, lessons
+from memory.models import Fact, Lesson, Message, Thread
 from providers.fake import FakeProvider
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -102,3 +103,18 @@ def fact(content: str, quote: str, **fields: Any) -> dict[str, Any]:
 def says(fake: FakeProvider, *facts: Any) -> None:
     """Have the model propose these facts."""
     fake.reply(json.dumps({"facts": facts}))
+
+
+def learn(lesson: Lesson) -> Lesson:
+    """Take the lesson and learn from it, and return what became of it."""
+    (taken,) = lessons.claim(1, 300, now=datetime.now(UTC))
+    assert taken.pk == lesson.pk
+    learning.learn(taken)
+    lesson.refresh_from_db()
+    return lesson
+
+
+def known(user: UserId) -> list[tuple[str, str]]:
+    """Return what is known of a user, and with what status."""
+    rows = Fact.objects.filter(user_id=user).order_by("created_at", "content")
+    return list(rows.values_list("content", "status"))

@@ -1,0 +1,35 @@
+"""What the tests of learning have in common."""
+
+import pytest
+
+from config import live
+from memory import wake
+from memory.models import Lesson
+from tests.memory.learning_stage import CONFIG, configured, new_user
+
+
+@pytest.fixture
+def alone(database, monkeypatch):
+    """No lessons but this test's, and no queue to send messages to."""
+    Lesson.objects.all().delete()
+    monkeypatch.setattr(wake, "soon", lambda: None)
+    before = live._current
+    yield
+    live.replace(before)
+    Lesson.objects.all().delete()
+
+
+@pytest.fixture
+def owner():
+    return new_user()
+
+
+@pytest.fixture
+def config(fake, tmp_path):
+    """Put a YAML in force, whose fields a test may give."""
+
+    def put(text: str = CONFIG, **more: str):
+        return configured(fake, tmp_path / "coulisse.yaml", text, **more)
+
+    put()
+    return put
