@@ -221,7 +221,13 @@ class Passage(models.Model):
     fact = models.OneToOneField(Fact, null=True, on_delete=models.CASCADE)
     message = models.OneToOneField(Message, null=True, on_delete=models.CASCADE)
     thread = models.ForeignKey(
-        Thread, null=True, on_delete=models.CASCADE, db_index=False
+        Thread,
+        null=True,
+        on_delete=models.CASCADE,
+        db_index=False,
+        # The message's own keeps it true; to check this one without an index, all
+        # passages of all users would be read for each thread that is erased.
+        db_constraint=False,
     )
     position = models.BigIntegerField(null=True)
     """The message's, in its thread: its neighbours are its window."""

@@ -124,6 +124,28 @@ def test_it_is_one_transaction(owner, monkeypatch):
     assert rows_of(owner) == before
 
 
+def test_no_table_is_read_whole_for_each_row_that_goes():
+    """Deleting a row has the database look for others that refer to it."""
+    with connection.cursor() as cursor:
+        tables = connection.introspection.table_names(cursor)
+        slow = [
+            f"{table}.{found['columns'][0]}"
+            for table in tables
+            if table.startswith("memory_")
+            for constraints in [
+                connection.introspection.get_constraints(cursor, table).values()
+            ]
+            for found in constraints
+            if found["foreign_key"]
+            and not any(
+                other["columns"][:1] == found["columns"]
+                for other in constraints
+                if other["index"] or other["unique"] or other["primary_key"]
+            )
+        ]
+    assert slow == []
+
+
 def test_it_goes_again_when_another_writes_in_between(owner, monkeypatch):
     live(owner)
     delete, intruders = erasure._delete, [1, 2]
