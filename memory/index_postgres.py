@@ -19,13 +19,13 @@ from memory.known import Embedded
 from memory.legs import DEPTH, Among, Legs, Question
 from memory.vectors import write_vector
 
-COMPARED = 200
+COMPARED = 150
 """How many of the nearest codes have their vectors compared."""
 MANY = 20_000
 """From so many passages of a user the graph is faster than all their codes."""
 MAX_WORDS = 16
 """Words of a question that are looked up, the longest, for they are the rarest."""
-MAX_READ = 640
+MAX_READ = 360
 """Passages read by their words: of a frequent word not all, for it tells little."""
 PAIRED = 5
 """Words of which any two in one passage are looked for too, if words are frequent."""
@@ -45,7 +45,7 @@ NEAREST = """
         SELECT p.id FROM memory_passage p
         WHERE p.user_id = %(user_id)s AND p.embedder = %(embedder)s
             AND length(p.code) = %(dimensions)s AND {kind} {only}
-        ORDER BY p.code <~> binary_quantize(%(vector)s::vector) LIMIT %(compared)s
+        ORDER BY p.code <~> %(code)s::varbit LIMIT %(compared)s
     )
     SELECT id, 1 - distance, is_question FROM (
         SELECT p.id, p.vector <=> %(vector)s::vector AS distance, p.is_question
@@ -160,6 +160,7 @@ class _Found:
     def _near(self, asked: Embedded, floor: float, count: int) -> None:
         values = {
             "vector": write_vector(asked.vector, "postgresql"),
+            "code": "".join(np.where(asked.vector > 0, "1", "0").tolist()),
             "embedder": asked.embedder,
             "dimensions": len(asked.vector),
             "furthest": 1 - max(floor, TINY),

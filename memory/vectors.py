@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import orjson
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -31,7 +32,9 @@ class TermsField(models.Field):  # type: ignore[type-arg]
 def write_vector(vector: np.ndarray, vendor: str) -> Any:
     """Return a vector as its column takes it in plain SQL."""
     if vendor == "postgresql":
-        return "[" + ",".join(map(repr, vector.astype(float).tolist())) + "]"
+        # The shortest text of each number, several times as fast as Python's own.
+        exact = np.ascontiguousarray(vector, dtype=np.float32)
+        return orjson.dumps(exact, option=orjson.OPT_SERIALIZE_NUMPY).decode()
     return vector.astype(FLOAT32).tobytes()
 
 
