@@ -7,6 +7,7 @@ looking. So it may be late, shared by many turns, or lost: a sweep finds the row
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 import celery
 
@@ -17,10 +18,19 @@ PAUSE_SECONDS = 0.5
 """Between two messages: turns that end meanwhile share the next."""
 
 
-class Wake:
-    """Sends the message, from a thread of its own."""
+def send() -> None:
+    """Send the message; raises whatever is wrong with the broker."""
+    # Late is as good as lost: the sweep looks again anyway.
+    celery.current_app.send_task(TASK, ignore_result=True, retry=False, expires=60)
 
-    def __init__(self, *, pause_seconds: float = PAUSE_SECONDS) -> None:
+
+class Wake:
+    """Has the message sent, from a thread of its own."""
+
+    def __init__(
+        self, send: Callable[[], None], *, pause_seconds: float = PAUSE_SECONDS
+    ) -> None:
+        self._send = send
         self._pause_seconds = pause_seconds
         self._wanted = threading.Event()
         self._lock = threading.Lock()
@@ -42,7 +52,7 @@ class Wake:
         with self._sending:
             if self._wanted.is_set():
                 self._wanted.clear()
-                self._send()
+                self._try_to_send()
 
     def _start(self) -> None:
         with self._lock:
@@ -58,12 +68,9 @@ class Wake:
             self.flush()
             time.sleep(self._pause_seconds)
 
-    def _send(self) -> None:
+    def _try_to_send(self) -> None:
         try:
-            # Late is as good as lost: the sweep looks again anyway.
-            celery.current_app.send_task(
-                TASK, ignore_result=True, retry=False, expires=60
-            )
+            self._send()
         except Exception as exc:
             # Whatever is wrong with the broker, the turn is stored and so its lesson.
             if not self._is_down:
@@ -77,7 +84,7 @@ class Wake:
             self._is_down = False
 
 
-_wake = Wake()
+_wake = Wake(send)
 
 
 def soon() -> None:
