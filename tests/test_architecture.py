@@ -150,6 +150,8 @@ def test_nothing_is_imported_inside_a_function_to_dodge_a_circle():
         for name, path in modules().items()
         for function in ast.walk(ast.parse(path.read_text()))
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        # Where Django has what leads to models imported, and not before.
+        and (path.name, function.name) != ("apps.py", "ready")
         for node in ast.walk(function)
         if isinstance(node, ast.ImportFrom)
         and (node.module or "").split(".")[0] in PACKAGES

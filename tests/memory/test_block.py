@@ -15,11 +15,22 @@ NOW = datetime(2026, 5, 1, 9, 30, tzinfo=UTC)
 
 def fact(content: str, **fields) -> KnownFact:
     known = {
-        **{"id": uuid.uuid4(), "category": "fact", "key": None, "importance": 5},
-        **{"status": "active", "is_pinned": False, "source": "extraction"},
-        **{"agent": "", "quote": "", "said_at": NOW, "superseded_by": None},
-        **{"valid_from": None, "valid_to": None, "expires_at": None},
-        **{"created_at": NOW, "updated_at": NOW},
+        "id": uuid.uuid4(),
+        "category": "fact",
+        "key": None,
+        "importance": 5,
+        "status": "active",
+        "is_pinned": False,
+        "source": "extraction",
+        "agent": "",
+        "quote": "",
+        "said_at": NOW,
+        "superseded_by": None,
+        "valid_from": None,
+        "valid_to": None,
+        "expires_at": None,
+        "created_at": NOW,
+        "updated_at": NOW,
     }
     return KnownFact(content=content, **{**known, **fields})
 
