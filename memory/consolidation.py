@@ -15,7 +15,7 @@ from config import live
 from core import tokens
 from core.errors import CoulisseError
 from core.ids import UserId
-from memory import asking, learning, lessons, stretches, summaries
+from memory import asking, lessons, plan, stretches, summaries
 from memory.models import Consolidation, Message, Summary, Thread
 from memory.plan import Learner, Plan
 from memory.stretches import Stretch
@@ -47,22 +47,22 @@ def run(
     take on. Of several callers at the same instant one runs. With `user_id`, only that
     user's conversations.
     """
-    plan = learning.any_plan(live.current())
-    if plan is None:
+    users = plan.of_users(live.current())
+    if users is None:
         return None
     receipt = (
         Consolidation(started_at=now, is_dry_run=True)
         if dry_run
-        else _begin(now, plan, force=force)
+        else _begin(now, users, force=force)
     )
     if receipt is not None:
-        _Run(receipt, plan, now).go(user_id)
+        _Run(receipt, users, now).go(user_id)
     return receipt
 
 
-def _begin(now: datetime, plan: Plan, *, force: bool) -> Consolidation | None:
+def _begin(now: datetime, users: Plan, *, force: bool) -> Consolidation | None:
     """Return the receipt of a new run, unless another ran lately."""
-    interval = timedelta(hours=plan.memory.consolidation_interval_hours)
+    interval = timedelta(hours=users.memory.consolidation_interval_hours)
     with transaction.atomic():
         if connection.vendor == "postgresql":
             # SQLite lets one writer in at a time anyway.
@@ -82,9 +82,9 @@ def _is_recent(last: Consolidation, since: datetime) -> bool:
 class _Run:
     """One run, which keeps its receipt."""
 
-    def __init__(self, receipt: Consolidation, plan: Plan, now: datetime) -> None:
+    def __init__(self, receipt: Consolidation, users: Plan, now: datetime) -> None:
         self._receipt = receipt
-        self._plan = plan
+        self._plan = users
         self._now = now
         self._until = time.monotonic() + MAX_SECONDS
         self._failures_in_a_row = 0

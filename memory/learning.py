@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from django.db import InterfaceError, OperationalError
 
 from config import live
-from config.sections import Config
 from core.errors import Unavailable
 from core.ids import UserId
 from memory import (
@@ -32,7 +31,7 @@ from memory.extraction import Material, Said
 from memory.findings import Found
 from memory.known import Draft, Embedded, KnownFact, Query, Saved
 from memory.models import Lesson, Message, Passage
-from memory.plan import Memory, Plan
+from memory.plan import Plan
 from providers.errors import TimedOut
 
 logger = logging.getLogger(__name__)
@@ -88,7 +87,7 @@ def learn(lesson: Lesson) -> None:
     writing that row may.
     """
     try:
-        memory = settings_of(live.current(), lesson.agent)
+        memory = plan.of_agent(live.current(), lesson.agent)
         if memory.plan is None:
             lessons.done(lesson, error=OFF)
         else:
@@ -99,26 +98,6 @@ def learn(lesson: Lesson) -> None:
         lessons.failed(lesson, str(exc), reply=exc.reply)
     except Exception as exc:
         _fail(lesson, exc)
-
-
-def settings_of(config: Config, agent_name: str) -> Memory:
-    """Return how an agent remembers; one that is gone from the YAML, as all do."""
-    # Features are strangers to each other: no name of `agents` is used here, and of an
-    # agent no more than `plan` asks for.
-    agent = config.values.get("agents", {}).get(agent_name)
-    if agent is None:
-        return plan.of(config)
-    return plan.of(config, agent.memory, (agent.provider, agent.model))
-
-
-def any_plan(config: Config) -> Plan | None:
-    """Return the plan of all agents, or of the first that has one of its own, if any.
-
-    They share one embedder, for they share what is known of a user.
-    """
-    names = ("", *config.values.get("agents", {}))
-    plans = (settings_of(config, name).plan for name in names)
-    return next((found for found in plans if found is not None), None)
 
 
 def _fail(lesson: Lesson, exc: Exception) -> None:

@@ -31,6 +31,19 @@ class Overrides(Protocol):
         """Fields of `MemoryConfig` it sets."""
 
 
+class Rememberer(Protocol):
+    """What memory needs to know of an agent."""
+
+    @property
+    def provider(self) -> str: ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def memory(self) -> Overrides | None: ...
+
+
 class Learner(NamedTuple):
     """The model that reads turns for facts."""
 
@@ -85,6 +98,31 @@ def of(
         plan = _plan(config, settings, own_model)
         memory = memories[key] = Memory(settings, plan)
     return memory
+
+
+def of_agent(config: Config, name: str) -> Memory:
+    """Return how an agent remembers; one that is gone from the YAML, as all do."""
+    agent = _agents(config).get(name)
+    if agent is None:
+        return of(config)
+    return of(config, agent.memory, (agent.provider, agent.model))
+
+
+def of_users(config: Config) -> Plan | None:
+    """Return how users are remembered: by all agents, or else by the first that does.
+
+    None is where no agent remembers them. The embedder is the same for all, for they
+    share what is known of a user.
+    """
+    plans = (of_agent(config, name).plan for name in ("", *_agents(config)))
+    return next((found for found in plans if found is not None), None)
+
+
+def _agents(config: Config) -> Mapping[str, Rememberer]:
+    # Features are strangers to each other: nothing of `agents` is imported, and no
+    # more asked of an agent than a `Rememberer` has.
+    agents: Mapping[str, Rememberer] = config.values.get("agents", {})
+    return agents
 
 
 def _settings(config: Config, overrides: Overrides | None) -> MemoryConfig:

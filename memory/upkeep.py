@@ -7,7 +7,7 @@ from datetime import datetime
 
 from config import live
 from core.ids import UserId
-from memory import embedding, facts, learning, lessons, passages, wake
+from memory import embedding, facts, lessons, passages, plan, wake
 from memory.models import Erasure, Passage
 from memory.passages import Pending
 from providers.embedders import Embedder
@@ -91,15 +91,15 @@ def _drop_wishes(now: datetime) -> int:
 
 
 def _embed() -> int:
-    plan = learning.any_plan(live.current())
-    if plan is None or not _patience.is_over:
+    users = plan.of_users(live.current())
+    if users is None or not _patience.is_over:
         return 0
     embedded = 0
     for _ in range(MOST_BATCHES):
         waiting = failed_texts(BATCH)
         if not waiting:
             break
-        settled = _embed_again(plan.embedder, waiting)
+        settled = _embed_again(users.embedder, waiting)
         _patience.note(failed=settled == 0)
         embedded += settled
         if settled < len(waiting):

@@ -10,12 +10,11 @@ from django.conf import settings
 from agents.config import AGENTS, AgentConfig
 from config.config import SERVER
 from config.sections import Config
-from memory import state
+from memory import plan, state
 from memory.config import MEMORY
 from processes.plan import LOCAL_KIND
 from processes.record import RunRecord
 from providers.config import PROVIDERS
-from turns import recollection, remembering
 
 
 def render(config: Config, run: RunRecord) -> str:
@@ -51,29 +50,27 @@ def _lines(config: Config, run: RunRecord) -> Iterator[str]:
 
 def _memory(config: Config) -> Iterator[str]:
     """Say where conversations are kept, and what was chosen to remember users with."""
-    plan = remembering.plan_of_users(config)
-    if plan is None:
+    users = plan.of_users(config)
+    if users is None:
         yield f"  Memory     {_database()}; user_state: disabled (history only)"
         return
     yield f"  Memory     {_database()}; user_state: on"
     models = ", ".join(_learners(config))
-    yield f"             learns from {models}; embeds with {plan.embedder.id}"
-    for _, concern in state.concerns(plan):
+    yield f"             learns from {models}; embeds with {users.embedder.id}"
+    for _, concern in state.concerns(users):
         yield f"             {concern}"
 
 
 def _learners(config: Config) -> list[str]:
     """Return the models that learn, each once."""
-    plans = (
-        recollection.of(config, agent).plan for agent in config.get(AGENTS).values()
-    )
-    learners = [plan.learner for plan in plans if plan is not None and plan.learner]
+    plans = (plan.of_agent(config, name).plan for name in config.get(AGENTS))
+    learners = [each.learner for each in plans if each is not None and each.learner]
     return list(dict.fromkeys(f"{each.name} / {each.model}" for each in learners))
 
 
 def _memory_of(config: Config, agent: AgentConfig) -> str:
     """Return what an agent's memory differs in from that of all."""
-    is_on = recollection.of(config, agent).plan is not None
+    is_on = plan.of_agent(config, agent.name).plan is not None
     if is_on == (config.get(MEMORY).user_state is not None):
         return ""
     return f"  (user_state: {'on' if is_on else 'off'})"

@@ -8,8 +8,7 @@ from django.core import checks
 
 from config import loader
 from config.errors import ConfigInvalid
-from memory import state
-from turns import remembering
+from memory import plan, state
 
 
 def check_memory(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
@@ -21,8 +20,8 @@ def check_memory(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage
     if databases or not path.exists():
         return []
     try:
-        plan = remembering.plan_of_users(loader.load(path))
+        users = plan.of_users(loader.load(path))
     except ConfigInvalid:
         return []  # The configuration's own check says why.
-    found = state.concerns(plan) if plan is not None else ()
+    found = state.concerns(users) if users is not None else ()
     return [checks.Warning(message, id=kind) for kind, message in found]

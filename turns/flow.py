@@ -24,7 +24,7 @@ from core.ids import TurnId, UserId
 from core.messages import Message
 from core.reply import Reply
 from core.tools import Tool
-from memory import gather, history, wake
+from memory import gather, history, plan, wake
 from memory.config import MemoryConfig
 from memory.gather import Gathered, Wanted
 from memory.lessons import Study
@@ -111,9 +111,9 @@ async def prepare(request: TurnRequest) -> Turn:
     agent = catalog.find(config, request.agent)
     user_id = identity.resolve(config, request.safety_identifier, request.user)
     options = request.options
-    settings, plan = recollection.of(config, agent)
+    settings, remembering = plan.of_agent(config, agent.name)
     if options.is_memory_off:
-        plan = None
+        remembering = None
     new: Sequence[Message] = context.new_messages(request.messages)
     instructions = [options.language_instruction]
     if request.format is not None:
@@ -127,8 +127,10 @@ async def prepare(request: TurnRequest) -> Turn:
         settings,
         mid_exchange=context.is_mid_exchange(new),
         recall=None
-        if plan is None
-        else await recollection.query(plan, recollection.last_said(request.messages)),
+        if remembering is None
+        else await recollection.query(
+            remembering, recollection.last_said(request.messages)
+        ),
         brings_history=options.uses_client_history,
     )
     past = await _past(user_id, wanted)
@@ -146,8 +148,8 @@ async def prepare(request: TurnRequest) -> Turn:
         new=new,
         prompt=[*system, *context.told(past.block), *spoken],
         memory=settings,
-        study=None if plan is None else Study(agent.name, options.time_zone),
-        tools=toolbox.open_for(agent, options, user_id, plan, request.tools),
+        study=None if remembering is None else Study(agent.name, options.time_zone),
+        tools=toolbox.open_for(agent, options, user_id, remembering, request.tools),
     )
 
 

@@ -5,13 +5,11 @@ import logging
 import time
 from collections.abc import Sequence
 
-from agents.config import AgentConfig
-from config.sections import Config
 from core.errors import CoulisseError
 from core.messages import Message
-from memory import passages, plan
+from memory import passages
 from memory.known import Embedded, Query
-from memory.plan import Memory, Plan
+from memory.plan import Plan
 from providers import embedders
 from providers.embedders import Embedder
 
@@ -27,11 +25,6 @@ NO_VECTOR = "the embedder did not answer in time"
 logger = logging.getLogger(__name__)
 
 _warned_at = -QUIET_SECONDS
-
-
-def of(config: Config, agent: AgentConfig) -> Memory:
-    """Return how an agent remembers."""
-    return plan.of(config, agent.memory, (agent.provider, agent.model))
 
 
 async def query(memory: Plan | None, text: str) -> Query:

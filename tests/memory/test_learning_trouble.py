@@ -6,14 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from config import live
-from memory import (
-    asking,
-    embedding,
-    facts,
-    learning,
-    lessons,
-    search,
-)
+from memory import asking, embedding, facts, lessons, plan, search
 from memory.known import Query
 from memory.models import Fact, Lesson, Message, Passage
 from providers.fake_embeddings import VectorAnswer
@@ -244,7 +237,7 @@ def test_a_worse_day_takes_no_vector_away(remote, fake, owner):
 
 
 def test_a_refused_text_does_not_spoil_the_others(remote, fake, owner):
-    embedder = learning.any_plan(live.current()).embedder
+    embedder = plan.of_users(live.current()).embedder
     refusal = VectorAnswer(status=400)
     # All three together, then each alone.
     for answer in (refusal, VectorAnswer(), refusal):

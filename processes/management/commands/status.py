@@ -9,13 +9,12 @@ from django.core.management.base import CommandParser
 
 from config import loader
 from config.errors import ConfigInvalid
-from memory import state
+from memory import plan, state
 from processes import probe
 from processes import state as files_of
 from processes.command import ProcessCommand, running, serves
 from processes.record import ChildRecord, RunRecord
 from processes.state import StateDir, describe_path
-from turns import remembering
 
 NOT_RUNNING = 3
 """The exit code init scripts agree on (LSB)."""
@@ -81,10 +80,10 @@ def describe_run(run: RunRecord, files: StateDir) -> list[str]:
 def concerns(config: Path) -> list[str]:
     """Return what is wrong with what is remembered."""
     try:
-        plan = remembering.plan_of_users(loader.load(config))
+        users = plan.of_users(loader.load(config))
     except ConfigInvalid:
         return []
-    found = state.concerns(plan) if plan is not None else ()
+    found = state.concerns(users) if users is not None else ()
     return [concern for _, concern in found]
 
 
