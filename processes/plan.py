@@ -68,12 +68,12 @@ class Plan:
         return [Child(command) for command in commands]
 
     def _environment(self) -> dict[str, str]:
-        return base_environment(str(settings.BASE_DIR), str(self.config_path))
-
-    def _web(self, position: int, listening: int, lifeline: int, board: int) -> Command:
-        environment = self._environment()
+        environment = base_environment(str(settings.BASE_DIR), str(self.config_path))
         if self.local_model_url is not None:
             environment[LOCAL_MODEL_URL] = self.local_model_url
+        return environment
+
+    def _web(self, position: int, listening: int, lifeline: int, board: int) -> Command:
         return Command(
             name=f"web-{position}",
             argv=_module(
@@ -81,7 +81,7 @@ class Plan:
                 *("--board", board, "--position", position),
                 *("--drain", DRAIN_SECONDS),
             ),
-            environment=environment,
+            environment=self._environment(),
             descriptors=(listening, lifeline, board),
             beats_at=position,
         )

@@ -43,6 +43,19 @@ def test_a_local_provider_brings_its_model(planned, monkeypatch) -> None:
     assert str(found.local_model_port) in model.command.argv
 
 
+def test_background_work_finds_the_local_model(planned, settings, monkeypatch) -> None:
+    settings.COULISSE_PROCESSES = frozenset({"web", "worker", "beat"})
+    settings.COULISSE_OWNS_BROKER = False
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    found = planned("providers: {p: {kind: local}}")
+    children = {
+        child.command.name: child.command.environment
+        for child in found.children(listening=5, lifeline=6, board=7)
+    }
+    worker = children["worker"]
+    assert worker["COULISSE_LOCAL_MODEL_URL"] == found.local_model_url
+
+
 def test_background_work_neither_fails_nor_delays_the_start(planned, settings) -> None:
     settings.COULISSE_PROCESSES = frozenset({"web", "worker", "beat"})
     settings.COULISSE_OWNS_BROKER = True
