@@ -11,9 +11,14 @@ from django.db import connection
 MAX_DIMENSIONS = 4_000
 """What an HNSW index of half precision takes."""
 
-EXISTS = """
-    SELECT i.indisvalid FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid
+WORTH = 60_000
+"""The graph costs as much as so many codes, and more the fewer of its vectors are the
+user's: a third of them, three times as much."""
+
+SIZE = """
+    SELECT c.reltuples FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid
     WHERE c.relname = %s AND c.relnamespace = current_schema()::regnamespace
+        AND i.indisvalid
 """
 CREATE = """
     CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON memory_passage
@@ -37,20 +42,18 @@ NEAREST = """
     SET LOCAL enable_sort = on
 """
 
-_existing: set[str] = set()
-"""Embedders whose index has been seen; one is never dropped while a server runs."""
-
 
 def nearest(dimensions: int) -> str:
     """Return the query that walks the graph; see `index_postgres.NEAREST`."""
     return NEAREST.replace("DIMENSIONS", str(int(dimensions)))
 
 
-def exists(embedder: str) -> bool:
-    """Say whether an embedder has its index, whole."""
-    if embedder not in _existing and _is_valid(name_of(embedder)):
-        _existing.add(embedder)
-    return embedder in _existing
+def is_faster(embedder: str, count: int) -> bool:
+    """Say whether the graph is faster than comparing so many codes of a user."""
+    if count < WORTH:
+        return False
+    rows = _size(name_of(embedder))
+    return rows is not None and count * count >= WORTH * rows
 
 
 def ensure(embedder: str, dimensions: int) -> bool:
@@ -68,7 +71,7 @@ def ensure(embedder: str, dimensions: int) -> bool:
         if cursor.fetchone() != (True,):
             return False
         try:
-            if not _is_valid(name):
+            if _size(name) is None:
                 # One that was broken off is there, but of no use.
                 cursor.execute(f"DROP INDEX IF EXISTS {name}")
                 cursor.execute(
@@ -89,10 +92,12 @@ def name_of(embedder: str) -> str:
     return f"memory_passage_near_{digest}"
 
 
-def _is_valid(name: str) -> bool:
+def _size(name: str) -> float | None:
+    """Return about how many vectors an index has; None is no index, or half of one."""
     with connection.cursor() as cursor:
-        cursor.execute(EXISTS, [name])
-        return bool(cursor.fetchone() == (True,))
+        cursor.execute(SIZE, [name])
+        row = cursor.fetchone()
+    return None if row is None else max(float(row[0]), 1.0)
 
 
 def _quoted(text: str) -> str:

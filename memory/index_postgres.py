@@ -21,16 +21,17 @@ from memory.vectors import write_vector
 
 COMPARED = 150
 """How many of the nearest codes have their vectors compared."""
-MANY = 20_000
-"""From so many passages of a user the graph is faster than all their codes."""
+COUNTED = 200_000
+"""More passages of a user are not counted."""
 MAX_WORDS = 16
 """Words of a question that are looked up, the longest, for they are the rarest."""
 MAX_READ = 360
 """Passages read by their words: of a frequent word not all, for it tells little."""
 PAIRED = 5
 """Words of which any two in one passage are looked for too, if words are frequent."""
-HINT_SECONDS = 60.0
+HINT_SECONDS = 300.0
 HINTS = 10_000
+WORTH_A_HINT = 1_000
 TINY = 1e-9
 """A cosine of zero is a text without a vector."""
 
@@ -148,14 +149,16 @@ class _Found:
         key = self._values["user_id"], self._parts["kind"]
         now = time.monotonic()
         until, count = _hints.get(key, (0.0, 0))
-        if until < now:
-            values = {**self._values, "many": MANY}
-            ((count,),) = _rows(COUNT.format(**self._parts), values)
+        if until > now:
+            return count
+        values = {**self._values, "many": COUNTED}
+        ((count,),) = _rows(COUNT.format(**self._parts), values)
+        # Few are counted soon, and soon are more.
+        if count >= WORTH_A_HINT:
             if len(_hints) >= HINTS:
                 _hints.clear()
-            # A user who had nothing may have something the next moment.
-            _hints[key] = (now + HINT_SECONDS if count else now, count)
-        return count
+            _hints[key] = now + HINT_SECONDS, count
+        return int(count)
 
     def _near(self, asked: Embedded, floor: float, count: int) -> None:
         values = {
@@ -167,7 +170,7 @@ class _Found:
             "compared": COMPARED,
         }
         query = NEAREST
-        if count >= MANY and graph_index.exists(asked.embedder):
+        if graph_index.is_faster(asked.embedder, count):
             query = graph_index.nearest(len(asked.vector))
         self._add(0, query, values)
 

@@ -28,7 +28,7 @@ FRENCH = """
 au aux avec ce ces cet cette chez comme dans de des du elle elles en est et etait ete
 etre eux il ils j je l la le les leur leurs lui ma mais mes moi mon ne nos notre nous on
 ont ou par pas plus pour qu quand que quel quelle qui quoi sa ses si suis sur ta te tes
-toi ton tu un une vos votre vous y c n
+toi ton tu un une vos votre vous y n
 """
 SPANISH = """
 al algo como con cual cuando del desde donde el ella ellas ellos era eres es esta estas

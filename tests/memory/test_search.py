@@ -1,16 +1,21 @@
 """Search: by words and by meaning, one user at a time, on both databases."""
 
+import contextlib
+import threading
 import uuid
+from datetime import timedelta
 
 import numpy as np
 import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from core.ids import UserId, new_turn_id
 from core.messages import Message
-from memory import history, passages, search
+from memory import facts, history, passages, search
 from memory.known import Embedded, Query
-from memory.models import Fact, Thread
+from memory.models import Fact, Owner, Thread
 from memory.models import Message as MessageRow
 from memory.transcript import Entry
 
@@ -98,6 +103,302 @@ def test_a_fact_is_found_by_its_meaning(owner):
     ]
 
 
+def test_the_floor_gates_meaning_alone(owner):
+    learn(owner, "The user plays the cello", toward(1))
+    assert contents(owner, "music", toward(1, 1), floor=0.8) == []
+    assert contents(owner, "cello", toward(1, 1), floor=0.8) != []
+    assert contents(owner, "music", toward(1, 1), floor=0.7) != []
+
+
+def test_what_points_away_is_not_found(owner):
+    learn(owner, "The user plays the cello", toward(-1))
+    learn(owner, "The user plays golf", toward(0, 1))
+    assert contents(owner, "music", toward(1)) == []
+
+
+def test_a_vector_of_nothing_is_like_nothing(owner):
+    nothing = Embedded("test", np.zeros(4, np.float32))
+    learn(owner, "!!!", nothing)
+    learn(owner, "cello", toward(1))
+    assert contents(owner, "music", toward(1)) == ["cello"]
+    assert contents(owner, "music", nothing) == []
+
+
+@pytest.mark.parametrize("fusion", ["weighted", "rrf"])
+def test_what_is_found_both_ways_comes_first(owner, fusion):
+    learn(owner, "A cello in the attic", toward(0, 1))
+    learn(owner, "An old violin", toward(1))
+    learn(owner, "Plays the cello", toward(1, 0.3))
+    assert contents(owner, "cello", toward(1), fusion=fusion)[0] == "Plays the cello"
+
+
+def test_the_score_says_why(owner):
+    learn(owner, "Plays the cello", toward(1))
+    learn(owner, "Plays golf", toward(1, 1))
+    query = Query("cello", toward(1))
+    first, second = (f.score for f in search.facts(owner, query, limit=2))
+    assert first.similarity == pytest.approx(1, abs=1e-3)
+    assert second.similarity == pytest.approx(0.7071, abs=1e-3)
+    assert first.terms
+    assert first.total > second.total
+    assert (second.terms, first.window) == (None, None)
+
+
+def test_rare_words_weigh_more(owner):
+    for number in range(6):
+        learn(owner, f"The dog likes walk {number}")
+    learn(owner, "Rex is a beagle")
+    assert contents(owner, "dog beagle", limit=1) == ["Rex is a beagle"]
+
+
+@pytest.mark.parametrize("text", ["", "the of and", "?!"])
+def test_no_words_and_no_vector_find_nothing(owner, text):
+    learn(owner, "The user plays the cello", toward(1))
+    assert contents(owner, text) == []
+    assert search.both(owner, Query(text), facts=5, messages=5) == ([], [])
+
+
+def test_an_emoji_is_found(owner):
+    say(owner, "\U0001f9c1 please", "Here you are")
+    assert said(owner, "\U0001f9c1", limit=1) == ["\U0001f9c1 please"]
+
+
+def test_other_embedders_vectors_are_hidden_but_their_words_found(owner):
+    learn(owner, "The user plays the cello", toward(1, embedder="old"))
+    learn(owner, "The user plays golf", Embedded("test", np.ones(7, np.float32)))
+    assert contents(owner, "music", toward(1)) == []
+    assert contents(owner, "cello", toward(1)) == ["The user plays the cello"]
+
+
+def test_no_more_are_found_than_asked_for(owner):
+    for number in range(9):
+        learn(owner, f"Cello lesson {number}", toward(1, number))
+    assert len(contents(owner, "cello", toward(1), limit=4)) == 4
+    assert contents(owner, "cello", limit=0) == []
+    assert search.nearest_facts(owner, toward(1), limit=0) == []
+
+
+def test_equals_are_found_newest_first(owner):
+    for name in ("first", "second", "third"):
+        learn(owner, f"cello {name}")
+    assert contents(owner, "cello") == ["cello third", "cello second", "cello first"]
+
+
+# What counts now.
+
+
+def test_facts_count_while_they_are_so(owner):
+    now = timezone.now()
+    hour = timedelta(hours=1)
+    learn(owner, "tea expired", expires_at=now - hour)
+    learn(owner, "tea over", valid_to=now - hour)
+    learn(owner, "tea to come", valid_from=now + hour)
+    learn(owner, "tea pinned", expires_at=now - hour, is_pinned=True)
+    learn(owner, "tea now", expires_at=now + hour, valid_from=now - hour)
+    assert set(contents(owner, "tea", limit=2)) == {"tea now", "tea pinned"}
+    assert len(contents(owner, "tea", limit=9, status=None)) == 5
+
+
+def test_a_category_can_be_asked_for(owner):
+    for number in range(120):
+        learn(owner, f"tea {number}", category="event")
+    learn(owner, "tea with milk, which is a long story", category="preference")
+    assert contents(owner, "tea", category="preference") == [
+        "tea with milk, which is a long story"
+    ]
+    assert contents(owner, "tea", category="decision") == []
+
+
+def test_a_retired_fact_is_not_found_whatever_the_index_holds(owner):
+    fact = learn(owner, "The user plays the cello", toward(1))
+    assert contents(owner, "cello")
+    Fact.objects.filter(id=fact).update(status="superseded")
+    assert contents(owner, "cello", toward(1)) == []
+    assert search.nearest_facts(owner, toward(1), limit=3) == []
+    assert contents(owner, "cello", status="superseded")
+
+
+# What is new, and what is gone.
+
+
+def test_what_is_new_is_found_at_once(owner):
+    for number in range(5):
+        learn(owner, f"cello {number}", toward(1, number))
+        assert len(contents(owner, "cello", toward(1))) == number + 1
+
+
+def test_what_a_fact_said_before_does_not_find_it(owner):
+    fact = learn(owner, "The user lives in Lisbon")
+    assert contents(owner, "lisbon")
+    passages.put_facts(owner, [(fact, "The user lives in Porto", None, "")])
+    assert contents(owner, "lisbon") == []
+    assert len(contents(owner, "porto")) == 1
+    passages.drop_facts(owner, [fact])
+    assert contents(owner, "porto") == []
+
+
+def test_what_another_hand_deleted_is_not_found_and_hides_nothing(owner):
+    for number in range(8):
+        learn(owner, f"cello {number}")
+    assert len(contents(owner, "cello", limit=4)) == 4
+    # Without a word to the owner's row, as a cascade does it.
+    Fact.objects.filter(user_id=owner, content__gt="cello 3").delete()
+    assert len(contents(owner, "cello", limit=4)) == 4
+
+
+def test_what_is_rolled_back_was_never_there(owner):
+    learn(owner, "cello one")
+    assert len(contents(owner, "cello")) == 1
+    with contextlib.suppress(RuntimeError), transaction.atomic():
+        learn(owner, "cello two")
+        assert len(contents(owner, "cello")) == 2
+        raise RuntimeError
+    learn(owner, "golf")
+    assert contents(owner, "cello") == ["cello one"]
+    assert contents(owner, "golf") == ["golf"]
+
+
+def test_a_user_who_begins_anew_finds_only_what_is_new(owner):
+    learn(owner, "cello one")
+    assert contents(owner, "cello")
+    Fact.objects.filter(user_id=owner).delete()
+    Owner.objects.filter(user_id=owner).delete()
+    assert contents(owner, "cello") == []
+    learn(owner, "cello two")
+    assert contents(owner, "cello") == ["cello two"]
+
+
+# Messages.
+
+
 def test_a_message_is_found_by_its_neighbours(owner):
     say(owner, "How was the concert?", "Loud, but lovely", "And the food?", "Fine")
     assert said(owner, "concert") == ["How was the concert?", "Loud, but lovely"]
+
+
+def test_neighbours_that_come_later_count_too(owner):
+    say(owner, "Where shall we go?")
+    assert said(owner, "porto") == []
+    say(owner, "To Porto")
+    assert set(said(owner, "porto")) == {"Where shall we go?", "To Porto"}
+
+
+def test_a_statement_beats_a_question(owner):
+    say(owner, "Do I like tea, by the way?", "Hm", "x", "y", "I do like green tea")
+    assert said(owner, "tea", limit=1) == ["I do like green tea"]
+
+
+def test_messages_in_the_prompt_are_left_out(owner):
+    thread = say(owner, "tea one", "hm", "tea two", "hm", "tea three")
+    say(owner, "tea elsewhere", thread="other")
+    assert set(said(owner, "tea", limit=9, beyond=(thread, 2))) == {
+        *("tea one", "hm", "tea elsewhere")
+    }
+
+
+def test_a_message_is_told_in_full(owner):
+    say(owner, "tea", "Milk with it", thread="kitchen")
+    (found, *_) = search.messages(owner, Query("milk"), limit=1)
+    row = MessageRow.objects.get(id=found.id)
+    assert (found.thread, found.position, found.role) == ("kitchen", 1, "assistant")
+    assert (found.text, found.agent) == ("Milk with it", row.agent)
+    assert (found.importance, found.created_at) == (row.importance, row.created_at)
+
+
+def test_a_fact_is_told_in_full(owner):
+    fact = learn(owner, "tea", key="drink", expires_at=timezone.now() + timedelta(1))
+    (found,) = search.facts(owner, Query("tea"), limit=1)
+    assert found.fact == facts.to_known(Fact.objects.get(id=fact))
+
+
+def test_both_are_what_each_alone_is(owner):
+    for number in range(3):
+        learn(owner, f"tea fact {number}", toward(1, number))
+    thread = say(owner, "tea one", "hm", "tea two", vectors=[toward(1)])
+    query = Query("tea", toward(1))
+    assert search.both(owner, query, facts=2, messages=2, beyond=(thread, 2)) == (
+        search.facts(owner, query, limit=2),
+        search.messages(owner, query, limit=2, beyond=(thread, 2)),
+    )
+    assert search.both(owner, query, facts=0, messages=1)[0] == []
+
+
+def test_the_nearest_facts_are_found_by_their_vectors(owner):
+    near = learn(owner, "tea", toward(1, 0.1))
+    far = learn(owner, "coffee", toward(1, 1))
+    found = search.nearest_facts(owner, toward(1), limit=5)
+    assert [fact for fact, _ in found] == [near, far]
+    assert found[1][1] == pytest.approx(0.7071, abs=1e-3)
+
+
+# Nobody else's.
+
+
+def test_users_who_say_the_same_never_find_each_others(owner, stranger):
+    for user in (owner, stranger):
+        for number in range(4):
+            learn(user, f"tea {number}", toward(1, number))
+        say(user, "tea with milk", "hm", vectors=[toward(1)])
+    query = Query("tea milk", toward(1))
+    for _ in range(2):
+        for user in (owner, stranger):
+            found_facts, found_messages = search.both(user, query, facts=9, messages=9)
+            near = search.nearest_facts(user, toward(1), limit=9)
+            ids = {f.fact.id for f in found_facts} | {fact for fact, _ in near}
+            assert set(Fact.objects.filter(id__in=ids).values_list("user_id")) == {
+                (user,)
+            }
+            assert len(ids) == 4
+            owners = MessageRow.objects.filter(id__in=[m.id for m in found_messages])
+            assert set(owners.values_list("thread__user_id")) == {(user,)}
+    assert search.both(UserId(uuid.uuid4()), query, facts=9, messages=9) == ([], [])
+
+
+def test_a_user_cannot_change_what_is_anothers(owner, stranger):
+    fact = learn(owner, "cello")
+    passages.drop_facts(stranger, [fact])
+    assert contents(owner, "cello") == ["cello"]
+
+
+def test_readers_and_a_writer_do_not_disturb_each_other(owner):
+    total = 30
+    learn(owner, "cello 0", toward(1))
+    failures: list[object] = []
+    over = threading.Event()
+
+    def read() -> None:
+        most = 0
+        try:
+            while not over.is_set():
+                found = len(contents(owner, "cello", toward(1), limit=99))
+                assert found >= most, (found, most)
+                most = found
+        except BaseException as exc:  # it is told to the test
+            failures.append(exc)
+        finally:
+            connection.close()
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for number in range(1, total):
+        learn(owner, f"cello {number}", toward(1, number))
+    over.set()
+    for reader in readers:
+        reader.join()
+    assert failures == []
+    assert len(contents(owner, "cello", toward(1), limit=99)) == total
+
+
+def test_a_search_takes_as_many_queries_however_much_is_stored(owner):
+    counts = []
+    for count in (3, 40):
+        for number in range(count):
+            learn(owner, f"tea {number}", toward(1, number))
+        say(owner, *(f"tea {n}" for n in range(count)))
+        contents(owner, "tea", toward(1))
+        with CaptureQueriesContext(connection) as queries:
+            search.both(owner, Query("tea", toward(1)), facts=5, messages=5)
+        counts.append(len(queries))
+    expected = 3 if connection.vendor == "sqlite" else 9
+    assert counts == [expected, expected]

@@ -1,0 +1,136 @@
+"""`manage.py reindex`: what is stored gets vectors of the embedder in use."""
+
+import time
+from typing import Any
+
+import numpy as np
+from django.core.management.base import CommandError, CommandParser, OutputWrapper
+
+from config import loader
+from config.command import ConfigCommand
+from core.errors import CoulisseError
+from memory import embedding, graph_index, passages, plan
+from memory.known import Embedded
+from memory.passages import Pending
+from providers.embedders import Embedder
+
+BATCH = 64
+MOST_FAILURES = 3
+"""Batches in a row with no vector at all, before the service is taken to be down."""
+WIDTH = 30
+"""Characters of the bar."""
+INTERRUPTED = 130
+"""What shells expect of a program ended by ^C."""
+
+
+class Command(ConfigCommand):
+    """Embed batch after batch; each is kept, so that another run goes on."""
+
+    help = (
+        "Embed anew what has no vector of the embedder in use. Can be broken off and "
+        "run again. Exits 1 while something is left."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--batch", type=int, default=BATCH, help="Texts embedded at a time."
+        )
+        parser.add_argument(
+            "--dry-run", action="store_true", help="Say what would be done."
+        )
+
+    def handle(self, **options: Any) -> None:
+        if options["batch"] < 1:
+            raise CommandError("--batch must be at least 1")
+        embedder = self._embedder(options)
+        total = passages.count_pending(embedder.id)
+        self.stdout.write(f"{total:,} texts to embed with {embedder.id}")
+        if options["dry_run"]:
+            return
+        try:
+            done = self._embed(embedder, total, options["batch"])
+            graph_index.ensure(embedder.id, embedder.dimensions)
+        except KeyboardInterrupt as exc:
+            message = "interrupted: run it again to go on"
+            raise CommandError(message, returncode=INTERRUPTED) from exc
+        self.stdout.write(f"{done:,} embedded")
+        left = passages.count_pending(embedder.id)
+        if left:
+            raise CommandError(f"{left:,} texts remain: run it again to go on")
+
+    def _embedder(self, options: dict[str, Any]) -> Embedder:
+        try:
+            users = plan.of_users(loader.load(self.config_path(options)))
+        except CoulisseError as exc:
+            raise CommandError(exc.message) from exc
+        if users is None:
+            raise CommandError("memory is off: memory.user_state is not set")
+        return users.embedder
+
+    def _embed(self, embedder: Embedder, total: int, batch: int) -> int:
+        """Embed what can be and return how many texts that were."""
+        bar = Bar(self.stderr, total)
+        after = done = failures = 0
+        # Those that get a vector may get a higher id with it, but are not met again.
+        while waiting := passages.pending(embedder.id, after=after, limit=batch):
+            after = waiting[-1].id
+            settled, error = _vectors(embedder, waiting)
+            passages.set_vectors(settled)
+            done += len(settled)
+            failures = 0 if settled else failures + 1
+            if error:
+                self.stderr.write(error)
+            if failures == MOST_FAILURES:
+                break
+            bar.show(done)
+        bar.end()
+        return done
+
+
+def _vectors(
+    embedder: Embedder, waiting: list[Pending]
+) -> tuple[list[tuple[Pending, Embedded, str]], str]:
+    """Return those that got a vector, and why the others did not.
+
+    The others keep what they have: it may be another embedder's, who may come back.
+    """
+    found, errors = embedding.vectors(embedder, [text.text for text in waiting])
+    # A text with nothing in it has been embedded too: it is like nothing.
+    nothing = Embedded(embedder.id, np.zeros(embedder.dimensions, np.float32))
+    settled = [
+        (text, vector or nothing, "")
+        for text, vector, error in zip(waiting, found, errors, strict=True)
+        if not error
+    ]
+    return settled, next(filter(None, errors), "")
+
+
+class Bar:
+    """How far it is: a bar on a terminal, else a line now and then."""
+
+    def __init__(self, output: OutputWrapper, total: int) -> None:
+        self._output = output
+        self._total = max(total, 1)
+        self._began = time.monotonic()
+        self._next = 0.0
+
+    def show(self, done: int) -> None:
+        """Show how many are done, unless that was shown a moment ago."""
+        now = time.monotonic()
+        if now < self._next and done < self._total:
+            return
+        share = min(done / self._total, 1.0)
+        rate = done / max(now - self._began, 1e-9)
+        text = f"{done:,} of {self._total:,} ({share:.0%}), {rate:,.0f}/s"
+        if self._output.isatty():
+            filled = "#" * int(share * WIDTH)
+            self._output.write(f"\r[{filled:.<{WIDTH}}] {text}\x1b[K", str, "")
+        else:
+            self._output.write(text, str)
+        self._next = now + (0.1 if self._output.isatty() else 10.0)
+
+    def end(self) -> None:
+        """Leave the bar's line."""
+        if self._output.isatty():
+            self._output.write("")
