@@ -1,0 +1,206 @@
+"""Passages: written once, embedded again, and never another user's."""
+
+import uuid
+
+import numpy as np
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from core.ids import UserId
+from memory import lexicon, passages, search, shelf, vocabulary
+from memory.known import Embedded
+from memory.legs import Among, Question
+from memory.models import Fact, Owner, Passage
+from memory.vectors import read_vector
+from tests.memory.test_search import learn, said, say, toward
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+sqlite = pytest.mark.skipif(
+    connection.vendor != "sqlite", reason="PostgreSQL holds the index itself"
+)
+
+
+@pytest.fixture
+def owner() -> UserId:
+    return UserId(uuid.uuid4())
+
+
+def version(user: UserId) -> int:
+    return Owner.objects.filter(user_id=user).values_list("version", flat=True)[0]
+
+
+def held(user: UserId) -> list[Passage]:
+    return list(Passage.objects.filter(user_id=user).order_by("id"))
+
+
+@pytest.mark.parametrize(
+    ("text", "stripped"),
+    [
+        ("The user lives in Lisbon", "lives in Lisbon"),
+        ("User's cat is called Bo", "cat is called Bo"),
+        ("the user\u2019s cat", "cat"),
+        ("Users like it", "Users like it"),
+        ("Lives in Lisbon", "Lives in Lisbon"),
+        ("The user ", "The user "),
+        ("", ""),
+    ],
+)
+def test_the_subject_all_facts_share_is_left_out(text, stripped):
+    assert passages.strip_subject(text) == stripped
+
+
+def test_a_passage_has_what_is_found(owner):
+    learn(owner, "The user lives in Lisbon", toward(1, 1))
+    (row,) = held(owner)
+    assert (row.embedder, row.dimensions, row.embedding_error) == ("test", 4, "")
+    assert read_vector(row.vector) == pytest.approx(toward(1, 1).vector)
+    assert not row.is_question
+
+
+def test_why_there_is_no_vector_is_noted(owner):
+    fact = Fact.objects.get(id=learn(owner, "tea"))
+    passages.put_facts(owner, [(fact.id, "tea", None, "x" * 5_000)])
+    (row,) = held(owner)
+    assert (row.embedder, row.vector) == ("", None)
+    assert row.embedding_error == "x" * passages.MAX_ERROR_LENGTH
+
+
+def test_removals_are_counted_and_additions_are_not(owner):
+    fact = learn(owner, "tea")
+    assert not Owner.objects.filter(user_id=owner).exists()
+    passages.put_facts(owner, [(fact, "coffee", None, "")])
+    assert version(owner) == 1
+    passages.drop_facts(owner, [fact])
+    assert version(owner) == 2
+    passages.drop_facts(owner, [fact])
+    passages.drop_facts(owner, [])
+    assert version(owner) == 2
+    assert held(owner) == []
+
+
+def test_more_passages_than_a_statement_takes_are_written(owner, monkeypatch):
+    monkeypatch.setattr(passages, "BATCH", 3)
+    now = timezone.now()
+    rows = [Fact(user_id=owner, content=f"tea {n}", source="user") for n in range(8)]
+    for row in rows:
+        row.said_at = row.created_at = row.updated_at = now
+    Fact.objects.bulk_create(rows)
+    texts = [(row.id, row.content, None, "") for row in rows]
+    passages.put_facts(owner, texts)
+    passages.put_facts(owner, texts)
+    assert len(held(owner)) == 8
+    passages.drop_facts(owner, [row.id for row in rows])
+    assert held(owner) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\U0001f9c1", "'); DROP TABLE x; --", "w\u00f6rd " * 9_000, "a:1 b'\\ c"],
+)
+def test_any_text_can_be_searched_for(owner, text):
+    learn(owner, text)
+    say(owner, text, "hm")
+    assert len(said(owner, text)) == (2 if lexicon.terms(text) else 0)
+
+
+def test_a_very_long_conversation_is_within_what_a_tsvector_holds(owner):
+    wide = "\U0001d538"  # four bytes, and a word
+    texts = [" ".join(f"{n:x}{wide * 60}" for n in range(3_000)) for _ in range(3)]
+    say(owner, *texts)
+    assert len(said(owner, f"5{wide * 60}", limit=9)) == 3
+
+
+def test_messages_put_again_are_there_once(owner):
+    thread = say(owner, "tea", "milk")
+    rows = [(m.message_id, m.position, "tea", None, "") for m in held(owner)]
+    passages.put_messages(owner, thread, rows)
+    assert len(held(owner)) == 2
+    assert said(owner, "milk") == []
+
+
+# Embedding anew.
+
+
+def test_what_has_no_vector_of_the_embedder_is_pending(owner):
+    ours = learn(owner, "The user likes tea", toward(1))
+    learn(owner, "The user likes milk", toward(1, embedder="old"))
+    say(owner, "hello")
+    waiting = [p for p in passages.pending("test", limit=10_000) if p.user_id == owner]
+    assert [p.text for p in waiting] == ["likes milk", "hello"]
+    first, second = waiting
+    assert ours not in [p.id for p in waiting]
+    after = passages.pending("test", after=first.id, limit=1)
+    assert after[0].id <= second.id
+
+
+def test_vectors_that_are_set_are_found(owner):
+    fact = learn(owner, "The user likes tea", toward(1, embedder="old"))
+    assert near(owner) == []
+    waiting = [p for p in passages.pending("test", limit=10_000) if p.user_id == owner]
+    passages.set_vectors([(waiting[0], toward(1), "")])
+    (row,) = held(owner)
+    assert (row.fact_id, row.embedder) == (fact, "test")
+    assert near(owner) == [row.id]
+    assert version(owner) == 1
+
+
+def test_a_vector_for_what_has_changed_since_is_dropped(owner):
+    fact = learn(owner, "The user likes tea")
+    waiting = [p for p in passages.pending("test", limit=10_000) if p.user_id == owner]
+    passages.put_facts(owner, [(fact, "The user likes milk", None, "")])
+    passages.set_vectors([(waiting[0], toward(1), "")])
+    (row,) = held(owner)
+    assert row.embedder == ""
+
+
+def test_passages_are_counted_by_embedder(owner):
+    before, failed_before = passages.counts()
+    learn(owner, "tea", toward(1, embedder="counted"))
+    fact = learn(owner, "milk")
+    passages.put_facts(owner, [(fact, "milk", None, "down")])
+    now, failed = passages.counts()
+    assert now["counted"] == before.get("counted", 0) + 1
+    assert failed == failed_before + 1
+    assert passages.count_pending("counted") == sum(now.values()) - now["counted"]
+
+
+def near(user: UserId) -> list[int]:
+    """The passages of facts that are found by a vector."""
+    question = Question([], toward(1), 0.0)
+    legs = search.open_index(user).facts(question, Among())
+    return legs.ids[legs.similarity > 0].tolist()
+
+
+# What a process holds.
+
+
+def test_hashes_are_the_same_in_every_process():
+    assert vocabulary.hashes(["tea", "\U0001f9c1"]).tolist() == [2391201714, 714387438]
+
+
+def test_users_lexemes_have_nothing_in_common(owner):
+    stranger = UserId(uuid.uuid4())
+    mine, theirs = (vocabulary.lexemes(u, ["tea"]) for u in (owner, stranger))
+    assert mine != theirs
+    assert mine == vocabulary.lexemes(owner, ["tea"])
+
+
+@sqlite
+def test_the_shelf_lets_go_of_who_asked_longest_ago(monkeypatch):
+    users = [UserId(uuid.uuid4()) for _ in range(3)]
+    for user in users:
+        learn(user, "tea", Embedded("test", np.ones(100, np.float32)))
+    shelf.clear()
+    sizes = [shelf.of(user).nbytes for user in users]
+    monkeypatch.setattr(shelf, "MAX_BYTES", sum(sizes))
+    shelf.clear()
+    for user in (*users, users[0]):
+        shelf.of(user)
+    monkeypatch.setattr(shelf, "MAX_BYTES", sum(sizes) - 1)
+    fact = learn(users[2], "milk")
+    shelf.of(users[2])
+    assert list(shelf._shelves) == [users[0], users[2]]
+    assert shelf._held == sum(s.nbytes for s in shelf._shelves.values())
+    passages.drop_facts(users[2], [fact])

@@ -1,0 +1,248 @@
+"""`manage.py reindex`: texts get vectors of the embedder in use, batch after batch."""
+
+import uuid
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from core.ids import UserId
+from memory import embedding, graph_index, index_postgres, passages, search
+from memory.known import Embedded, Query
+from memory.models import Passage
+from providers.embedders import Embedder
+from tests.memory.test_search import learn, say, toward
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+YAML = """
+providers:
+  openai: {api_key: sk-unused}
+memory:
+  user_state:
+    embed_with: {provider: hash, dims: 32}
+agents:
+  - {name: assistant, provider: openai, model: gpt-test}
+"""
+NEW = "hash:32"
+postgres = pytest.mark.skipif(
+    connection.vendor != "postgresql", reason="SQLite has no graph"
+)
+
+
+@pytest.fixture
+def owner() -> UserId:
+    """A user whose passages are the only ones there are."""
+    Passage.objects.all().delete()
+    return UserId(uuid.uuid4())
+
+
+@pytest.fixture
+def yaml(tmp_path: Path) -> Path:
+    path = tmp_path / "coulisse.yaml"
+    path.write_text(YAML)
+    return path
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def run(yaml: Path, *arguments: str, stderr: StringIO | None = None) -> str:
+    output = StringIO()
+    call_command(
+        *("reindex", "-c", str(yaml), *arguments),
+        stdout=output,
+        stderr=stderr or StringIO(),
+    )
+    return output.getvalue()
+
+
+def embedders(user: UserId) -> list[str]:
+    rows = Passage.objects.filter(user_id=user).order_by("fact__created_at", "position")
+    return [row.embedder for row in rows]
+
+
+def test_everything_gets_a_vector_of_the_embedder(owner, yaml):
+    learn(owner, "The user likes tea", toward(1, embedder="old"))
+    learn(owner, "The user likes milk")
+    say(owner, "hello world", "hello you")
+    assert run(yaml) == f"4 texts to embed with {NEW}\n4 embedded\n"
+    assert embedders(owner) == [NEW] * 4
+    assert run(yaml) == f"0 texts to embed with {NEW}\n0 embedded\n"
+
+
+def test_what_was_embedded_is_found_by_a_process_that_held_the_old(owner, yaml):
+    learn(owner, "The user likes tea", toward(1, embedder="old"))
+    vectors, _ = embedding.vectors(_embedder(), ["likes tea"])
+    assert search.nearest_facts(owner, vectors[0], limit=1) == []
+    run(yaml)
+    ((_, similarity),) = search.nearest_facts(owner, vectors[0], limit=1)
+    assert similarity == pytest.approx(1, abs=1e-3)
+
+
+def _embedder() -> Embedder:
+    return Embedder(NEW, 32, 0.05)
+
+
+def test_a_dry_run_changes_nothing(owner, yaml):
+    learn(owner, "The user likes tea")
+    assert run(yaml, "--dry-run") == f"1 texts to embed with {NEW}\n"
+    assert embedders(owner) == [""]
+
+
+def test_a_text_without_words_is_embedded_once(owner, yaml):
+    learn(owner, "...")
+    run(yaml)
+    assert run(yaml) == f"0 texts to embed with {NEW}\n0 embedded\n"
+    found = search.facts(owner, Query("x", Embedded(NEW, np.ones(32))), limit=1)
+    assert found == []
+
+
+def test_a_batch_that_fails_is_told_and_the_others_are_kept(owner, yaml, monkeypatch):
+    for number in range(6):
+        learn(owner, f"tea {number}", toward(1, embedder="old"))
+    works = embedding.vectors
+
+    def sometimes(embedder, texts):
+        if "tea 2" in texts:
+            return [None] * len(texts), ["the service is down"] * len(texts)
+        return works(embedder, texts)
+
+    monkeypatch.setattr(embedding, "vectors", sometimes)
+    stderr = StringIO()
+    with pytest.raises(CommandError, match="2 texts remain: run it again to go on"):
+        run(yaml, "--batch", "2", stderr=stderr)
+    assert "the service is down" in stderr.getvalue()
+    assert embedders(owner) == [NEW, NEW, "old", "old", NEW, NEW]
+    monkeypatch.undo()
+    assert run(yaml) == f"2 texts to embed with {NEW}\n2 embedded\n"
+
+
+def test_a_service_that_is_down_is_not_asked_for_everything(owner, yaml, monkeypatch):
+    asked = []
+
+    def down(embedder, texts):
+        asked.append(texts)
+        return [None], ["down"]
+
+    for number in range(9):
+        learn(owner, f"tea {number}")
+    monkeypatch.setattr(embedding, "vectors", down)
+    with pytest.raises(CommandError, match="9 texts remain"):
+        run(yaml, "--batch", "1")
+    assert len(asked) == 3
+
+
+def test_who_breaks_it_off_can_go_on(owner, yaml, monkeypatch):
+    def broken(embedder, texts):
+        if texts == ["tea 1"]:
+            raise KeyboardInterrupt
+        return works(embedder, texts)
+
+    works = embedding.vectors
+    for number in range(3):
+        learn(owner, f"tea {number}")
+    monkeypatch.setattr(embedding, "vectors", broken)
+    with pytest.raises(CommandError, match="interrupted") as caught:
+        run(yaml, "--batch", "1")
+    assert caught.value.returncode == 130
+    assert embedders(owner) == [NEW, "", ""]
+
+
+def test_a_terminal_gets_a_bar_and_a_file_a_line(owner, yaml):
+    learn(owner, "tea")
+    terminal, file = Terminal(), StringIO()
+    run(yaml, stderr=terminal)
+    assert f"\r[{'#' * 30}] 1 of 1 (100%)" in terminal.getvalue()
+    learn(owner, "milk")
+    run(yaml, stderr=file)
+    assert file.getvalue().startswith("1 of 1 (100%)")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (YAML.replace("hash", "voyager"), "voyager"),
+        (
+            YAML[: YAML.index("memory:")] + YAML[YAML.index("agents:") :],
+            "memory is off",
+        ),
+    ],
+)
+def test_it_says_what_it_needs(database, yaml, text, message):
+    yaml.write_text(text)
+    with pytest.raises(CommandError, match=message):
+        run(yaml)
+
+
+def test_a_batch_holds_something(database, yaml):
+    with pytest.raises(CommandError, match="at least 1"):
+        run(yaml, "--batch", "0")
+
+
+# The graph of an embedder.
+
+
+@postgres
+def test_the_graph_finds_what_the_codes_find(owner, yaml, monkeypatch):
+    for number in range(12):
+        learn(owner, f"tea number {number}")
+    stranger = UserId(uuid.uuid4())
+    learn(stranger, "tea number 3")
+    run(yaml)
+    (vector,), _ = embedding.vectors(_embedder(), ["tea number 3"])
+    query = Query("", vector)
+    plain = search.facts(owner, query, limit=5)
+    everything = {f.fact.id for f in search.facts(owner, query, limit=12)}
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE memory_passage")
+    monkeypatch.setattr(graph_index, "WORTH", 1)
+    asked = []
+    rows = index_postgres._rows
+    monkeypatch.setattr(
+        index_postgres, "_rows", lambda q, v: asked.append(q) or rows(q, v)
+    )
+    found = search.facts(owner, query, limit=5)
+    assert any("hnsw.iterative_scan" in query for query in asked)
+    assert [f.score.similarity for f in found] == pytest.approx(
+        [f.score.similarity for f in plain], abs=1e-2
+    )
+    assert found[0].fact.content == "tea number 3"
+    assert {f.fact.id for f in found} <= everything
+
+
+@postgres
+def test_half_an_index_is_built_anew(database):
+    name = graph_index.name_of(NEW)
+    graph_index.ensure(NEW, 32)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s::regclass",
+            [name],
+        )
+    assert not graph_index.is_faster(NEW, 10**9)
+    assert graph_index.ensure(NEW, 32)
+    assert graph_index.is_faster(NEW, 10**9)
+
+
+@postgres
+def test_an_embedders_name_cannot_break_out(database):
+    assert graph_index.ensure("it's; DROP TABLE memory_passage", 8)
+    assert not graph_index.ensure("too:wide", 5_000)
+
+
+def test_the_graph_is_for_who_has_very_many(database):
+    assert not graph_index.is_faster(NEW, 100)
+
+
+def test_a_vector_for_a_user_who_is_gone_is_dropped(owner):
+    learn(owner, "tea")
+    waiting = passages.pending(NEW)
+    Passage.objects.all().delete()
+    passages.set_vectors([(waiting[0], toward(1), "")])
+    assert Passage.objects.count() == 0
