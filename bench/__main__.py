@@ -12,7 +12,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from bench import retrieval
+from bench import recall_latency, retrieval
 from bench.figures import FIGURES, SMALL, Bench, Sizes
 from bench.meter import Weather
 from bench.table import Row, render
@@ -43,6 +43,9 @@ def main(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["memory-quality"]:
         retrieval.main(given[1:])
+        return
+    if given[:1] == ["recall-latency"]:
+        recall_latency.main(given[1:])
         return
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("figures", nargs="*", metavar="FIGURE", help=", ".join(FIGURES))

@@ -101,7 +101,7 @@ def measure(
 def _run(backend: str, job: Path) -> Report:
     print(f"measuring on {backend} …", file=sys.stderr, flush=True)
     outcome = job.with_name(f"{backend}.json")
-    with _database(backend, job.parent / backend) as environment:
+    with database(backend, job.parent / backend) as environment:
         command = [sys.executable, "-P", "-m", "bench.quality_run"]
         done = subprocess.run([*command, str(job), str(outcome)], env=environment)
     if done.returncode:
@@ -116,7 +116,7 @@ def _run(backend: str, job: Path) -> Report:
 
 
 @contextmanager
-def _database(backend: str, directory: Path) -> Iterator[dict[str, str]]:
+def database(backend: str, directory: Path) -> Iterator[dict[str, str]]:
     """Yield the environment of a process with an empty database of its own."""
     (directory / ".coulisse").mkdir(parents=True)
     kept = {

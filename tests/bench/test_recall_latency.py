@@ -1,0 +1,22 @@
+"""The harness of recall's latency works: with counts too small to mean anything."""
+
+import math
+
+import pytest
+
+from bench import recall_latency
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+def test_it_measures_every_way_of_asking(backend):
+    rows = recall_latency.measure(backend, [30], 60)
+    ways = ["words and meaning", "words", "meaning"]
+    ways += ["cold"] if backend == "sqlite" else []
+    assert [row.name for row in rows] == [f"30 facts, {way}, p95" for way in ways]
+    assert all(math.isfinite(row.value) and row.value > 0 for row in rows)
+
+
+def test_what_was_promised_is_marked():
+    row = recall_latency._row(10_000, "words", 1.0, 6.0, 0.5)
+    assert (row.target, row.verdict) == (5.0, "MISSED")
+    assert recall_latency._row(10_000, "cold", 1.0, 50.0, 0.5).verdict == "ok"
