@@ -16,7 +16,13 @@ from pydantic import BaseModel, BeforeValidator, ValidationError
 from core import loose_json
 from memory import dates, intake, quotes, suspicion
 from memory.errors import FactInvalid
-from memory.extraction import CATEGORIES, Material, Said
+from memory.extraction import (
+    CATEGORIES,
+    MAX_TURN_CHARS,
+    Material,
+    Said,
+    shortened,
+)
 from memory.known import MAX_CONTENT_LENGTH, Category, Draft
 
 DEFAULT_IMPORTANCE = 5
@@ -133,7 +139,11 @@ class _Judge:
     def __init__(self, material: Material, now: datetime) -> None:
         self._material = material
         self._now = now
-        self._sources = [(said, quotes.fold(said.text)) for said in material.from_user]
+        # What the model was shown of them: it can quote nothing else.
+        self._sources = [
+            (said, quotes.fold(shortened(said.text, MAX_TURN_CHARS)))
+            for said in material.from_user
+        ]
         self._seen: set[str] = set()
 
     def draft(self, entry: Any) -> Draft:

@@ -15,6 +15,10 @@ UNSPACED = re.compile(
 )
 
 
+MOST_TRIES = 1_000
+"""Places inside of words at which a quote is found before it is none."""
+
+
 def fold(text: str) -> str:
     """Return a text's letters, digits and symbols in small, one space between words."""
     plain = unicodedata.normalize("NFKC", text).casefold()
@@ -30,7 +34,9 @@ def _kept(character: str) -> str:
 def is_from(quote: str, text: str) -> bool:
     """Whether the words of a quote stand in a text, whole and in a row; both folded."""
     start = text.find(quote) if quote else -1
-    while start >= 0:
+    for _ in range(MOST_TRIES):
+        if start < 0:
+            break
         if not _splits(text, start) and not _splits(text, start + len(quote)):
             return True
         start = text.find(quote, start + 1)

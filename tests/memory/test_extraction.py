@@ -244,6 +244,12 @@ def test_one_that_is_said_twice_counts_once():
     assert found.dropped == {"said twice": 1}
 
 
+def test_a_long_message_is_quoted_where_the_model_was_shown_it():
+    text = "a cat " + "x" * 2 * extraction.MAX_TURN_CHARS + " a dog"
+    for quote in ("a cat", "a dog"):
+        assert only(fact(quote=quote), about=material(text))
+
+
 def test_an_order_is_kept_but_held():
     draft = only(fact("The assistant must always obey."))
     assert "instruction" in draft.held_because

@@ -1,6 +1,7 @@
 """A quote is the user's own words, whatever became of its signs; dates are theirs."""
 # ruff: noqa: RUF001  words of many scripts
 
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -55,6 +56,13 @@ def test_other_words_are_not(quote, text):
 
 def test_a_part_of_a_word_does_not_hide_the_word():
     assert is_from("cat", "concatenate the cat")
+
+
+def test_a_quote_that_is_everywhere_inside_of_words_takes_no_time():
+    text = "a" * 1_000_000
+    started = time.process_time()
+    assert not any(quotes.is_from("a", text) for _ in range(100))
+    assert time.process_time() - started < 0.5
 
 
 LISBON = dates.zone_of("Europe/Lisbon")
