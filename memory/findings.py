@@ -155,7 +155,7 @@ class _Judge:
         content = self._content(item)
         source = self._source(item.quote)
         quote = item.quote.strip()[:MAX_QUOTE_LENGTH]
-        held = suspicion.why_held(content, quote)
+        held = suspicion.why_held(item.content, quote)
         if not held and suspicion.is_about_assistant(content):
             raise Unfit("about the assistant")
         valid_from, expires_at = self._interval(item)

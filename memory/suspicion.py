@@ -10,9 +10,12 @@ They are strict: a fact speaks of the user in the third person, and needs no com
 
 import re
 import unicodedata
+from collections.abc import Iterator
 
 INVISIBLE = re.compile("[\U000e0000-\U000e007f\u202a-\u202e\u2066-\u2069]")
 """Letters no person sees, and signs that turn the order of those they do."""
+LOOKALIKES = str.maketrans("аеорсухіјѕһԁԛԝο", "aeopcyxijshdqwo")
+"""Letters of other scripts that pass for Latin ones."""
 SENTENCE_END = re.compile(r"(?<=[.!?。！？]\s)|(?<=[。！？\n])")
 
 
@@ -119,6 +122,10 @@ COMMANDS = _any(
     r"|execute|run|call|invoke|send|reveal|pretend|act|delete|do not|don't|always|say"
     r"|write|repeat|translate|obey|follow|include|append|remember to|make sure|ensure"
     r"|treat|assume|consider|use|visit|open|click|download|fetch|forward|email)\b",
+    r"^(?:please |kindly )?(?:start|begin|end|finish|close|prefix) (?:every|each|all"
+    r"|any|your|the (?:reply|answer|response))\b",
+    r"^(?:please |kindly )?(?:tell|give|show|grant|offer|refuse|promise|ask|warn) "
+    r"(?:the user|users?|them|him|her|everyone|everybody|anyone|nobody)\b",
     r"\b(?:curl|wget|fetch|download|execute|exfiltrate|upload|forward|post|send|click"
     r"|append|include|redirect)\b.{0,80}(?:https?://|www\.)",
     r"(?:https?://|www\.)\S+.{0,40}\b(?:must|always|every (?:reply|answer|response))\b",
@@ -174,14 +181,25 @@ def why_held(content: str, quote: str) -> str:
     """
     if INVISIBLE.search(content) or INVISIBLE.search(quote):
         return "has characters that cannot be seen"
-    plain = _plain(content)
-    found = OVERRIDES.search(plain) or COMMANDS.search(plain)
-    if found is not None:
-        return f"reads like an instruction: '{found.group().strip()[:80]}'"
+    for text in _readings(content):
+        found = OVERRIDES.search(text) or COMMANDS.search(text)
+        if found is not None:
+            return f"reads like an instruction: '{found.group().strip()[:80]}'"
     found = OVERRIDES.search(_plain(quote))
     if found is not None:
         return f"comes from what reads like an instruction: '{found.group()[:80]}'"
     return ""
+
+
+def _readings(content: str) -> Iterator[str]:
+    """Yield a text as it may be read: whole, each line and sentence, letters aside."""
+    whole = _plain(content)
+    yield whole
+    parts = [s for line in content.splitlines() for s in SENTENCE_END.split(line)]
+    if len(parts) > 1:
+        yield from map(_plain, parts)
+    if (latin := whole.translate(LOOKALIKES)) != whole:
+        yield latin
 
 
 def without_orders(text: str) -> str:
