@@ -19,13 +19,13 @@ from memory.known import Embedded
 from memory.legs import DEPTH, Among, Legs, Question
 from memory.vectors import write_vector
 
-COMPARED = 150
+COMPARED = 120
 """How many of the nearest codes have their vectors compared."""
 COUNTED = 200_000
 """More passages of a user are not counted."""
 MAX_WORDS = 16
 """Words of a question that are looked up, the longest, for they are the rarest."""
-MAX_READ = 360
+MAX_READ = 300
 """Passages read by their words: of a frequent word not all, for it tells little."""
 PAIRED = 5
 """Words of which any two in one passage are looked for too, if words are frequent."""
