@@ -9,6 +9,7 @@ from config import option
 OWN_COMMANDS = {
     *("admin", "beat", "check", "init", "migrate", "reset", "restart"),
     *("schema", "start", "status", "stop", "studio", "worker"),
+    *("consolidate", "erase-user", "export-user", "lessons", "reindex"),
 }
 
 

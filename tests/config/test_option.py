@@ -1,6 +1,7 @@
 """`-c PATH` means the same before settings are read as to the command itself."""
 
 import os
+from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, get_commands, load_command_class
@@ -9,13 +10,17 @@ import manage
 from config import option
 from config.command import ConfigCommand
 
+ROOT = Path(manage.__file__).parent
+OURS = {folder.parent.parent.name for folder in ROOT.glob("*/management/commands")}
+"""The apps with commands."""
+
 
 def commands():
     """Every command that declares the option, by name."""
     loaded = {
         name: load_command_class(app, name)
         for name, app in get_commands().items()
-        if app in ("config", "processes")
+        if app in OURS
     }
     assert all(isinstance(command, ConfigCommand) for command in loaded.values())
     return loaded
