@@ -168,7 +168,8 @@ class _Run:
             "thread %d of user %s was not summarised: %s",
             thread.pk,
             lessons.pseudonym(thread.user_id),
-            type(exc).__name__,
+            # What else is said may quote the conversation.
+            exc if isinstance(exc, summaries.Unusable) else type(exc).__name__,
         )
 
 

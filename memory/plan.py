@@ -4,7 +4,7 @@ Worked out once for each reading of the YAML, for a turn has no time for it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 from config.sections import Config
@@ -112,10 +112,15 @@ def of_users(config: Config) -> Plan | None:
     """Return how users are remembered: by all agents, or else by the first that does.
 
     None is where no agent remembers them. The embedder is the same for all, for they
-    share what is known of a user.
+    share what is known of a user. Where each agent learns with its own model, that of
+    the first is lent for what is done for all.
     """
     plans = (of_agent(config, name).plan for name in ("", *_agents(config)))
-    return next((found for found in plans if found is not None), None)
+    found = (plan for plan in plans if plan is not None)
+    first = next(found, None)
+    if first is None or first.learner is not None:
+        return first
+    return replace(first, learner=next((plan.learner for plan in found), None))
 
 
 def _agents(config: Config) -> Mapping[str, Rememberer]:

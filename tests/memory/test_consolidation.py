@@ -302,6 +302,20 @@ def test_it_does_nothing_where_memory_is_off(config, fake, owner):
     assert fake.requests == []
 
 
+def test_where_no_cheap_model_is_known_an_agents_own_summarises(config, fake, owner):
+    config(CONFIG.partition("    learn_from:")[0])
+    talk(owner, 40)
+    assert run().summaries == 1
+    assert fake.requests[-1].body["model"] == "gpt-test"
+
+
+def test_the_log_says_why_there_is_no_summary(config, fake, owner, caplog):
+    talk(owner, 40)
+    fake.default = Answer((" ",))
+    assert run().failures == 1
+    assert "was not summarised: the model gave no summary" in caplog.text
+
+
 def printed(*args: str) -> str:
     out = StringIO()
     call_command("consolidate", *args, stdout=out)
