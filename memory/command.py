@@ -1,4 +1,4 @@
-"""What the commands about one user have in common."""
+"""What the commands about memory have in common."""
 
 from typing import Any
 
@@ -14,16 +14,8 @@ INTERRUPTED = 130
 """What shells expect of a program ended by ^C."""
 
 
-class UserCommand(ConfigCommand):
-    """A command about what is stored of a user; errors of ours end it with exit 1."""
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        super().add_arguments(parser)
-        parser.add_argument(
-            "user",
-            metavar="USER",
-            help="What clients send as safety_identifier, or the user's UUID.",
-        )
+class MemoryCommand(ConfigCommand):
+    """A command about what is stored; errors of ours end it with exit 1."""
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
@@ -37,6 +29,18 @@ class UserCommand(ConfigCommand):
             ) from exc
         except KeyboardInterrupt as exc:
             raise CommandError("interrupted", returncode=INTERRUPTED) from exc
+
+
+class UserCommand(MemoryCommand):
+    """A command about what is stored of a user."""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "user",
+            metavar="USER",
+            help="What clients send as safety_identifier, or the user's UUID.",
+        )
 
     def user_id(self, options: dict[str, Any]) -> UserId:
         """Return the user's id; raises `UserInvalid` for a blank name."""

@@ -243,15 +243,20 @@ def is_due(now: datetime) -> bool:
     ).exists()
 
 
-def counts(now: datetime | None = None) -> dict[str, int]:
+def counts(
+    now: datetime | None = None, *, user_id: UserId | None = None
+) -> dict[str, int]:
     """Return how many lessons are due, waiting, running, done, skipped and failed.
 
     Those that wait are queued for later; those that were skipped say why.
     """
     now = now or datetime.now(UTC)
+    rows = Lesson.objects.all()
+    if user_id is not None:
+        rows = rows.filter(user_id=user_id)
     is_open, is_late = Q(state=Lesson.State.QUEUED), Q(due_at__lte=now)
     is_running, is_done = Q(state=Lesson.State.RUNNING), Q(state=Lesson.State.DONE)
-    return Lesson.objects.aggregate(
+    return rows.aggregate(
         due=Count("pk", filter=(is_open | is_running) & is_late),
         waiting=Count("pk", filter=is_open & ~is_late),
         running=Count("pk", filter=is_running & ~is_late),

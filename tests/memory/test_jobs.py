@@ -6,6 +6,7 @@ from io import StringIO
 import pytest
 from celery import current_app
 from django.core.management import CommandError, call_command
+from django.db import OperationalError
 
 from config import live
 from memory import consolidation, facts, jobs, learning, lessons, search, upkeep, wake
@@ -247,7 +248,18 @@ def test_lessons_are_listed_with_what_went_wrong(failed, fake, owner):
     assert "reply: no JSON" in text
     assert len(printed("--failed").splitlines()) == 4
     assert str(owner) in printed("--user", str(owner))
+    assert "0 done" in printed("--user", str(owner))
+    assert printed("--user", "somebody").startswith("lessons: 0 due")
     assert str(owner) not in printed("--user", "somebody")
+
+
+def test_a_database_that_cannot_be_used_is_named(failed, monkeypatch):
+    def gone(*args, **options):
+        raise OperationalError("no such table")
+
+    monkeypatch.setattr(lessons, "counts", gone)
+    with pytest.raises(CommandError, match="cannot be used: no such table"):
+        printed()
 
 
 @pytest.mark.parametrize("which", ["all", "one"])
@@ -255,7 +267,13 @@ def test_a_failed_lesson_is_put_back(failed, which):
     ident = "all" if which == "all" else str(failed.pk)
     assert printed("--replay", ident).startswith("1 put back")
     assert Lesson.objects.get().state == "queued"
-    assert printed("--replay", ident).startswith("0 put back")
+    assert printed("--replay", "all").startswith("0 put back")
+
+
+def test_one_that_did_not_fail_is_not_put_back(failed):
+    printed("--replay", str(failed.pk))
+    with pytest.raises(CommandError, match=f"no failed lesson {failed.pk}"):
+        printed("--replay", str(failed.pk))
 
 
 def test_only_that_users_are_put_back(failed, owner):

@@ -6,14 +6,14 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from access import identity
-from config.command import ConfigCommand
 from memory import consolidation
+from memory.command import MemoryCommand
 from memory.models import Consolidation
 
 FIGURES = ("threads", "messages", "summaries", "failures", "tokens_before")
 
 
-class Command(ConfigCommand):
+class Command(MemoryCommand):
     """Run, print the receipt."""
 
     help = "Summarise old conversations now, and print what was done."

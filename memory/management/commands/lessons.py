@@ -6,15 +6,16 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from access import identity
-from config.command import ConfigCommand
+from core.ids import UserId
 from memory import lessons
+from memory.command import MemoryCommand
 from memory.models import Lesson
 
 SHOWN = 50
 """Lessons that are listed, the newest."""
 
 
-class Command(ConfigCommand):
+class Command(MemoryCommand):
     """Count and list, or put back."""
 
     help = "List the turns that are learnt from, or put failed ones back."
@@ -31,11 +32,9 @@ class Command(ConfigCommand):
         user = options["user"]
         user_id = None if user is None else identity.derive(identity.checked(user))
         if options["replay"] is not None:
-            ids = None if options["replay"] == "all" else [number(options["replay"])]
-            count = lessons.replay(ids, user_id=user_id)
-            self.stdout.write(f"{count} put back; the next sweep wakes a worker")
+            self._replay(options["replay"], user_id)
             return
-        self._count()
+        self._count(user_id)
         rows = Lesson.objects.order_by("-pk")
         if options["failed"]:
             rows = rows.filter(state=Lesson.State.FAILED)
@@ -44,8 +43,15 @@ class Command(ConfigCommand):
         for lesson in rows[:SHOWN]:
             self._print(lesson)
 
-    def _count(self) -> None:
-        counts = lessons.counts(datetime.now(UTC))
+    def _replay(self, which: str, user_id: UserId | None) -> None:
+        ids = None if which == "all" else [number(which)]
+        count = lessons.replay(ids, user_id=user_id)
+        if ids and not count:
+            raise CommandError(f"there is no failed lesson {which}")
+        self.stdout.write(f"{count} put back; the next sweep wakes a worker")
+
+    def _count(self, user_id: UserId | None) -> None:
+        counts = lessons.counts(datetime.now(UTC), user_id=user_id)
         told = ", ".join(f"{count} {name}" for name, count in counts.items())
         self.stdout.write(f"lessons: {told}")
 

@@ -7,9 +7,9 @@ import numpy as np
 from django.core.management.base import CommandError, CommandParser, OutputWrapper
 
 from config import loader
-from config.command import ConfigCommand
 from core.errors import CoulisseError
 from memory import embedding, graph_index, passages, plan
+from memory.command import INTERRUPTED, MemoryCommand
 from memory.known import Embedded
 from memory.passages import Pending
 from providers.embedders import Embedder
@@ -19,11 +19,9 @@ MOST_FAILURES = 3
 """Batches in a row with no vector at all, before the service is taken to be down."""
 WIDTH = 30
 """Characters of the bar."""
-INTERRUPTED = 130
-"""What shells expect of a program ended by ^C."""
 
 
-class Command(ConfigCommand):
+class Command(MemoryCommand):
     """Embed batch after batch; each is kept, so that another run goes on."""
 
     help = (
