@@ -99,14 +99,16 @@ class AgentMemory(BaseModel):
     @cached_property
     def state(self) -> dict[str, Any]:
         """What it sets of `memory.user_state`."""
-        fields = self.model_fields_set & STATE_FIELDS
-        return {name: getattr(self, name) for name in fields}
+        return self._set(STATE_FIELDS)
 
     @cached_property
     def memory(self) -> dict[str, Any]:
         """What it sets of `memory`."""
-        fields = self.model_fields_set - STATE_FIELDS - {"user_state"}
-        return {name: getattr(self, name) for name in fields}
+        return self._set(self.model_fields_set - STATE_FIELDS - {"user_state"})
+
+    def _set(self, fields: set[str]) -> dict[str, Any]:
+        given = ((name, getattr(self, name)) for name in fields)
+        return {name: value for name, value in given if value is not None}
 
 
 def read_memory(value: Any) -> Any:

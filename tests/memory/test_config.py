@@ -162,6 +162,14 @@ def test_an_agent_overrides_what_it_names_and_no_more(load):
     assert (everyones.user_state.recall_k, everyones.salience_limit) == (3, 5)
 
 
+def test_what_an_agent_leaves_open_is_as_for_all(load):
+    own = "{recall_k: null, salience_limit: null, recency_limit: null}"
+    memory = "{recency_limit: 4, user_state: {recall_k: 3}}"
+    mine = of_agent(load(memory, more=f", memory: {own}"))
+    assert mine.plan.user_state.recall_k == 3
+    assert (mine.settings.salience_limit, mine.settings.recency_limit) == (5, 4)
+
+
 @pytest.mark.parametrize(
     ("own", "said"),
     [
