@@ -11,7 +11,7 @@ from processes import plan, supervisor
 plan.DRAIN_SECONDS = 1
 supervisor.STOP_SECONDS = 2.0
 supervisor.BEAT_LOOK_SECONDS = 1.5
-supervisor.BEATS_MISSED = 1
+supervisor.BEATS_MISSED = 2
 
 if __name__ == "__main__":
     manage.main()
