@@ -44,7 +44,7 @@ def command(valkey: Path, path: Path, folder: Path) -> list[str]:
 def serve(arguments: list[str], path: Path, folder: Path) -> int:
     """Run Valkey until SIGTERM or its end; return its exit code."""
     server = subprocess.Popen(arguments, stdin=subprocess.DEVNULL)
-    signal.signal(signal.SIGTERM, lambda number, frame: server.terminate())
+    signal.signal(signal.SIGTERM, lambda number, frame: end(server))
     while server.poll() is None and not answers(path):
         time.sleep(LOOK_SECONDS)
     has_served = server.returncode is None
@@ -52,6 +52,13 @@ def serve(arguments: list[str], path: Path, folder: Path) -> int:
     if code > 0 and not has_served:
         give_up_journal(folder)
     return code
+
+
+def end(server: "subprocess.Popen[bytes]") -> None:
+    """Ask the server to end, and kill one that does not."""
+    server.terminate()
+    signal.signal(signal.SIGALRM, lambda number, frame: server.kill())
+    signal.setitimer(signal.ITIMER_REAL, HARD_END_SECONDS)
 
 
 def answers(path: Path) -> bool:

@@ -1,6 +1,7 @@
 """The private broker: alone on its socket, and gone with who started it."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -90,6 +91,20 @@ def test_it_takes_the_place_of_one_that_hangs(
         broker.end_leftover(path)
         assert left.wait(5) == -9
     assert not path.exists()
+
+
+def test_one_that_hangs_is_killed_when_it_is_to_end(
+    folder: Path, path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(broker, "HARD_END_SECONDS", 0.1)
+    hangs = [sys.executable, "-c", "import signal; signal.pause()"]
+    ignoring = subprocess.Popen(hangs, preexec_fn=ignore_the_end)
+    broker.end(ignoring)
+    assert ignoring.wait(5) == -9
+
+
+def ignore_the_end() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def test_a_journal_it_cannot_read_is_put_aside(start, folder: Path, path: Path) -> None:
