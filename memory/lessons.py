@@ -52,7 +52,7 @@ FIRST_OF_EACH = """
     SELECT id FROM ranked
     WHERE place = 1 AND is_taught = 0 AND due_at <= %s
         AND (state = 'queued' OR attempts < %s)
-    ORDER BY id LIMIT %s
+    ORDER BY due_at, id LIMIT %s
 """
 TAKE = """
     UPDATE memory_lesson SET state = 'running', attempts = attempts + 1, due_at = %s
@@ -104,7 +104,7 @@ def add(turn: Turn, study: Study, now: datetime) -> None:
 def claim(
     limit: int, lease_seconds: float, *, now: datetime | None = None
 ) -> list[Lesson]:
-    """Take up to `limit` lessons to learn from, the oldest first, and return them.
+    """Take up to `limit` lessons to learn from, the longest due first; return them.
 
     Those that are due are taken, and those whose worker's lease ran out; of one user
     only the oldest that is open, and none while another of theirs is being learnt, so

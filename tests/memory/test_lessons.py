@@ -44,6 +44,17 @@ def test_it_takes_the_oldest_first_and_no_more_than_asked():
     assert claim() == []
 
 
+def test_one_that_is_tried_again_queues_behind_those_that_waited():
+    # A model that never answers would otherwise keep the workers from all others.
+    slow, fresh = tell(new_user(), "slow"), tell(new_user(), "fresh")
+    Lesson.objects.filter(pk=slow.pk).update(
+        due_at=NOON + timedelta(seconds=1), attempts=1
+    )
+    now = NOON + timedelta(seconds=2)
+    assert [row.pk for row in claim(1, now=now)] == [fresh.pk]
+    assert [row.pk for row in claim(1, now=now)] == [slow.pk]
+
+
 def test_it_hands_out_what_it_took(owner):
     tell(owner, "hello", "hi")
     (taken,) = claim()
