@@ -29,6 +29,7 @@ from memory import fact_ids, facts, search, telling
 from memory.errors import FactUnknown
 from memory.known import Draft, FoundFact, FoundMessage
 from turns import lane, remembering
+from turns.recollection import Vector
 
 BY = "user"
 
@@ -195,6 +196,7 @@ async def change_memory(
     fact = await lane.run(facts.get, user_id, _id(memory_id))
     changes = body.changes()
     if changes:
+        vector = await _new_vector(fact.content, changes)
         fact = await lane.run_to_end(
             facts.edit,
             user_id,
@@ -202,17 +204,17 @@ async def change_memory(
             changes,
             by=BY,
             reason=body.reason,
-            embedded=await _new_vector(fact.content, changes),
+            embedded=vector.embedded,
+            error=vector.error,
         )
     return json_response(telling.fact(fact))
 
 
-async def _new_vector(content: str, changes: dict[str, Any]) -> Any:
+async def _new_vector(content: str, changes: dict[str, Any]) -> Vector:
     """Embed a text that is new, or that searches have lost."""
     if "content" not in changes and "status" not in changes:
-        return None
-    vector = await remembering.embed(changes.get("content", content))
-    return vector.embedded
+        return Vector(None)
+    return await remembering.embed(changes.get("content", content))
 
 
 @router.delete(

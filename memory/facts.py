@@ -77,18 +77,22 @@ def edit(
     by: str,
     reason: str = "",
     embedded: Embedded | None = None,
+    error: str = "",
 ) -> KnownFact:
     """Change a fact and return it as it then stands.
 
     `changes` may hold content, category, importance, key, is_pinned, valid_from,
     valid_to, expires_at and status: `held` takes a fact out of prompts, `active` puts
     back a held, superseded, expired or deleted one. `embedded` is the vector of the
-    content. Raises `FactUnknown`, `FactInvalid` and `KeyTaken`.
+    content, `error` why it has none.
+
+    Raises `FactUnknown`, `FactInvalid` and `KeyTaken`.
     """
     cleaned = intake.clean_changes(changes)
+    text = embedded, error
     with transaction.atomic():
         ledger, fact = _open(user_id, fact_id, by)
-        edits.apply(ledger, fact, cleaned, by=by, reason=reason, text=(embedded, ""))
+        edits.apply(ledger, fact, cleaned, by=by, reason=reason, text=text)
         ledger.write()
     return to_known(fact)
 

@@ -177,30 +177,30 @@ class _Tools:
             # A model that was talked round would save orders for itself.
             held_because=suspicion.why_held(arguments.content, ""),
         )
-        vector = await recollection.embedded_fact(self.plan, arguments.content)
-        is_missing = vector is None and self.plan is not None
+        vector = await recollection.vector(self.plan, arguments.content)
         (saved,) = await lane.run_to_end(
             facts.save,
             self.user_id,
             [draft],
-            [vector],
+            [vector.embedded],
             by=self.by,
             threshold=self._threshold,
-            errors=[recollection.NO_VECTOR if is_missing else ""],
+            errors=[vector.error],
         )
         return {"id": fact_ids.write(saved.fact_id), "outcome": saved.outcome}
 
     async def update(self, arguments: UpdateArguments) -> Any:
         if suspicion.why_held(arguments.content, ""):
             raise Invalid("content reads like an instruction, not like a fact")
-        vector = await recollection.embedded_fact(self.plan, arguments.content)
+        vector = await recollection.vector(self.plan, arguments.content)
         fact = await lane.run_to_end(
             facts.edit,
             self.user_id,
             _id(arguments.id),
             {"content": arguments.content},
             by=self.by,
-            embedded=vector,
+            embedded=vector.embedded,
+            error=vector.error,
         )
         return _fact(fact)
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from core.errors import CoulisseError
 from core.messages import Message
@@ -27,6 +28,13 @@ logger = logging.getLogger(__name__)
 _warned_at = -QUIET_SECONDS
 
 
+class Vector(NamedTuple):
+    """A fact's vector, or why it has none."""
+
+    embedded: Embedded | None
+    error: str = ""
+
+
 async def query(memory: Plan | None, text: str) -> Query:
     """Return what to search by; without a plan, or its embedder, words alone."""
     text = text.strip()[-MAX_QUERY_LENGTH:]
@@ -40,12 +48,13 @@ async def query(memory: Plan | None, text: str) -> Query:
     )
 
 
-async def embedded_fact(memory: Plan | None, content: str) -> Embedded | None:
-    """Return the vector a fact is found by, or None when there is none to be had."""
+async def vector(memory: Plan | None, content: str) -> Vector:
+    """Return the vector a fact is found by; without a plan, none and no reason."""
     if memory is None:
-        return None
+        return Vector(None)
     text = passages.strip_subject(content)
-    return await _embedded(memory.embedder, text, query=False)
+    embedded = await _embedded(memory.embedder, text, query=False)
+    return Vector(embedded, "" if embedded is not None else NO_VECTOR)
 
 
 def last_said(messages: Sequence[Message]) -> str:

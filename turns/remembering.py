@@ -8,9 +8,10 @@ from config import live
 from core.errors import CoulisseError
 from memory import plan
 from memory.config import UserState
-from memory.known import Embedded, Fusion, Query
+from memory.known import Fusion, Query
 from providers import embedders
 from turns import recollection
+from turns.recollection import Vector
 
 logger = logging.getLogger(__name__)
 
@@ -28,13 +29,6 @@ class Prepared(NamedTuple):
     """The embedder's id, or why words alone are searched by: `OFF` or `FAILED`."""
 
 
-class Vector(NamedTuple):
-    """A fact's vector, or why it has none."""
-
-    embedded: Embedded | None
-    error: str = ""
-
-
 async def prepare(text: str, *, fusion: Fusion | None = None) -> Prepared:
     """Return what to search for; `fusion` overrides the configured one."""
     users = plan.of_users(live.current())
@@ -48,11 +42,7 @@ async def prepare(text: str, *, fusion: Fusion | None = None) -> Prepared:
 
 async def embed(content: str) -> Vector:
     """Return the vector of a fact that is about to be saved."""
-    users = plan.of_users(live.current())
-    vector = await recollection.embedded_fact(users, content)
-    if vector is None and users is not None:
-        return Vector(None, recollection.NO_VECTOR)
-    return Vector(vector)
+    return await recollection.vector(plan.of_users(live.current()), content)
 
 
 def threshold() -> float:

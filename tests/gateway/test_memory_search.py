@@ -1,7 +1,11 @@
 """What is known of a user and what they said is found, by words and by meaning."""
 
+import uuid
+
 import pytest
 
+from memory import fact_ids
+from memory.models import Passage
 from tests.gateway.hands import CONFIG_WITH_MEMORY, address, fill, talk_of
 
 pytestmark = pytest.mark.database
@@ -83,6 +87,24 @@ def test_words_remain_when_the_embedder_fails(hands, fake, configure):
     found = hands.search("cello")
     assert found["embedding"] == "failed"
     assert [each["content"] for each in found["data"]] == ["Plays the cello"]
+
+
+def test_what_could_not_be_embedded_is_tried_again(hands, fake, configure):
+    configure(SERVICE)
+    saved = hands.save("Plays the cello")
+    fake.embed(status=400)
+    hands.change(saved, content="Breeds dachshunds")
+    assert fact_ids.read(saved["id"]) in waiting()
+    fake.embed(status=400)
+    hands.forget(saved)
+    hands.change(saved, status="active")
+    assert fact_ids.read(saved["id"]) in waiting()
+
+
+def waiting() -> list[uuid.UUID]:
+    """Return the facts that a sweep embeds once more."""
+    failed = Passage.objects.filter(embedder="").exclude(embedding_error="")
+    return list(failed.values_list("fact_id", flat=True))
 
 
 def test_nobody_has_us_embed_for_what_is_not_theirs(hands, neighbour, fake, configure):

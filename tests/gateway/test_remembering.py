@@ -7,7 +7,7 @@ import pytest
 from access import identity
 from memory import facts, passages
 from memory.known import Draft
-from memory.models import Lesson, Message, Summary, Thread
+from memory.models import Lesson, Message, Passage, Summary, Thread
 from providers.fake_wires import Answer
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask, body, post, prompt, refused, stored
@@ -172,6 +172,19 @@ def test_an_embedder_that_is_down_costs_no_reply(
     fake.default_embedding.status = 500
     ask(client, user, "Lisbon?")
     assert "lives in Lisbon" in told(fake.requests[-1])
+
+
+def test_what_an_agent_changes_meanwhile_is_embedded_later(
+    running, configure, client, fake, user
+):
+    (fact_id,) = know(user, "The user lives in Lisbon")
+    down = fake.embed_with("openai")
+    configure(REMEMBERING.replace("{provider: hash}", str(down)))
+    fake.default_embedding.status = 500
+    arguments = {"id": f"mem_{fact_id.hex}", "content": "The user lives in Faro"}
+    fake.call_tool("update_memory", arguments)
+    ask(client, user, "hello")
+    assert Passage.objects.get(fact_id=fact_id).embedding_error
 
 
 def test_an_agent_searches_and_saves_by_itself(client, fake, user):
