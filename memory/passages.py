@@ -45,6 +45,7 @@ BUMP = """
     VALUES (%s, 1, '', %s)
     ON CONFLICT (user_id) DO UPDATE SET version = memory_owner.version + 1
 """
+BUMP_KNOWN = "UPDATE memory_owner SET version = version + 1 WHERE user_id = %s"
 
 WINDOWS = """
     UPDATE memory_passage p SET window_terms = p.terms
@@ -179,6 +180,16 @@ def _count_up(user_id: UserId) -> None:
         cursor.execute(BUMP, [key_of(user_id), now])
 
 
+def _count_up_known(user_id: UserId) -> None:
+    """Do the same, but not for a user who was erased meanwhile."""
+    with connection.cursor() as cursor:
+        # Waits for an erasure that is under way.
+        cursor.execute(BUMP_KNOWN, [key_of(user_id)])
+        is_known = cursor.rowcount > 0
+    if not is_known and Passage.objects.filter(user_id=user_id).exists():
+        _count_up(user_id)
+
+
 def _one_at_a_time(thread_id: int) -> None:
     """Wait until nobody else writes this thread's passages: windows overlap."""
     with connection.cursor() as cursor:
@@ -249,7 +260,7 @@ def set_vectors(found: Sequence[tuple[Pending, Embedded | None, str]]) -> None:
         # In this order everywhere: the owner's row first, so that two never wait for
         # each other.
         for user_id in sorted({passage.user_id for passage, _, _ in found}):
-            _count_up(user_id)
+            _count_up_known(user_id)
         for passage, embedded, error in found:
             _set_vector(passage, _vector_columns(embedded, error))
 

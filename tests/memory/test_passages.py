@@ -8,7 +8,7 @@ from django.db import connection
 from django.utils import timezone
 
 from core.ids import UserId
-from memory import lexicon, passages, search, shelf, vocabulary
+from memory import erasure, lexicon, passages, search, shelf, vocabulary
 from memory.known import Embedded
 from memory.legs import Among, Question
 from memory.models import Fact, Owner, Passage
@@ -155,6 +155,14 @@ def test_a_vector_for_what_has_changed_since_is_dropped(owner):
     assert row.embedder == ""
 
 
+def test_a_vector_for_who_was_erased_meanwhile_leaves_nothing(owner):
+    learn(owner, "The user likes tea")
+    waiting = [p for p in passages.pending("test", limit=10_000) if p.user_id == owner]
+    erasure.erase(owner)
+    passages.set_vectors([(waiting[0], toward(1), "")])
+    assert not Owner.objects.filter(user_id=owner).exists()
+
+
 def test_passages_are_counted_by_embedder(owner):
     before, failed_before = passages.counts()
     learn(owner, "tea", toward(1, embedder="counted"))
@@ -164,6 +172,14 @@ def test_passages_are_counted_by_embedder(owner):
     assert now["counted"] == before.get("counted", 0) + 1
     assert failed == failed_before + 1
     assert passages.count_pending("counted") == sum(now.values()) - now["counted"]
+
+
+def test_nobody_sets_anothers_vector(owner):
+    learn(owner, "tea", toward(1, embedder="old"))
+    (row,) = held(owner)
+    forged = passages.Pending(row.id, UserId(uuid.uuid4()), "tea")
+    passages.set_vectors([(forged, toward(1), "")])
+    assert held(owner)[0].embedder == "old"
 
 
 def near(user: UserId) -> list[int]:
@@ -185,6 +201,16 @@ def test_users_lexemes_have_nothing_in_common(owner):
     mine, theirs = (vocabulary.lexemes(u, ["tea"]) for u in (owner, stranger))
     assert mine != theirs
     assert mine == vocabulary.lexemes(owner, ["tea"])
+
+
+@sqlite
+def test_what_is_removed_leaves_the_shelf(owner):
+    fact = learn(owner, "tea", toward(1))
+    learn(owner, "milk", toward(0, 1))
+    assert shelf.of(owner).facts.living == 2
+    passages.drop_facts(owner, [fact])
+    assert shelf.of(owner).facts.living == 1
+    assert near(owner) == []
 
 
 @sqlite
