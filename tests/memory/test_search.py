@@ -13,9 +13,9 @@ from django.utils import timezone
 
 from core.ids import UserId, new_turn_id
 from core.messages import Message
-from memory import facts, history, passages, search
+from memory import facts, history, index_numpy, legs, passages, rows, search
 from memory.known import Embedded, Query
-from memory.models import Fact, Owner, Thread
+from memory.models import Fact, Owner, Passage, Thread
 from memory.models import Message as MessageRow
 from memory.transcript import Entry
 
@@ -60,17 +60,17 @@ def say(user: UserId, *texts: str, thread: str = "", vectors=()) -> int:
     first = MessageRow.objects.filter(thread__user_id=user, thread__name=thread).count()
     entries = [Entry(Message(roles[i % 2], text), 5) for i, text in enumerate(texts)]
     history.append(user, thread, new_turn_id(), entries)
-    rows = list(
+    stored = list(
         MessageRow.objects.filter(
             thread__user_id=user, thread__name=thread, position__gte=first
         ).order_by("position")
     )
-    given = [*vectors, *[None] * (len(rows) - len(vectors))]
+    given = [*vectors, *[None] * (len(stored) - len(vectors))]
     thread_id = Thread.objects.get(user_id=user, name=thread).id
     passages.put_messages(
         user,
         thread_id,
-        [(m.id, m.position, m.text, v, "") for m, v in zip(rows, given, strict=True)],
+        [(m.id, m.position, m.text, v, "") for m, v in zip(stored, given, strict=True)],
     )
     return thread_id
 
@@ -237,10 +237,12 @@ def test_what_a_fact_said_before_does_not_find_it(owner):
     assert contents(owner, "porto") == []
 
 
-def test_what_another_hand_deleted_is_not_found_and_hides_nothing(owner):
+def test_what_another_hand_deleted_hides_nothing(owner, monkeypatch):
     for number in range(8):
         learn(owner, f"cello {number}")
     assert len(contents(owner, "cello", limit=4)) == 4
+    monkeypatch.setattr(legs, "DEPTH", 4)
+    monkeypatch.setattr(index_numpy, "DEPTH", 4)
     # Without a word to the owner's row, as a cascade does it.
     Fact.objects.filter(user_id=owner, content__gt="cello 3").delete()
     assert len(contents(owner, "cello", limit=4)) == 4
@@ -284,8 +286,8 @@ def test_neighbours_that_come_later_count_too(owner):
 
 
 def test_a_statement_beats_a_question(owner):
-    say(owner, "Do I like tea, by the way?", "Hm", "x", "y", "I do like green tea")
-    assert said(owner, "tea", limit=1) == ["I do like green tea"]
+    say(owner, "I like tea", "Hm", "x", "y", "I like tea?", "Hm", "x", "y")
+    assert said(owner, "like tea", limit=1) == ["I like tea"]
 
 
 def test_messages_in_the_prompt_are_left_out(owner):
@@ -352,6 +354,14 @@ def test_users_who_say_the_same_never_find_each_others(owner, stranger):
             owners = MessageRow.objects.filter(id__in=[m.id for m in found_messages])
             assert set(owners.values_list("thread__user_id")) == {(user,)}
     assert search.both(UserId(uuid.uuid4()), query, facts=9, messages=9) == ([], [])
+
+
+def test_what_is_behind_anothers_passage_is_not_told(owner, stranger):
+    learn(owner, "tea")
+    say(owner, "tea")
+    ids = list(Passage.objects.filter(user_id=owner).values_list("id", flat=True))
+    assert (len(rows.facts(owner, ids)), len(rows.messages(owner, ids))) == (1, 1)
+    assert (rows.facts(stranger, ids), rows.messages(stranger, ids)) == ({}, {})
 
 
 def test_a_user_cannot_change_what_is_anothers(owner, stranger):
