@@ -17,6 +17,7 @@ from core.events import (
     Event,
     Finished,
     FinishReason,
+    ReasoningBlock,
     TextDelta,
     ToolCallDelta,
     Usage,
@@ -66,10 +67,15 @@ def run(task: Task) -> AsyncGenerator[Event]:
     rounds with tools it is asked once more, for an answer without.
     Source: "Loop" of the reference's agents.
     """
-    if not task.own_tools:
+    if not task.own_tools or _demands_a_call(task):
         # Most turns: nothing to look out for, and nothing to pay for it.
         return _call(task, task.messages, task.client_tools, task.parameters)
     return _rounds(task)
+
+
+def _demands_a_call(task: Task) -> bool:
+    """Whether the client wants one of its own tools called, and so no other."""
+    return task.parameters.get("tool_choice") not in (None, "auto", "none")
 
 
 async def _rounds(task: Task) -> AsyncGenerator[Event]:
@@ -95,6 +101,8 @@ async def _rounds(task: Task) -> AsyncGenerator[Event]:
         parameters.pop("tool_choice", None)
         if reply.text:
             yield TextDelta("\n\n")
+    for block in reply.message().reasoning:
+        yield ReasoningBlock(block)
     yield Finished(_reason(reply, own), spent)
 
 
@@ -107,10 +115,13 @@ def _reason(last: Reply, own: Mapping[str, Tool]) -> FinishReason:
 
 
 def _shown(event: Event, screen: Screen) -> Sequence[Event]:
-    """Return what of an event the client may see before the last round is over."""
+    """Return what of an event the client may see before the last round is over.
+
+    Signed thinking belongs to the calls of its round, so only that of the last is kept.
+    """
     if isinstance(event, ToolCallDelta):
         return screen.pass_on(event)
-    return () if isinstance(event, Finished) else (event,)
+    return () if isinstance(event, Finished | ReasoningBlock) else (event,)
 
 
 def _call(

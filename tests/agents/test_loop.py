@@ -12,7 +12,7 @@ from agents import loop
 from agents.config import AgentConfig
 from agents.loop import Task
 from core.errors import CoulisseError
-from core.events import Finished, TextDelta, ToolCallDelta
+from core.events import Finished, ReasoningBlock, TextDelta, ToolCallDelta
 from core.messages import Message
 from providers import client
 
@@ -43,13 +43,15 @@ EITHER = pytest.mark.parametrize("stream", [True, False])
 def take(fake):
     """Return a function that takes a turn and returns its events."""
 
-    async def take(*tools, kind="openai", stream=True, client_tools=(), **agent):
+    async def take(
+        *tools, kind="openai", stream=True, client_tools=(), choice=None, **agent
+    ):
         fields = {"name": "a", "provider": "p", "model": "m", **agent}
         task = Task(
             AgentConfig.model_validate(fields),
             fake.provider(kind),
             [Message("user", "hi")],
-            {},
+            {} if choice is None else {"tool_choice": choice},
             client_tools=client_tools,
             own_tools=tools,
             stream=stream,
@@ -151,6 +153,34 @@ async def test_calls_of_both_leave_the_clients_numbered_from_zero(take, fake):
     assert {piece.index for piece in pieces} == {0}
     arguments = "".join(piece.arguments for piece in pieces)
     assert json.loads(arguments) == {"at": 1}
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["required", "look"])
+async def test_a_call_the_client_demands_is_one_of_its_own(take, fake, kind, name):
+    function = {"type": "function", "function": {"name": name}}
+    fake.call_tool("look", {})
+    events = await take(
+        Tool("add"),
+        kind=kind,
+        client_tools=[LOOK],
+        choice=name if name == "required" else function,
+    )
+    assert events[-1].reason == "tool_calls"
+    assert "add" not in str(fake.bodies[-1]["tools"])
+    assert name == "required" or name in str(fake.bodies[-1]["tool_choice"])
+
+
+@EITHER
+async def test_thinking_goes_with_the_calls_it_led_to(take, fake, stream):
+    fake.reply(reasoning=["First."], tool_calls=[("add", {})])
+    fake.reply(reasoning=["Then."], tool_calls=[("look", {})])
+    events = await take(
+        Tool("add"), kind="anthropic", client_tools=[LOOK], stream=stream
+    )
+    assert "First." in str(fake.bodies[-1]["messages"][-2])
+    blocks = [each.block.text for each in events if isinstance(each, ReasoningBlock)]
+    assert blocks == ["Then."]
 
 
 async def test_a_tool_nobody_has_ends_the_turn_like_a_clients(take, fake):
