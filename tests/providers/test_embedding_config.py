@@ -150,7 +150,7 @@ def test_vectors_from_another_address_are_other_vectors():
 
 
 def test_the_floor_is_the_embedders_own_unless_given():
-    assert chosen({"provider": "local"}).floor == 0.2
+    assert chosen({"provider": "local"}).floor == 0.1
     assert chosen({"provider": "hash"}).floor == 0.05
     assert chosen({"provider": "hash", "floor": 0.0}).floor == 0.0
 
