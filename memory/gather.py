@@ -22,6 +22,9 @@ from memory.models import Summary
 SUMMARY_SHARE = 4
 """Summaries take at most one part in so many of a conversation's tokens."""
 
+SUMMARY_TOKENS = 50
+"""Hardly a summary has fewer, so no more of them are read than may fit."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -105,7 +108,8 @@ def _summaries(thread_id: int, max_tokens: int) -> list[str]:
     """Return the newest summaries that fit, oldest first."""
     kept: list[str] = []
     rows = Summary.objects.filter(thread_id=thread_id).order_by("-first_position")
-    for text, size in rows.values_list("text", "tokens"):
+    most = max(max_tokens, 0) // SUMMARY_TOKENS
+    for text, size in rows.values_list("text", "tokens")[:most]:
         max_tokens -= size
         if max_tokens < 0:
             break
