@@ -13,6 +13,8 @@ from providers.errors import RequestRefused
 
 TIMEOUT_SECONDS = 90.0
 """Of one answer, retries included."""
+LOCAL_TOKENS = 400
+"""Most tokens the local model answers with: it holds up the replies of agents."""
 
 
 class Answer(NamedTuple):
@@ -38,6 +40,8 @@ def ask(
     asked: dict[str, Any] = {}
     if not parameters.refused(learner.provider, ["temperature"]):
         asked["temperature"] = 0
+    if learner.provider.kind == "local":
+        asked["max_tokens"] = LOCAL_TOKENS
     if response_format and kinds.structured_outputs(learner.provider) == "native":
         asked["response_format"] = response_format
     return blocking.wait(

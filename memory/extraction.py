@@ -4,9 +4,10 @@ What is made of its reply is in `memory.findings`. No table and no network here.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
-from typing import get_args
+from typing import Any, get_args
 
 import orjson
 
@@ -92,11 +93,16 @@ SCHEMA = {
     "required": ["facts"],
     "additionalProperties": False,
 }
-RESPONSE_FORMAT = {
+RESPONSE_FORMAT: dict[str, Any] = {
     "type": "json_schema",
     "json_schema": {"name": "facts", "strict": True, "schema": SCHEMA},
 }
 """For providers that hold a reply to it. The prompt says the same to all."""
+
+BRIEF_FORMAT = deepcopy(RESPONSE_FORMAT)
+"""For the local model, which else repeats itself to the end of its context. Providers
+elsewhere need no limit, and not all take one."""
+BRIEF_FORMAT["json_schema"]["schema"]["properties"]["facts"]["maxItems"] = 2
 
 
 @dataclass(frozen=True, slots=True)

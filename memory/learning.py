@@ -214,12 +214,11 @@ def _ask(lesson: Lesson, memory: Plan, material: Material) -> Found:
         )
     messages = extraction.prompt(material)
     problem = reply = ""
+    is_local = learner.provider.kind == "local"
+    wanted = extraction.BRIEF_FORMAT if is_local else extraction.RESPONSE_FORMAT
     for _ in range(2):
         reply, is_whole = asking.ask(
-            learner,
-            messages,
-            response_format=extraction.RESPONSE_FORMAT,
-            user=lesson.user_id.hex,
+            learner, messages, response_format=wanted, user=lesson.user_id.hex
         )
         try:
             return findings.read(reply, material, now=datetime.now(UTC))

@@ -87,6 +87,16 @@ def test_a_provider_that_refuses_the_extras_is_asked_without(config, fake, owner
     assert len(known(owner)) == 1
 
 
+def test_the_local_model_is_asked_for_little(config, fake, owner):
+    config(CONFIG.replace("openai:\n", "openai:\n    kind: local\n", 1))
+    says(fake)
+    learn(tell(owner, "hello", "hi"))
+    body = fake.requests[0].body
+    assert body["max_tokens"] == 400
+    schema = body["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["facts"]["maxItems"] == 2
+
+
 def test_an_anthropic_model_can_learn_too(config, fake, owner):
     claude = "{kind: anthropic, api_key: sk-x, base_url: '{fake}', retries: 0}"
     text = CONFIG.replace("providers:", f"providers:\n  claude: {claude}")
