@@ -23,7 +23,7 @@ from core.events import Event, Finished
 from core.ids import TurnId, UserId
 from core.messages import Message
 from core.reply import Reply
-from core.tools import Tool
+from core.tools import Tool, definition
 from memory import gather, history, plan, wake
 from memory.config import MemoryConfig
 from memory.gather import Gathered, Wanted
@@ -114,6 +114,7 @@ async def prepare(request: TurnRequest) -> Turn:
     settings, remembering = plan.of_agent(config, agent.name)
     if options.is_memory_off:
         remembering = None
+    tools = toolbox.open_for(agent, options, user_id, remembering, request.tools)
     new: Sequence[Message] = context.new_messages(request.messages)
     instructions = [options.language_instruction]
     if request.format is not None:
@@ -123,7 +124,7 @@ async def prepare(request: TurnRequest) -> Turn:
         options.thread,
         agent.context_tokens
         - context.count_tokens([*system, *new])
-        - context.count_tool_tokens(request.tools),
+        - context.count_tool_tokens([*request.tools, *map(definition, tools)]),
         settings,
         mid_exchange=context.is_mid_exchange(new),
         recall=None
@@ -149,7 +150,7 @@ async def prepare(request: TurnRequest) -> Turn:
         prompt=[*system, *context.told(past.block), *spoken],
         memory=settings,
         study=None if remembering is None else Study(agent.name, options.time_zone),
-        tools=toolbox.open_for(agent, options, user_id, remembering, request.tools),
+        tools=tools,
     )
 
 
@@ -232,8 +233,9 @@ def _reply_tokens(turn: Turn, reply: Reply, message: Message) -> int:
         or not count.output_tokens
         # Some providers bill thinking without counting it apart.
         or (reply.reasoning and not count.reasoning_tokens)
-        # With a format the count may be the sum of several attempts.
+        # With a format or tools the count may be the sum of several rounds.
         or turn.request.format is not None
+        or turn.tools
     ):
         return tokens.estimate_message(message)
     return count.output_tokens - count.reasoning_tokens + tokens.MESSAGE_OVERHEAD

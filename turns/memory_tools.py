@@ -7,6 +7,7 @@ memory it works on.
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import orjson
@@ -88,7 +89,7 @@ class MemoryTool:
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        return self.shape.model_json_schema()
+        return _schema(self.shape)
 
     async def call(self, arguments: Mapping[str, Any]) -> str:
         try:
@@ -96,6 +97,11 @@ class MemoryTool:
         except ValidationError as exc:
             raise Invalid(_complaint(exc)) from exc
         return orjson.dumps(await self.do(checked)).decode()
+
+
+@cache
+def _schema(shape: type[Arguments]) -> Mapping[str, Any]:
+    return shape.model_json_schema()
 
 
 def _complaint(exc: ValidationError) -> str:

@@ -5,6 +5,7 @@ import uuid
 import pytest
 
 from access import identity
+from core.events import Usage
 from memory import facts, passages
 from memory.known import Draft
 from memory.models import Lesson, Message, Passage, Summary, Thread
@@ -275,6 +276,22 @@ def test_a_clients_tool_may_not_have_the_name_of_one_of_ours(server, fake, user)
     tool = {"type": "function", "function": {"name": "save_memory"}}
     assert refused(server, body(user, tools=[tool]))["param"] == "tools"
     assert fake.requests == []
+
+
+def test_what_an_agent_calls_counts_for_no_later_prompt(client, fake, user):
+    fake.call_tool("search_memory", {"query": "x"}, usage=Usage(7, 900))
+    fake.reply("Done.", usage=Usage(7, 900))
+    ask(client, user, "hello")
+    reply = Message.objects.get(thread__user_id=identity.derive(user), position=1)
+    assert reply.tokens < 20
+
+
+def test_an_agents_tools_take_their_part_of_the_context(configure, client, fake, user):
+    with_tools = "context_tokens: 256\n    memory_tools: true"
+    configure(REMEMBERING.replace("context_tokens: 256", with_tools))
+    ask(client, user, "hello", agent="forgetful")
+    ask(client, user, "again", agent="forgetful")
+    assert [role for role, _ in prompt(fake.requests[-1])] == ["user"]
 
 
 def test_a_clients_tool_works_beside_ours(client, fake, user):
