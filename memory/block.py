@@ -4,10 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from core import tokens
+from memory import suspicion
 from memory.known import FoundMessage, KnownFact
 
 MAX_QUOTE_LENGTH = 400
 """Characters of an older message that are quoted."""
+MAX_READ_LENGTH = 10 * MAX_QUOTE_LENGTH
+"""Those that are looked at for it."""
 
 ABOUT = "Known about the user:"
 EARLIER = "Said earlier:"
@@ -102,12 +105,16 @@ def _message_lines(messages: Iterable[FoundMessage], budget: _Budget) -> Iterabl
 
 
 def _message_line(message: FoundMessage) -> str:
-    text = quoted(message.text)
+    # What is quoted does not end before its line does.
+    text = quoted(message.text[:MAX_READ_LENGTH]).replace('"', "'")
     if len(text) > MAX_QUOTE_LENGTH:
         text = f"{text[:MAX_QUOTE_LENGTH].rstrip()}…"
     return f'- {message.created_at:%Y-%m-%d}, {message.role}: "{text}"'
 
 
 def quoted(text: str) -> str:
-    """Return a text on one line: nothing in it can pass for a line of ours."""
-    return " ".join(text.split())
+    """Return a text on one line, without what cannot be seen.
+
+    Nothing in it can pass for a line of ours, or say other than what a person reads.
+    """
+    return " ".join(suspicion.INVISIBLE.sub("", text).split())
