@@ -21,6 +21,10 @@ from memory.vectors import write_vector
 
 COMPARED = 120
 """How many of the nearest codes have their vectors compared."""
+SPARSE = 8
+"""Where fewer than one bit in so many is set, as with words that are hashed, what two
+codes share says more than where they differ, and still not much:"""
+COMPARED_SPARSE = 500
 COUNTED = 200_000
 """More passages of a user are not counted."""
 MAX_WORDS = 16
@@ -46,7 +50,7 @@ NEAREST = """
         SELECT p.id FROM memory_passage p
         WHERE p.user_id = %(user_id)s AND p.embedder = %(embedder)s
             AND length(p.code) = %(dimensions)s AND {kind} {only}
-        ORDER BY p.code <~> %(code)s::varbit LIMIT %(compared)s
+        ORDER BY p.code {unlike} %(code)s::varbit LIMIT %(compared)s
     )
     SELECT id, 1 - distance, is_question FROM (
         SELECT p.id, p.vector <=> %(vector)s::vector AS distance, p.is_question
@@ -89,6 +93,7 @@ WORDS = """
     ) summed
     WHERE total > 0 ORDER BY score DESC LIMIT %(depth)s
 """
+HAMMING, JACCARD = "<~>", "<%%>"
 OF_FACTS = "p.fact_id IS NOT NULL"
 OF_MESSAGES = "p.message_id IS NOT NULL"
 AMONG = "AND p.fact_id IN (SELECT f.id FROM memory_fact f WHERE f.user_id = %(user_id)s"
@@ -161,15 +166,17 @@ class _Found:
         return int(count)
 
     def _near(self, asked: Embedded, floor: float, count: int) -> None:
+        bits = asked.vector > 0
+        is_sparse = np.count_nonzero(bits) * SPARSE < len(bits)
         values = {
             "vector": write_vector(asked.vector, "postgresql"),
-            "code": "".join(np.where(asked.vector > 0, "1", "0").tolist()),
+            "code": "".join(np.where(bits, "1", "0").tolist()),
             "embedder": asked.embedder,
-            "dimensions": len(asked.vector),
+            "dimensions": len(bits),
             "furthest": 1 - max(floor, TINY),
-            "compared": COMPARED,
+            "compared": COMPARED_SPARSE if is_sparse else COMPARED,
         }
-        query = NEAREST
+        query = NEAREST.replace("{unlike}", JACCARD if is_sparse else HAMMING)
         if graph_index.is_faster(asked.embedder, count):
             query = graph_index.nearest(len(asked.vector))
         self._add(0, query, values)
