@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from core.errors import CoulisseError
+from core.errors import CoulisseError, Upstream
 from core.messages import Message
 from memory import passages
 from memory.known import Embedded, Query
@@ -18,6 +18,8 @@ MAX_QUERY_LENGTH = 4000
 """Characters to search by; a longer message is searched by its end."""
 MAX_WAIT_SECONDS = 2.0
 """A turn waits no longer for an embedding: it recalls by words alone instead."""
+AWAY_SECONDS = 15.0
+"""An API that kept a turn waiting is not asked by the next ones for so long."""
 QUIET_SECONDS = 60.0
 """An embedder that stays down is said to be so once in this time."""
 NO_VECTOR = "the embedder did not answer in time"
@@ -25,6 +27,8 @@ NO_VECTOR = "the embedder did not answer in time"
 
 logger = logging.getLogger(__name__)
 
+_away_until: dict[str, float] = {}
+"""When to ask an embedder again that did not answer, by its id."""
 _warned_at = -QUIET_SECONDS
 
 
@@ -66,18 +70,28 @@ def last_said(messages: Sequence[Message]) -> str:
 
 
 async def _embedded(embedder: Embedder, text: str, *, query: bool) -> Embedded | None:
-    if not text:
+    if not text or time.monotonic() < _away_until.get(embedder.id, 0.0):
         return None
     try:
         async with asyncio.timeout(MAX_WAIT_SECONDS):
             rows = await embedders.embed(embedder, [text], query=query)
     except TimeoutError:
-        _warn(embedder, f"did not answer within {MAX_WAIT_SECONDS:g} s")
+        _leave_alone(embedder, f"did not answer within {MAX_WAIT_SECONDS:g} s")
+        return None
+    except Upstream as exc:
+        _leave_alone(embedder, str(exc))
         return None
     except CoulisseError as exc:
         _warn(embedder, str(exc))
         return None
     return Embedded(embedder.id, rows[0]) if rows[0].any() else None
+
+
+def _leave_alone(embedder: Embedder, reason: str) -> None:
+    # One on this machine is busy, not away.
+    if not embedder.is_offline:
+        _away_until[embedder.id] = time.monotonic() + AWAY_SECONDS
+    _warn(embedder, reason)
 
 
 def _warn(embedder: Embedder, reason: str) -> None:

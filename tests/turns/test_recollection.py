@@ -1,0 +1,78 @@
+"""How long a turn waits for an embedder, and when it does not ask at all."""
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memory.config import MemoryConfig, UserState
+from memory.plan import Plan
+from providers import embedders
+from providers.embedders import Embedder
+from providers.embedding_models import DEFAULT_OPENAI
+from providers.embedding_service import OPENAI_LIMITS, Service
+from providers.errors import ProviderFailed, RequestRefused
+from providers.failures import Source
+from turns import recollection
+
+
+class Remote:
+    """An embedder's service, and how it does."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.error: Exception | None = None
+        self.hangs = False
+
+    async def embed(self, *_: Any, **__: Any) -> Any:
+        self.asked += 1
+        if self.hangs:
+            await asyncio.sleep(60)
+        if self.error is not None:
+            raise self.error
+        return np.ones((1, 3), dtype=np.float32)
+
+
+@pytest.fixture
+def remote(monkeypatch) -> Remote:
+    remote = Remote()
+    monkeypatch.setattr(embedders, "embed", remote.embed)
+    monkeypatch.setattr(recollection, "MAX_WAIT_SECONDS", 0.02)
+    monkeypatch.setattr(recollection, "_away_until", {})
+    return remote
+
+
+@pytest.fixture
+def remembering(fake) -> Plan:
+    source = Source("openai", fake.provider(), DEFAULT_OPENAI)
+    service = Service(source, 3, OPENAI_LIMITS, {})
+    embedder = Embedder("ours", 3, 0.2, service=service)
+    return Plan(embedder, None, UserState(), MemoryConfig())
+
+
+async def has_vector(remembering: Plan) -> bool:
+    query = await recollection.query(remembering, "Lisbon?")
+    return query.embedded is not None
+
+
+async def test_one_that_hangs_keeps_the_next_turns_waiting_no_more(remote, remembering):
+    remote.hangs = True
+    assert not await has_vector(remembering)
+    assert not await has_vector(remembering)
+    assert remote.asked == 1
+
+
+async def test_it_is_asked_again_after_a_while(remote, remembering, monkeypatch):
+    monkeypatch.setattr(recollection, "AWAY_SECONDS", 0.0)
+    remote.error = ProviderFailed("it is down")
+    assert not await has_vector(remembering)
+    remote.error = None
+    assert await has_vector(remembering)
+
+
+async def test_a_text_it_refuses_is_no_reason_to_leave_it_alone(remote, remembering):
+    remote.error = RequestRefused("it is too long")
+    assert not await has_vector(remembering)
+    remote.error = None
+    assert await has_vector(remembering)
