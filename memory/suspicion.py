@@ -203,12 +203,16 @@ def _readings(content: str) -> Iterator[str]:
 
 
 def without_orders(text: str) -> str:
-    """Return a text without the sentences that mean to undo what an assistant is told.
+    """Return a text without the sentences that tell an assistant what to do.
 
     For texts that report what others said, as summaries do.
     """
     sentences = SENTENCE_END.split(INVISIBLE.sub("", text))
-    return "".join(s for s in sentences if not OVERRIDES.search(_plain(s)))
+    return "".join(s for s in sentences if not _is_order(_plain(s)))
+
+
+def _is_order(sentence: str) -> bool:
+    return bool(OVERRIDES.search(sentence) or COMMANDS.search(sentence))
 
 
 def _plain(text: str) -> str:
