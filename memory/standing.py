@@ -34,12 +34,12 @@ BY_INDEX = "INDEXED BY memory_fact_standing"
 MESSAGES = """
     SELECT id, position, role, text, agent, importance, created_at
     FROM memory_message
-    WHERE thread_id = %s AND position < %s
-        AND importance > 0.5 AND importance >= %s
+    WHERE thread_id = %s AND position < %s AND importance >= %s {outstanding}
         AND role IN ('user', 'assistant') AND text <> ''
     ORDER BY position DESC LIMIT %s
 """
-"""The importance said twice: the first is the partial index's own words."""
+OUTSTANDING = 0.5
+"""Above it messages are few; the partial index of them is used for its own words."""
 
 
 def facts(user_id: UserId, *, limit: int) -> list[KnownFact]:
@@ -59,8 +59,12 @@ def messages(recent: Recent, thread: str, settings: MemoryConfig) -> list[FoundM
     """Return a thread's important messages from before the newest ones."""
     if recent.thread_id is None or not recent.first_position:
         return []
-    values = [recent.thread_id, recent.first_position, settings.salience_threshold]
-    found = _rows(MESSAGES, [*values, settings.salience_limit])
+    least = settings.salience_threshold
+    query = MESSAGES.format(
+        outstanding=f"AND importance > {OUTSTANDING}" if least > OUTSTANDING else ""
+    )
+    place = [recent.thread_id, recent.first_position]
+    found = _rows(query, [*place, least, settings.salience_limit])
     return [
         FoundMessage(
             *(number, thread, position, role, text, agent, importance),

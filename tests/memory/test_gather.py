@@ -1,6 +1,7 @@
-"""The context of a turn costs the same however much is stored."""
+"""The context of a turn: each setting counts, and what is stored costs nothing."""
 
 import uuid
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -9,13 +10,83 @@ from django.utils import timezone
 
 from core.ids import UserId, new_turn_id
 from core.messages import Message
-from memory import gather, history
-from memory.config import MemoryConfig
-from memory.gather import Wanted
+from memory import facts, gather, history, passages
+from memory.config import MemoryConfig, UserState
+from memory.gather import Gathered, Wanted
+from memory.known import Draft, Query
+from memory.models import Message as Row
 from memory.models import Summary, Thread
 from memory.transcript import Entry
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+
+KNOWN = ["Plays cello at dawn", "Lends out a cello", "Sold one cello to Ana"]
+PINNED = ["Pinned: is deaf in one ear", "Pinned: cannot eat nuts"]
+SAID = [("The cello is loud", 0.9), ("The cello is old", 0.9), ("I hear a cello", 0.4)]
+
+
+@pytest.fixture
+def cellist() -> UserId:
+    """A user of whom as much is known, and who has said it all before the newest."""
+    user = UserId(uuid.uuid4())
+    drafts = [Draft(content) for content in KNOWN]
+    drafts += [Draft(content, is_pinned=True) for content in PINNED]
+    facts.save(user, drafts, [None] * len(drafts), by="user")
+    thread = Thread.objects.get_or_create(
+        user_id=user, created_at=timezone.now(), updated_at=timezone.now()
+    )[0]
+    entries = [Entry(Message("user", text), 5, importance=i) for text, i in SAID]
+    entries += [Entry(Message("user", f"hello {n}"), 5) for n in range(4)]
+    history.append(user, "", new_turn_id(), entries)
+    rows = Row.objects.filter(thread=thread).order_by("position")
+    found = [(row.pk, row.position, row.text, None, "") for row in rows]
+    passages.put_messages(user, thread.pk, found)
+    return user
+
+
+def told(user: UserId, state: dict[str, Any], settings: dict[str, Any]) -> Gathered:
+    """Return the context of a turn that asks for the cello, two messages long."""
+    given = {"recency_limit": 2, "relevance_limit": 0, "salience_limit": 0, **settings}
+    memory = MemoryConfig(user_state=UserState(**state), **given)
+    return gather.gather(user, Wanted("", 9000, memory, recall=Query("the cello")))
+
+
+@pytest.mark.parametrize(
+    ("setting", "text", "before", "after"),
+    [
+        ({"recall_k": 2}, "cello", 3, 2),
+        ({"recall_k": 0}, "cello", 3, 0),
+        ({"standing_facts": 1}, "Pinned", 2, 1),
+        ({"standing_facts": 0}, "Pinned", 2, 0),
+        ({"block_tokens": 50}, "- [general]", 5, 2),
+    ],
+)
+def test_how_much_is_told_of_a_user_can_be_set(cellist, setting, text, before, after):
+    assert told(cellist, {}, {}).block.count(text) == before
+    assert told(cellist, setting, {}).block.count(text) == after
+
+
+@pytest.mark.parametrize(
+    ("settings", "quoted"),
+    [
+        ({}, 0),
+        ({"salience_limit": 5}, 2),
+        ({"salience_limit": 1}, 1),
+        ({"salience_limit": 5, "salience_threshold": 0.95}, 0),
+        ({"salience_limit": 5, "salience_threshold": 0.4}, 5),
+        ({"relevance_limit": 5}, 4),
+        ({"relevance_limit": 1}, 1),
+        ({"salience_limit": 1, "relevance_limit": 3}, 3),
+    ],
+)
+def test_which_older_messages_are_quoted_can_be_set(cellist, settings, quoted):
+    assert told(cellist, {}, settings).block.count(', user: "') == quoted
+
+
+@pytest.mark.parametrize(("limit", "count"), [(1, 1), (3, 3), (None, 7)])
+def test_how_many_messages_are_put_in_can_be_set(cellist, limit, count):
+    assert len(told(cellist, {}, {"recency_limit": limit}).messages) == count
 
 
 @pytest.fixture
