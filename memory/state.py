@@ -21,6 +21,13 @@ def concerns(plan: Plan) -> Iterator[tuple[str, str]]:
     warning = embedders.warning(plan.embedder)
     if warning is not None:
         yield "coulisse.W401", f"{warning}."
+    learner = plan.learner
+    if learner and learner.provider.kind == "local" and not learner.provider.base_url:
+        yield (
+            "coulisse.W404",
+            f"'{learner.model}' is too small to learn facts from what users say. Set "
+            "learn_from to a larger model.",
+        )
     try:
         foreign, failed = _foreign(plan.embedder.id), _failed()
     except DatabaseError:

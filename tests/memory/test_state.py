@@ -13,21 +13,36 @@ from memory.config import MemoryConfig, UserState
 from memory.known import Draft, Embedded
 from memory.lessons import Study
 from memory.models import Lesson
-from memory.plan import Plan
+from memory.plan import Learner, Plan
 from memory.transcript import Entry
+from providers.config import ProviderConfig
 from providers.embedders import Embedder
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 
-def concerns(embedder: str) -> dict[str, str]:
-    plan = Plan(Embedder(embedder, 3, 0.2), None, UserState(), MemoryConfig())
+def concerns(embedder: str, learner: Learner | None = None) -> dict[str, str]:
+    plan = Plan(Embedder(embedder, 3, 0.2), learner, UserState(), MemoryConfig())
     return dict(state.concerns(plan))
 
 
 def test_the_hash_embedder_is_one():
     assert "coulisse.W401" in concerns("hash:1024")
     assert "coulisse.W401" not in concerns("local:minilm-int8:384")
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_one"),
+    [
+        ({"kind": "local"}, True),
+        ({"kind": "local", "base_url": "http://127.0.0.1:9/v1"}, False),
+        ({"kind": "openai", "api_key": "k"}, False),
+    ],
+)
+def test_a_model_too_small_to_learn_is_one(fields: dict[str, str], is_one: bool):
+    learner = Learner("p", ProviderConfig.model_validate(fields), "smollm2-135m")
+    assert ("coulisse.W404" in concerns("x", learner)) is is_one
+    assert "coulisse.W404" not in concerns("x")
 
 
 def test_vectors_of_another_embedder_are_one():
