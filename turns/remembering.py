@@ -54,9 +54,9 @@ def threshold() -> float:
 
 def warm() -> None:
     """Load the embedder ahead, where it is on this machine; call it from a thread."""
-    users = plan.of_users(live.current())
-    if users is not None:
-        try:
+    try:
+        users = plan.of_users(live.current())
+        if users is not None:
             embedders.warm(users.embedder)
-        except CoulisseError as exc:
-            logger.warning("%s; recalling by words alone", exc)
+    except CoulisseError as exc:
+        logger.warning("%s; recalling by words alone", exc)
