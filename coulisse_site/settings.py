@@ -4,12 +4,17 @@ Every value can be set from the environment; a clone runs with none set.
 """
 
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
 import environ
 
 from coulisse_site import redis_urls
+
+# Before numpy is first imported: its threads wait for each other by spinning, which
+# costs a web process on one core more than all of its work.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 env = environ.Env()
 
