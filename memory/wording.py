@@ -148,9 +148,7 @@ def _words(pieces: Sequence[re.Match[str]]) -> Iterator[Word]:
         after = low[place + 1] if place + 1 < len(low) else ""
         if _is_work(low[place]):
             yield Word(_work(after), piece[0])
-        elif (_is_work(before) and _work(low[place]) != "work") or (
-            low[place] == "no" and before in lists.NOT_NEGATED
-        ):
+        elif _is_said_by(before, low[place]):
             continue
         elif piece.lastgroup == "word":
             # A sentence's first word is a capital that makes no name.
