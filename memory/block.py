@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
 
 from core import tokens
 from memory import suspicion
@@ -36,17 +37,18 @@ class Memories:
     """What was said before, the oldest first."""
 
 
-def render(memories: Memories, max_tokens: int) -> str:
+def render(memories: Memories, max_tokens: int, zone: tzinfo = UTC) -> str:
     """Return the text for a prompt, or "" when there is nothing to tell.
 
     Facts go in first, then older messages, as long as they fit in `max_tokens`;
-    summaries stand for the conversation itself and are not counted.
+    summaries stand for the conversation itself and are not counted. Days are those of
+    `zone`, the user's.
     Source: "What gets injected into the prompt" of the reference.
     """
     budget = _Budget(max_tokens - tokens.estimate(NOTICE))
     sections = [
-        _section(ABOUT, map(_fact_line, _unique(memories)), budget),
-        _section(EARLIER, _message_lines(memories.messages, budget), budget=None),
+        _section(ABOUT, (_fact_line(f, zone) for f in _unique(memories)), budget),
+        _section(EARLIER, _message_lines(memories.messages, budget, zone), budget=None),
         _section(SO_FAR, map(quoted, memories.summaries), budget=None),
     ]
     told = [section for section in sections if section]
@@ -77,39 +79,48 @@ def _unique(memories: Memories) -> Iterable[KnownFact]:
     return {f.id: f for f in (*memories.standing, *memories.facts)}.values()
 
 
-def _fact_line(fact: KnownFact) -> str:
+def _fact_line(fact: KnownFact, zone: tzinfo) -> str:
     content = quoted(fact.content)
     for subject in SUBJECTS:
         content = content.removeprefix(subject)
-    return f"- [{fact.category}] {content}{_validity(fact)}"
+    return f"- [{fact.category}] {content}{_validity(fact, zone)}"
 
 
-def _validity(fact: KnownFact) -> str:
+def _validity(fact: KnownFact, zone: tzinfo) -> str:
     dates = [
-        f"{word} {date:%Y-%m-%d}"
+        f"{word} {_day(date, zone)}"
         for word, date in (("since", fact.valid_from), ("until", fact.valid_to))
         if date is not None
     ]
     return f" ({', '.join(dates)})" if dates else ""
 
 
-def _message_lines(messages: Iterable[FoundMessage], budget: _Budget) -> Iterable[str]:
+def _day(at: datetime, zone: tzinfo) -> str:
+    try:
+        return at.astimezone(zone).date().isoformat()
+    except OverflowError:  # The first or the last day there is.
+        return at.date().isoformat()
+
+
+def _message_lines(
+    messages: Iterable[FoundMessage], budget: _Budget, zone: tzinfo
+) -> Iterable[str]:
     """Return those that fit, the most wanted first, in the order they were said."""
     affordable = [
         (message, line)
         for message in messages
-        if budget.affords(line := _message_line(message))
+        if budget.affords(line := _message_line(message, zone))
     ]
     affordable.sort(key=lambda pair: (pair[0].created_at, pair[0].id))
     return [line for _, line in affordable]
 
 
-def _message_line(message: FoundMessage) -> str:
+def _message_line(message: FoundMessage, zone: tzinfo) -> str:
     # What is quoted does not end before its line does.
     text = quoted(message.text[:MAX_READ_LENGTH]).replace('"', "'")
     if len(text) > MAX_QUOTE_LENGTH:
         text = f"{text[:MAX_QUOTE_LENGTH].rstrip()}…"
-    return f'- {message.created_at:%Y-%m-%d}, {message.role}: "{text}"'
+    return f'- {_day(message.created_at, zone)}, {message.role}: "{text}"'
 
 
 def quoted(text: str) -> str:

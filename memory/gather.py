@@ -7,12 +7,13 @@ Source: "Tri-Hybrid Retrieval" of a SQLite agent memory.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC
 from itertools import chain
 
 from core import tokens
 from core.ids import UserId
 from core.messages import Message
-from memory import block, history, search, standing
+from memory import block, dates, history, search, standing
 from memory.block import Memories
 from memory.config import MemoryConfig, UserState
 from memory.history import Recent
@@ -39,6 +40,8 @@ class Wanted:
     """What to recall the user by; None recalls nothing."""
     brings_history: bool = False
     """The client sends the conversation itself; only facts are looked up."""
+    time_zone: str = ""
+    """The user's, by its IANA name, in which days are told; "" is UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,8 @@ def gather(user_id: UserId, wanted: Wanted) -> Gathered:
         return Gathered(recent.messages, block.render(Memories(summaries=summaries), 0))
     memories = _recall(user_id, wanted, wanted.recall, state, recent)
     memories = replace(memories, summaries=summaries)
-    return Gathered(recent.messages, block.render(memories, state.block_tokens))
+    zone = dates.zone_of(wanted.time_zone) if wanted.time_zone else UTC
+    return Gathered(recent.messages, block.render(memories, state.block_tokens, zone))
 
 
 def _read(user_id: UserId, wanted: Wanted, reserved: int) -> Recent:

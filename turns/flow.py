@@ -133,6 +133,7 @@ async def prepare(request: TurnRequest) -> Turn:
             remembering, recollection.last_said(request.messages)
         ),
         brings_history=options.uses_client_history,
+        time_zone=options.time_zone,
     )
     past = await _past(user_id, wanted)
     if options.uses_client_history:

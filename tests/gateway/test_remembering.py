@@ -1,6 +1,7 @@
 """What a turn recalls of its user, and what it leaves to be learnt."""
 
 import uuid
+from datetime import UTC, datetime
 
 import pytest
 
@@ -106,6 +107,13 @@ def test_a_turn_is_put_down_to_be_learnt_from(client, fake, user):
         2,
     )
     assert (lesson.agent, lesson.time_zone) == ("assistant", "Europe/Lisbon")
+
+
+def test_days_are_told_in_the_users_time_zone(client, fake, user):
+    march = datetime(2026, 2, 28, 15, tzinfo=UTC)
+    know(user, "The user works at Orion", is_pinned=True, valid_from=march)
+    ask(client, user, "hello", metadata={"timezone": "Asia/Tokyo"})
+    assert "works at Orion (since 2026-03-01)" in told(fake.requests[-1])
 
 
 def test_a_time_zone_that_is_none_is_refused(server, fake, user):

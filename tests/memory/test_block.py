@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from core import tokens
-from memory import block
+from memory import block, dates
 from memory.block import Memories, render
 from memory.known import FoundMessage, KnownFact
 
@@ -77,6 +77,25 @@ def test_a_fact_says_since_when_and_until_when():
     assert lines(Memories(facts=[since])) == [
         "- [fact] works at Orion (since 2026-05-01, until 2027-05-01)"
     ]
+
+
+def test_days_are_the_users_own():
+    tokyo = dates.zone_of("Asia/Tokyo")
+    since = fact("works at Orion", valid_from=datetime(2026, 2, 28, 15, tzinfo=UTC))
+    late = message("hello", created_at=NOW.replace(hour=23))
+    told = render(Memories(facts=[since], messages=[late]), 1000, tokyo)
+    assert "works at Orion (since 2026-03-01)" in told
+    assert '- 2026-05-02, user: "hello"' in told
+
+
+@pytest.mark.parametrize("year", [1, 9999])
+def test_no_day_is_too_far_away(year):
+    far = fact("x", valid_from=NOW.replace(year, 1, 1, 0), valid_to=None)
+    if year == 9999:
+        far = fact("x", valid_from=datetime.max.replace(tzinfo=UTC))
+    for name in ("Pacific/Kiritimati", "America/Los_Angeles"):
+        told = render(Memories(facts=[far]), 1000, dates.zone_of(name))
+        assert f"since {year:04}-" in told
 
 
 @pytest.mark.parametrize("separator", ["\n", "\r\n", "\u2028", "\x85", "\x0b", "\x1c"])
