@@ -57,7 +57,7 @@ def is_faster(embedder: str, count: int) -> bool:
 
 
 def ensure(embedder: str, dimensions: int) -> bool:
-    """Build an embedder's index where there is none, and return whether there is one.
+    """Build an embedder's index where there is none, and return whether it did.
 
     Searches and writes go on meanwhile; it takes about a minute for a hundred thousand
     vectors. Nothing is done where another process is building it, nor on SQLite, which
@@ -66,21 +66,19 @@ def ensure(embedder: str, dimensions: int) -> bool:
     if connection.vendor != "postgresql" or not 0 < dimensions <= MAX_DIMENSIONS:
         return False
     name = name_of(embedder)
+    if _size(name) is not None:
+        return False
+    create = CREATE.format(
+        name=name, dimensions=int(dimensions), embedder=_quoted(embedder)
+    )
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(hashtext(%s))", [name])
         if cursor.fetchone() != (True,):
             return False
         try:
-            if _size(name) is None:
-                # One that was broken off is there, but of no use.
-                cursor.execute(f"DROP INDEX IF EXISTS {name}")
-                cursor.execute(
-                    CREATE.format(
-                        name=name,
-                        dimensions=int(dimensions),
-                        embedder=_quoted(embedder),
-                    )
-                )
+            # One that was broken off is there, but of no use.
+            cursor.execute(f"DROP INDEX IF EXISTS {name}")
+            cursor.execute(create)
         finally:
             cursor.execute("SELECT pg_advisory_unlock(hashtext(%s))", [name])
     return True

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from config import live
 from core.ids import UserId
-from memory import embedding, facts, lessons, passages, plan, wake
+from memory import embedding, facts, graph_index, lessons, passages, plan, wake
 from memory.models import Erasure, Passage
 from memory.passages import Pending
 from providers.embedders import Embedder
@@ -45,8 +45,9 @@ def sweep(now: datetime) -> dict[str, int]:
     """Do what was left undone; return how much, by what it was.
 
     Lessons nobody was woken for, those whose workers died, facts whose time is up,
-    texts without their vectors, wishes to be erased that nobody confirmed. One that
-    fails does not keep the others from being done.
+    texts without their vectors, wishes to be erased that nobody confirmed, and the
+    index of a new embedder's vectors. One that fails does not keep the others from
+    being done.
     """
     steps: dict[str, Callable[[], int]] = {
         "lessons failed": lambda: lessons.reap(now),
@@ -54,6 +55,7 @@ def sweep(now: datetime) -> dict[str, int]:
         "facts expired": lambda: _expire(now),
         "texts embedded": _embed,
         "wishes dropped": lambda: _drop_wishes(now),
+        "graphs built": _build_graph,
     }
     return {name: _try(name, step) for name, step in steps.items()}
 
@@ -85,6 +87,13 @@ def _expire(now: datetime) -> int:
 
 def _drop_wishes(now: datetime) -> int:
     return Erasure.objects.filter(expires_at__lte=now).delete()[0]
+
+
+def _build_graph() -> int:
+    users = plan.of_users(live.current())
+    if users is None:
+        return 0
+    return graph_index.ensure(users.embedder.id, users.embedder.dimensions)
 
 
 # Texts whose embedding failed.

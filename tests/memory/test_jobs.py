@@ -9,7 +9,17 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError
 
 from config import live
-from memory import consolidation, facts, jobs, learning, lessons, search, upkeep, wake
+from memory import (
+    consolidation,
+    facts,
+    graph_index,
+    jobs,
+    learning,
+    lessons,
+    search,
+    upkeep,
+    wake,
+)
 from memory.known import Draft, Query
 from memory.models import Consolidation, Erasure, Fact, Lesson, Passage, Thread
 from providers.fake_embeddings import VectorAnswer
@@ -291,3 +301,11 @@ def test_the_receipt_is_what_a_run_returns(config, fake, owner):
     fake.reply("They talked.")
     receipt = consolidation.run(NOW)
     assert receipt == Consolidation.objects.get()
+
+
+def test_a_new_embedder_gets_its_index(config, alone, monkeypatch):
+    built = []
+    monkeypatch.setattr(graph_index, "ensure", lambda *asked: built.append(asked) or 1)
+    assert upkeep.sweep(NOW)["graphs built"] == 1
+    ((embedder, dimensions),) = built
+    assert embedder.endswith(str(dimensions))

@@ -228,6 +228,7 @@ def test_half_an_index_is_built_anew(database):
     assert not graph_index.is_faster(NEW, 10**9)
     assert graph_index.ensure(NEW, 32)
     assert graph_index.is_faster(NEW, 10**9)
+    assert not graph_index.ensure(NEW, 32), "built twice"
 
 
 @postgres
