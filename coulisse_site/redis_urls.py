@@ -46,7 +46,14 @@ def for_celery(url: str) -> str:
     query = dict(parse_qsl(parts.query))
     if parts.scheme == "unix":
         query["virtual_host"] = query.pop("db", "0")
-        return f"redis+socket://{parts.netloc}{parts.path}?{urlencode(query)}"
+        # redis-py takes the password here, too; kombu before the path alone.
+        user, password = query.pop("username", ""), query.pop("password", "")
+        who = f"{quote(user, '')}:{quote(password, '')}@" if user or password else ""
+        place = f"{who or parts.netloc}{parts.path}"
+        return f"redis+socket://{place}?{urlencode(query)}"
+    if "db" in query:
+        # kombu knows the number as a path alone.
+        parts = parts._replace(path=f"/{query.pop('db')}")
     if parts.scheme == "rediss":
         # kombu checks none unless told to.
         query.setdefault("ssl_cert_reqs", "required")

@@ -99,6 +99,14 @@ def database() -> dict[str, Any]:
     return {**env.db_url_config(url), "CONN_MAX_AGE": None}
 
 
+def count(name: str, *, default: int) -> int:
+    """Return how many of something the environment asks for."""
+    text: str = env.str(name, default=str(default))
+    if not text.isdecimal() or int(text) < 1:
+        raise SystemExit(f"{name} is '{text}'; it must be a whole number from 1")
+    return int(text)
+
+
 def log_level() -> str:
     """Return `COULISSE_LOG_LEVEL`, one of logging's own."""
     level: str = env.str("COULISSE_LOG_LEVEL", default="INFO").upper()
@@ -110,7 +118,7 @@ def log_level() -> str:
 
 
 DATABASES = {"default": database()}
-COULISSE_DATABASE_THREADS = env.int(
+COULISSE_DATABASE_THREADS = count(
     "COULISSE_DATABASE_THREADS",
     # SQLite has one writer at a time.
     default=1 if "sqlite3" in DATABASES["default"]["ENGINE"] else 4,
@@ -142,7 +150,7 @@ def redis_url() -> str:
 
 
 COULISSE_PROCESSES = processes()
-COULISSE_WORKER_THREADS = env.int("COULISSE_WORKER_THREADS", default=4)
+COULISSE_WORKER_THREADS = count("COULISSE_WORKER_THREADS", default=4)
 COULISSE_BROKER_SOCKET = Path(
     env.str(
         "COULISSE_BROKER_SOCKET",

@@ -15,9 +15,12 @@ from coulisse_site import redis_urls
 PLACES = [
     ("redis://h", "redis://h"),
     ("redis://:p%40ss@h:6380/2", "redis://:p%40ss@h:6380/2"),
+    ("redis://h?db=3", "redis://h/3"),
+    ("redis://h/1?db=3", "redis://h/3"),
     ("rediss://u:p@h/1", "rediss://u:p@h/1?ssl_cert_reqs=required"),
     ("rediss://h?ssl_cert_reqs=none", "rediss://h?ssl_cert_reqs=none"),
     ("unix:///a%20b/c.sock", "redis+socket:///a%20b/c.sock?virtual_host=0"),
+    ("unix:///c.sock?password=p%40ss", "redis+socket://:p%40ss@/c.sock?virtual_host=0"),
     ("unix://:p@/c.sock?db=3", "redis+socket://:p@/c.sock?virtual_host=3"),
 ]
 
@@ -55,8 +58,10 @@ def test_a_socket_is_beside_the_other_files_where_its_path_fits(tmp_path: Path) 
     ("name", "value", "remedy"),
     [
         ("REDIS_URL", "http://h", "REDIS_URL must be redis://"),
+        ("COULISSE_DATABASE_THREADS", "0", "a whole number from 1"),
         ("COULISSE_PROCESSES", "worker", "with web in it"),
         ("COULISSE_PROCESSES", "web,cron", "web, worker and beat"),
+        ("COULISSE_WORKER_THREADS", "four", "a whole number from 1"),
     ],
 )
 def test_a_wrong_setting_is_named(name: str, value: str, remedy: str) -> None:
