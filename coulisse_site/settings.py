@@ -85,6 +85,16 @@ def sqlite(path: Path) -> dict[str, Any]:
     }
 
 
+POSTGRESQL_PATIENCE = {
+    # In seconds; a server that vanished is noticed within half a minute, not hours.
+    "connect_timeout": 5,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,  # milliseconds
+}
+
+
 def database() -> dict[str, Any]:
     """Return SQLite beside the YAML, or the PostgreSQL that `DATABASE_URL` names."""
     url = env.str("DATABASE_URL", default="")
@@ -96,7 +106,9 @@ def database() -> dict[str, Any]:
             "out for SQLite in .coulisse/"
         )
     # The database lane's threads keep their own connections and mend them.
-    return {**env.db_url_config(url), "CONN_MAX_AGE": None}
+    chosen = env.db_url_config(url)
+    options = {**POSTGRESQL_PATIENCE, **chosen.get("OPTIONS", {})}
+    return {**chosen, "CONN_MAX_AGE": None, "OPTIONS": options}
 
 
 def count(name: str, *, default: int) -> int:
