@@ -61,6 +61,14 @@ def covered(user) -> list[tuple[int, int]]:
     return list(rows.values_list("first_position", "end_position"))
 
 
+def test_how_old_is_old_can_be_set(config, fake, owner):
+    talk(owner, 40)
+    config(CONFIG.replace("memory:\n", "memory:\n  consolidate_after_hours: 72\n"))
+    assert run().summaries == 0
+    config(CONFIG.replace("memory:\n", "memory:\n  consolidate_after_hours: 1\n"))
+    assert run(NOON + timedelta(hours=2)).summaries == 1
+
+
 def test_old_messages_are_summarised_and_stay(config, fake, owner):
     thread = talk(owner, 40)
     fake.reply("The user counted words.")

@@ -43,6 +43,20 @@ def last(user: UserId, saved: Saved) -> tuple[str, str]:
 # Said again.
 
 
+@pytest.mark.parametrize(
+    ("threshold", "outcome"), [(0.9, "updated"), (0.99, "created")]
+)
+def test_facts_without_a_word_in_common_meet_from_the_threshold_on(
+    owner, threshold, outcome
+):
+    for content, vector in (("Buys films", [1, 0]), ("Purchases a movie", [0.95, 0.3])):
+        embedded = Embedded("test:2", np.array(vector, np.float32))
+        [saved] = facts.save(
+            owner, [Draft(content)], [embedded], by="user", threshold=threshold
+        )
+    assert saved.outcome == outcome
+
+
 @pytest.mark.parametrize("again", ["Likes tea", "likes TEA.", "Likes tea!"])
 def test_what_is_said_again_is_unchanged(owner, again):
     first = save(owner, "Likes tea", said_at=MAY)
