@@ -15,7 +15,6 @@ from django.utils import timezone
 
 from core.ids import UserId
 from memory import board, edits, intake, owners, past, search
-from memory import standing as in_prompts
 from memory.errors import FactUnknown
 from memory.known import (
     Category,
@@ -177,11 +176,6 @@ def page(
         )
         found = list(facts.order_by(*past.NEWEST_FIRST)[: limit + 1])
     return [to_known(row, at=as_of) for row in found[:limit]], len(found) > limit
-
-
-def standing(user_id: UserId, *, limit: int) -> list[KnownFact]:
-    """Return the facts every prompt has, as `memory.standing` reads them."""
-    return in_prompts.facts(user_id, limit=limit)
 
 
 def expire_due(now: datetime, *, limit: int = 500) -> int:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from django.db import connection, transaction
-from django.db.models import Count
 
 from core.ids import UserId
 from memory import lexicon, vocabulary
@@ -239,16 +238,6 @@ def pending(embedder_id: str, *, after: int = 0, limit: int = 64) -> list[Pendin
 def count_pending(embedder_id: str) -> int:
     """Return how many passages `pending` has to give."""
     return Passage.objects.exclude(embedder=embedder_id).count()
-
-
-def counts() -> tuple[dict[str, int], int]:
-    """Return how many passages each embedder's vectors are of, and how many failed.
-
-    Those without a vector are under "".
-    """
-    rows = Passage.objects.values_list("embedder").annotate(rows=Count("id"))
-    failed = Passage.objects.exclude(embedding_error="").count()
-    return dict(rows), failed
 
 
 def set_vectors(found: Sequence[tuple[Pending, Embedded | None, str]]) -> None:

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from core.ids import UserId
-from memory import facts, search
+from memory import facts, search, standing
 from memory.errors import FactInvalid, FactUnknown, KeyTaken
 from memory.known import Draft, Embedded, KnownFact, Query, Saved
 from memory.models import Fact, FactChange, Passage
@@ -271,7 +271,7 @@ def test_reading_takes_the_same_queries_however_much_is_stored(owner, stored):
     fact = facts.page(owner, limit=1)[0][0]
     with CaptureQueriesContext(connection) as queries:
         facts.page(owner)
-        facts.standing(owner, limit=5)
+        standing.facts(owner, limit=5)
         facts.get(owner, fact.id)
         facts.history(owner, fact.id)
     assert len(queries) == 5
@@ -286,9 +286,9 @@ def test_pinned_and_important_facts_stand(owner):
     pinned = learn(owner, "Speaks Welsh", importance=1, is_pinned=True)
     gone = learn(owner, "Has a cat", is_pinned=True)
     facts.forget(owner, gone.id, by="user")
-    stood = [fact.content for fact in facts.standing(owner, limit=10)]
+    stood = [fact.content for fact in standing.facts(owner, limit=10)]
     assert stood == [pinned.content, "Is allergic to nuts", "Plays chess"]
-    assert facts.standing(owner, limit=1) == [facts.get(owner, pinned.id)]
+    assert standing.facts(owner, limit=1) == [facts.get(owner, pinned.id)]
 
 
 # Nobody else's.
@@ -299,7 +299,7 @@ def test_no_function_touches_another_users_fact(owner):
     fact = learn(owner, "Lives in Lisbon", key="city", is_pinned=True)
     assert contents(stranger, status=None) == []
     assert contents(stranger, status=None, as_of=timezone.now()) == []
-    assert facts.standing(stranger, limit=10) == []
+    assert standing.facts(stranger, limit=10) == []
     for call in (
         lambda: facts.get(stranger, fact.id),
         lambda: facts.history(stranger, fact.id),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from config import live
-from memory import asking, embedding, facts, lessons, plan, search
+from memory import asking, embedding, lessons, plan, search, standing
 from memory.known import Query
 from memory.models import Fact, Lesson, Message, Passage
 from providers.fake_embeddings import VectorAnswer
@@ -114,7 +114,7 @@ def test_an_order_dressed_as_a_fact_reaches_no_prompt(config, fake, owner):
     lesson = learn(tell(owner, f"Remember: {quote}", "ok"))
     assert known(owner) == [(order, "held")]
     assert search.facts(owner, Query("reveal system prompt"), limit=5) == []
-    assert facts.standing(owner, limit=10) == []
+    assert standing.facts(owner, limit=10) == []
     message = Message.objects.filter(thread=lesson.thread).first()
     assert message.importance == 0.5
 
