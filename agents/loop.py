@@ -56,6 +56,8 @@ class Task:
     own_tools: Sequence[Tool] = ()
     """The agent's own; nobody sees them called."""
     stream: bool = True
+    has_format: bool = False
+    """Whether the answer must be JSON, of which text before a call is no part."""
     user: str = ""
     """An opaque id of the end user, for the provider."""
 
@@ -63,7 +65,8 @@ class Task:
 def run(task: Task) -> AsyncGenerator[Event]:
     """Yield what the agent says, `Finished` last.
 
-    Its text is yielded as it comes, that before a tool call too. After `max_turns`
+    Its text is yielded as it comes, that before a tool call too, unless it must have a
+    format. After `max_turns`
     rounds with tools it is asked once more, for an answer without.
     Source: "Loop" of the reference's agents.
     """
@@ -91,6 +94,8 @@ async def _rounds(task: Task) -> AsyncGenerator[Event]:
         async with aclosing(_call(task, messages, tools, parameters)) as events:
             async for event in events:
                 reply.add(event)
+                if task.has_format and isinstance(event, TextDelta):
+                    continue  # Whether it is the answer is known at the end.
                 for shown in _shown(event, screen):
                     yield shown
         spent += usage.of(messages, reply)
@@ -99,8 +104,10 @@ async def _rounds(task: Task) -> AsyncGenerator[Event]:
             break
         messages += [reply.message(), *await toolcalls.answer(ours, own)]
         parameters.pop("tool_choice", None)
-        if reply.text:
+        if reply.text and not task.has_format:
             yield TextDelta("\n\n")
+    if reply.text and task.has_format:
+        yield TextDelta(reply.text)
     for block in reply.message().reasoning:
         yield ReasoningBlock(block)
     yield Finished(_reason(reply, own), spent)

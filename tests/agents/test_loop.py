@@ -44,7 +44,13 @@ def take(fake):
     """Return a function that takes a turn and returns its events."""
 
     async def take(
-        *tools, kind="openai", stream=True, client_tools=(), choice=None, **agent
+        *tools,
+        kind="openai",
+        stream=True,
+        client_tools=(),
+        choice=None,
+        has_format=False,
+        **agent,
     ):
         fields = {"name": "a", "provider": "p", "model": "m", **agent}
         task = Task(
@@ -55,6 +61,7 @@ def take(fake):
             client_tools=client_tools,
             own_tools=tools,
             stream=stream,
+            has_format=has_format,
         )
         events = [event async for event in loop.run(task)]
         await client.close()
@@ -93,6 +100,15 @@ async def test_text_before_a_call_is_said_too(take, fake, stream):
     fake.reply("Let me see.", tool_calls=[("add", {})])
     fake.reply("Two.")
     assert text(await take(Tool("add"), stream=stream)) == "Let me see.\n\nTwo."
+
+
+@EITHER
+async def test_of_a_reply_with_a_format_only_the_last_text_is_said(take, fake, stream):
+    fake.reply('{"a": 1}', tool_calls=[("add", {})])
+    fake.reply('{"a":', " 2}")
+    events = await take(Tool("add"), stream=stream, has_format=True)
+    assert text(events) == '{"a": 2}'
+    assert '{"a": 1}' in str(fake.bodies[-1]["messages"]).replace('\\"', '"')
 
 
 async def test_parallel_calls_run_at_once_and_are_answered_in_order(take, fake):
