@@ -71,7 +71,7 @@ WORDS = """
         SELECT words.word, found.* FROM words CROSS JOIN LATERAL (
             SELECT p.id, p.user_id, p.{column} AS terms, p.is_question
             FROM memory_passage p
-            WHERE p.{column} @@ words.query AND {kind} {only} LIMIT %(each)s
+            WHERE p.{column} @@ words.query AND {plain_kind} {only} LIMIT %(each)s
         ) found
     ),
     worth AS MATERIALIZED (
@@ -94,8 +94,13 @@ WORDS = """
     WHERE total > 0 ORDER BY score DESC LIMIT %(depth)s
 """
 HAMMING, JACCARD = "<~>", "<%%>"
-OF_FACTS = "p.fact_id IS NOT NULL"
-OF_MESSAGES = "p.message_id IS NOT NULL"
+OF_FACTS = {"kind": "p.fact_id IS NOT NULL", "plain_kind": "p.thread_id IS NULL"}
+OF_MESSAGES = {
+    "kind": "p.message_id IS NOT NULL",
+    "plain_kind": "p.thread_id IS NOT NULL",
+}
+"""The kind, in the words of partial indexes, and by a column that has no index: where
+another one is to be used, the planner would read everybody's facts beside it."""
 AMONG = "AND p.fact_id IN (SELECT f.id FROM memory_fact f WHERE f.user_id = %(user_id)s"
 NOT_BEYOND = "AND NOT (p.thread_id = %(thread_id)s AND p.position >= %(end)s)"
 
@@ -117,7 +122,7 @@ class Index:
         if among != Among():
             chosen = "".join(f" AND f.{name} = %({name})s" for name in among.given)
             only = f"{AMONG}{chosen})"
-        found = _Found(values, {"kind": OF_FACTS, "only": only})
+        found = _Found(values, {**OF_FACTS, "only": only})
         return found.legs(question, ["terms"])
 
     def messages(self, question: Question, beyond: tuple[int, int] | None) -> Legs:
@@ -127,7 +132,7 @@ class Index:
         if beyond is not None:
             values["thread_id"], values["end"] = beyond
             only = NOT_BEYOND
-        found = _Found(values, {"kind": OF_MESSAGES, "only": only})
+        found = _Found(values, {**OF_MESSAGES, "only": only})
         return found.legs(question, ["terms", "window_terms"])
 
 

@@ -412,3 +412,23 @@ def test_a_search_takes_as_many_queries_however_much_is_stored(owner):
         counts.append(len(queries))
     expected = 3 if connection.vendor == "sqlite" else 9
     assert counts == [expected, expected]
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no planner")
+def test_words_of_facts_are_not_looked_up_among_everybodys_facts(owner):
+    learn(owner, "tea")
+    asked = []
+
+    def note(execute, sql, params, many, context):
+        asked.append((sql, params))
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(note):
+        assert contents(owner, "tea") == ["tea"]
+    ((sql, params),) = (each for each in asked if "tsquery" in each[0])
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN {sql}", params)
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    # Nothing in it could make the planner take the index of all facts.
+    assert "words.query" in plan
+    assert "fact_id" not in plan
