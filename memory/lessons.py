@@ -201,9 +201,12 @@ def at_work(lesson: Lesson) -> Iterator[None]:
     meanwhile: who erases locks the same row.
     """
     with transaction.atomic():
-        owners.lock(UserId(lesson.user_id), datetime.now(UTC))
+        owner = owners.lock(UserId(lesson.user_id), datetime.now(UTC))
         if not _mine(lesson).exists():
             raise Gone
+        if lesson.time_zone and lesson.time_zone != owner.time_zone:
+            owner.time_zone = lesson.time_zone
+            owner.save(update_fields=["time_zone"])
         yield
 
 

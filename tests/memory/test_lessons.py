@@ -8,7 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from memory import lessons
-from memory.models import Lesson
+from memory.models import Lesson, Owner
 from tests.memory.learning_stage import NOON, new_user, tell
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
@@ -309,3 +309,15 @@ def test_claiming_reads_open_lessons_only(owner):
             plan = "\n".join(str(row) for row in cursor.fetchall())
         assert "SCAN memory_lesson USING INDEX memory_lesson_due" in plan, plan
         assert plan.count("SCAN memory_lesson") == 1, plan
+
+
+def test_the_time_zone_a_client_gave_last_is_kept(alone, owner):
+    kept = []
+    for name in ("Europe/Lisbon", "", "Asia/Tokyo"):
+        lesson = tell(owner, "I like tea", "Noted.")
+        Lesson.objects.filter(pk=lesson.pk).update(time_zone=name)
+        (taken,) = lessons.claim(1, 300)
+        with lessons.at_work(taken):
+            lessons.done(taken)
+        kept.append(Owner.objects.get(user_id=owner).time_zone)
+    assert kept == ["Europe/Lisbon", "Europe/Lisbon", "Asia/Tokyo"]
