@@ -262,7 +262,8 @@ def _raise_importance(
         if draft.message_id is not None and each.outcome not in ("held", "outdated"):
             importance = max(wanted.get(draft.message_id, 0.0), draft.importance / 10)
             wanted[draft.message_id] = importance
-    for message_id, importance in wanted.items():
+    # In one order everywhere, so that two never wait for each other.
+    for message_id, importance in sorted(wanted.items()):
         Message.objects.filter(
             pk=message_id, thread_id=lesson.thread_id, importance__lt=importance
         ).update(importance=importance)
