@@ -88,7 +88,9 @@ def place_of(thread_id: int, position: int) -> int:
     return (thread_id << 32) + position
 
 
-def _place(thread_id: int | None, position: int | None) -> int:
+def place_of_row(row: Row) -> int:
+    """Return where a row's message stands, or `NOWHERE` for a fact."""
+    _, thread_id, position, *_ = row
     if thread_id is None or position is None:
         return NOWHERE
     return place_of(thread_id, position)
@@ -97,11 +99,11 @@ def _place(thread_id: int | None, position: int | None) -> int:
 def build(rows: Sequence[Row]) -> Corpus:
     """Return the corpus of passages, which must be in the order of their ids."""
     columns = zip(*rows, strict=True) if rows else [()] * 7
-    ids, threads, positions, questions, texts, embedders, vectors = columns
+    ids, _, _, questions, texts, embedders, vectors = columns
     return _finished(
         Corpus(
             np.array(ids, np.int64),
-            np.fromiter(map(_place, threads, positions), np.int64, len(rows)),
+            np.fromiter(map(place_of_row, rows), np.int64, len(rows)),
             np.array(questions, np.bool_),
             postings.lengths(texts).astype(np.float32),
             np.ones(len(rows), np.bool_),

@@ -1,20 +1,22 @@
 """Finding passages in what the process holds: the index of a server on SQLite."""
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 from django.db import connection
 from numpy.typing import NDArray
 
 from core.ids import UserId
 from memory import scoring, shelf, vocabulary
-from memory.corpus import Corpus, place_of
-from memory.legs import DEPTH, Among, Legs, Question, Scores
+from memory.corpus import Corpus, Row, place_of
+from memory.few import Few
+from memory.legs import DEPTH, TINY, Among, Found, Legs, Question, Scores
 
 Mask = NDArray[np.bool_]
 
 FEW = 500
 """Up to so many passages it is faster to rank all than to pick those found."""
-TINY = 1e-9
-"""A cosine of zero is a text without a vector."""
 
 CHOSEN = """
     SELECT p.id FROM memory_fact f JOIN memory_passage p ON p.fact_id = f.id
@@ -29,26 +31,44 @@ class Index:
         self._user_id = user_id
         self._shelf = shelf.of(user_id, anew=anew)
 
-    def facts(self, question: Question, among: Among) -> Legs:
+    def facts(self, question: Question, among: Among) -> Legs | Found:
         """Return the passages of facts that fit."""
         corpus = self._shelf.facts
-        # A fact that is not active has no passage, unless it is held.
+        if isinstance(corpus, Few):
+            return corpus.find(question, self._not_chosen(among))
+        # A fact that is not active has no passage.
         mask = None if among == Among() else self._chosen(corpus, among)
         return _legs(corpus, question, mask, windows=False)
 
-    def messages(self, question: Question, beyond: tuple[int, int] | None) -> Legs:
+    def messages(
+        self, question: Question, beyond: tuple[int, int] | None
+    ) -> Legs | Found:
         """Return the passages of messages that fit, but of none from `beyond` on."""
         corpus = self._shelf.messages
+        if isinstance(corpus, Few):
+            return corpus.find(question, beyond and partial(_is_beyond, *beyond))
         mask = None if beyond is None else _not_beyond(corpus, *beyond)
         return _legs(corpus, question, mask, windows=True)
 
     def _chosen(self, corpus: Corpus, among: Among) -> Mask:
+        return np.isin(corpus.ids, list(self._ids(among)))
+
+    def _not_chosen(self, among: Among) -> Callable[[Row], bool] | None:
+        if among == Among():
+            return None
+        ids = self._ids(among)
+        return lambda row: row[0] not in ids
+
+    def _ids(self, among: Among) -> set[int]:
         wanted = among.given
         query = CHOSEN + "".join(f" AND f.{name} = %s" for name in wanted)
         with connection.cursor() as cursor:
             cursor.execute(query, [self._user_id.hex, *wanted.values()])
-            ids = [number for (number,) in cursor.fetchall()]
-        return np.isin(corpus.ids, ids)
+            return {number for (number,) in cursor.fetchall()}
+
+
+def _is_beyond(thread_id: int, position: int, row: Row) -> bool:
+    return row[1] == thread_id and row[2] is not None and row[2] >= position
 
 
 def _not_beyond(corpus: Corpus, thread_id: int, position: int) -> Mask:

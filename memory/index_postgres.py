@@ -16,7 +16,7 @@ from django.db import connection
 from core.ids import UserId
 from memory import graph_index, vocabulary
 from memory.known import Embedded
-from memory.legs import DEPTH, Among, Legs, Question
+from memory.legs import DEPTH, TINY, Among, Legs, Question
 from memory.vectors import write_vector
 
 COMPARED = 120
@@ -36,8 +36,6 @@ PAIRED = 5
 HINT_SECONDS = 300.0
 HINTS = 10_000
 WORTH_A_HINT = 1_000
-TINY = 1e-9
-"""A cosine of zero is a text without a vector."""
 
 COUNT = """
     SELECT count(*) FROM (

@@ -10,6 +10,8 @@ from memory.known import Category, Embedded, Query, Status
 
 Scores = NDArray[np.float32] | NDArray[np.float64]
 
+TINY = 1e-9
+"""A cosine of zero is a text without a vector."""
 DEPTH = 100
 """How many passages each way of looking may find."""
 
@@ -53,6 +55,16 @@ class Legs:
     window: Scores
     questions: NDArray[np.bool_]
     """Whether it only asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Passages that fit, where they are few: scores by each way of looking, by id."""
+
+    similarity: dict[int, float]
+    terms: dict[int, float]
+    window: dict[int, float]
+    questions: set[int]
 
 
 def question_of(query: Query) -> Question:

@@ -27,7 +27,7 @@ from memory.known import (
     Score,
     Status,
 )
-from memory.legs import Among, Legs, Question, question_of
+from memory.legs import Among, Found, Legs, Question, question_of
 
 Index = index_numpy.Index | index_postgres.Index
 Beyond = tuple[int, int] | None
@@ -113,7 +113,7 @@ def open_index(user_id: UserId, *, anew: bool = False) -> Index:
 class _Wanted(Generic[T]):
     """What is looked for."""
 
-    look: Callable[[Index], Legs]
+    look: Callable[[Index], Legs | Found]
     weights: Weights
     fetch: Callable[[Sequence[int]], dict[int, T]]
     """Returns by passage what is behind it, leaving out what is gone."""
@@ -172,18 +172,17 @@ def _find(user_id: UserId, index: Index, wanted: _Wanted[T]) -> list[tuple[T, Sc
 
 def _first(index: Index, wanted: _Wanted[T]) -> tuple[list[tuple[T, Score]], bool]:
     """Return the first that count, and whether some are gone from the database."""
-    legs = wanted.look(index)
-    order, totals = fusion.ranked(legs, wanted.weights, wanted.fusion)
+    ranking = fusion.ranking(wanted.look(index), wanted.weights, wanted.fusion)
     kept: list[tuple[T, Score]] = []
     gone = False
-    for start in range(0, len(order), wanted.limit):
-        places = order[start : start + wanted.limit]
-        ids = legs.ids[places].tolist()
+    for start in range(0, len(ranking), wanted.limit):
+        ranks = range(start, min(start + wanted.limit, len(ranking)))
+        ids = [ranking.id_at(rank) for rank in ranks]
         there = wanted.fetch(ids)
         gone = gone or len(there) < len(ids)
         kept += [
-            (there[number], fusion.score(legs, place, totals))
-            for number, place in zip(ids, places, strict=True)
+            (there[number], ranking.score_at(rank))
+            for number, rank in zip(ids, ranks, strict=True)
             if number in there and wanted.counts(there[number])
         ]
         if len(kept) >= wanted.limit:

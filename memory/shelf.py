@@ -15,8 +15,9 @@ import numpy as np
 from django.db import connection
 
 from core.ids import UserId
-from memory import corpus
+from memory import corpus, few
 from memory.corpus import THREAD, Corpus, Row
+from memory.few import Few
 
 MAX_BYTES = 256 * 1024 * 1024
 """Held by one process; the user who asked longest ago goes first."""
@@ -47,15 +48,15 @@ class Shelf:
     """One user's passages, as they were in one state."""
 
     state: State
-    facts: Corpus
-    messages: Corpus
+    facts: Few | Corpus
+    messages: Few | Corpus
 
     @property
     def nbytes(self) -> int:
         return self.facts.nbytes + self.messages.nbytes
 
 
-EMPTY = Shelf(State(0, None), corpus.EMPTY, corpus.EMPTY)
+EMPTY = Shelf(State(0, None), few.EMPTY, few.EMPTY)
 
 _shelves: OrderedDict[UserId, Shelf] = OrderedDict()
 _held = 0
@@ -98,17 +99,27 @@ def _read(user_id: UserId, held: Shelf, state: State) -> Shelf:
     facts, messages = held.facts, held.messages
     if held.state.newest and held.state.owner != state.owner:
         left = _ids(user_id, held.state.newest)
-        facts, messages = corpus.without(facts, left), corpus.without(messages, left)
+        facts, messages = _without(facts, left), _without(messages, left)
     rows = _rows(user_id, held.state.newest, state.newest)
     new_facts = [row for row in rows if row[THREAD] is None]
     new_messages = [row for row in rows if row[THREAD] is not None]
     return Shelf(state, _with(facts, new_facts), _with(messages, new_messages))
 
 
-def _with(held: Corpus, rows: list[Row]) -> Corpus:
+def _with(held: Few | Corpus, rows: list[Row]) -> Few | Corpus:
     if not rows:
         return held
-    return corpus.appended(held, rows) if len(held.ids) else corpus.build(rows)
+    if isinstance(held, Corpus):
+        return corpus.appended(held, rows)
+    if len(held.rows) + len(rows) <= few.MOST:
+        return few.appended(held, rows)
+    return corpus.build([*held.rows, *rows])
+
+
+def _without(held: Few | Corpus, left: np.ndarray) -> Few | Corpus:
+    if isinstance(held, Corpus):
+        return corpus.without(held, left)
+    return few.without(held, left.tolist())
 
 
 def _rows(user_id: UserId, after: int, until: int) -> list[Row]:

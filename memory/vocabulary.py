@@ -23,8 +23,12 @@ MAX_COUNT = 64
 
 def hashes(terms: Sequence[str]) -> np.ndarray:
     """Return each term's hash: uint32, the same in every process and version."""
-    values = [crc32(term.encode("utf-8", "surrogatepass")) for term in terms]
-    return np.array(values, dtype=HASH32)
+    return np.array(list(map(hash_of, terms)), dtype=HASH32)
+
+
+def hash_of(term: str) -> int:
+    """Return one term's hash."""
+    return crc32(term.encode("utf-8", "surrogatepass"))
 
 
 def lexemes(user_id: UserId, terms: Iterable[str]) -> list[str]:

@@ -10,7 +10,7 @@ from django.utils import timezone
 from core.ids import UserId
 from memory import erasure, lexicon, passages, search, shelf, vocabulary
 from memory.known import Embedded
-from memory.legs import Among, Question
+from memory.legs import Among, Found, Question
 from memory.models import Fact, Owner, Passage
 from memory.vectors import read_vector
 from tests.memory.test_search import learn, said, say, toward
@@ -182,8 +182,10 @@ def test_nobody_sets_anothers_vector(owner):
 def near(user: UserId) -> list[int]:
     """The passages of facts that are found by a vector."""
     question = Question([], toward(1), 0.0)
-    legs = search.open_index(user).facts(question, Among())
-    return legs.ids[legs.similarity > 0].tolist()
+    found = search.open_index(user).facts(question, Among())
+    if isinstance(found, Found):
+        return sorted(found.similarity)
+    return found.ids[found.similarity > 0].tolist()
 
 
 # What a process holds.

@@ -13,13 +13,22 @@ from django.utils import timezone
 
 from core.ids import UserId, new_turn_id
 from core.messages import Message
-from memory import facts, history, index_numpy, legs, passages, rows, search
+from memory import facts, few, history, index_numpy, legs, passages, rows, search
 from memory.known import Embedded, Query
 from memory.models import Fact, Owner, Passage, Thread
 from memory.models import Message as MessageRow
 from memory.transcript import Entry
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+
+@pytest.fixture(
+    params=["few", "many"] if connection.vendor == "sqlite" else ["few"], autouse=True
+)
+def held(request, monkeypatch) -> None:
+    """What a process holds of a user is searched in two ways, by how much it is."""
+    if request.param == "many":
+        monkeypatch.setattr(few, "MOST", -1)
 
 
 @pytest.fixture

@@ -1,0 +1,114 @@
+"""A few passages in plain Python: found as they would be among many."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory import corpus, few, fusion, index_numpy, vocabulary
+from memory.corpus import Row
+from memory.known import Embedded
+from memory.legs import Question
+
+WORDS = ["sea", "cat", "tea", "sun", "oak"]
+WORDINESS = st.lists(st.sampled_from(WORDS), max_size=6)
+TEXTS = st.lists(st.tuples(WORDINESS, st.booleans()), max_size=12)
+ASKED = Embedded("a", np.array([0.8, 0.6, 0, 0], np.float32))
+
+
+def rows(texts, *, messages: bool = True) -> list[Row]:
+    """Passages whose vectors point where their numbers say; every third has none."""
+    return [
+        (
+            *(number * 2 + 1, 7 if messages else None, number if messages else None),
+            *(is_question, vocabulary.hashes(words).tobytes()),
+            *(("", None) if number % 3 == 2 else ("a", vector(number))),
+        )
+        for number, (words, is_question) in enumerate(texts)
+    ]
+
+
+def vector(number: int) -> bytes:
+    one = np.zeros(4, np.float32)
+    one[number % 4] = 1
+    return one.tobytes()
+
+
+def found(held, question: Question, weights, how) -> list[tuple[int, float]]:
+    """Return the ranking, whoever holds the passages."""
+    if isinstance(held, few.Few):
+        legs = held.find(question)
+    else:
+        windows = weights is fusion.MESSAGES
+        legs = index_numpy._legs(held, question, None, windows=windows)
+    ranking = fusion.ranking(legs, weights, how)
+    return [
+        (ranking.id_at(rank), *told(ranking.score_at(rank)))
+        for rank in range(len(ranking))
+    ]
+
+
+def told(score) -> tuple:
+    legs = (score.total, score.similarity, score.terms, score.window)
+    return tuple(None if leg is None else round(leg, 4) for leg in legs)
+
+
+def by_id(ranking: list) -> dict:
+    return {number: rest for number, *rest in ranking}
+
+
+@pytest.mark.parametrize("how", ["weighted", "rrf"])
+@pytest.mark.parametrize("messages", [True, False])
+@given(texts=TEXTS, words=WORDINESS.map(lambda w: list(dict.fromkeys(w))))
+def test_few_are_found_as_many_are(texts, words, messages, how):
+    given_rows = rows(texts, messages=messages)
+    weights = fusion.MESSAGES if messages else fusion.FACTS
+    question = Question(words, ASKED, 0.1)
+    short = found(few.build(given_rows), question, weights, how)
+    long = found(corpus.build(given_rows), question, weights, how)
+    assert by_id(short).keys() == by_id(long).keys()
+    if how == "weighted":  # Ranks of equals may differ: floats are not doubles.
+        for number, scores in by_id(short).items():
+            assert scores == pytest.approx(by_id(long)[number], abs=1e-3)
+
+
+@given(texts=TEXTS, cut=st.integers(0, 12))
+def test_it_does_not_matter_when_they_came(texts, cut):
+    every = rows(texts)
+    question = Question(WORDS, ASKED, 0.0)
+    grown = few.appended(few.build(every[:cut]), every[cut:])
+    whole = few.build(every)
+    assert found(grown, question, fusion.MESSAGES, "weighted") == found(
+        whole, question, fusion.MESSAGES, "weighted"
+    )
+
+
+@given(texts=TEXTS, left=st.sets(st.integers(0, 11)))
+def test_what_is_taken_out_leaves_no_trace(texts, left):
+    every = rows(texts)
+    kept = [row for number, row in enumerate(every) if number in left]
+    question = Question(WORDS, ASKED, 0.0)
+    fewer = few.without(few.build(every), [row[0] for row in kept])
+    asked = (question, fusion.MESSAGES, "weighted")
+    assert found(fewer, *asked) == found(few.build(kept), *asked)
+
+
+def test_the_one_before_is_as_it_was():
+    old = few.build(rows([(["sea"], False), (["cat"], False)]))
+    question = Question(["sea"], None, 0.0)
+    before = found(old, question, fusion.MESSAGES, "weighted")
+    few.appended(old, rows([([], False), ([], False), (["sea"], False)])[2:])
+    assert found(old, question, fusion.MESSAGES, "weighted") == before
+
+
+def test_what_is_left_out_is_not_found():
+    held = few.build(rows([(["sea"], False), (["sea"], False)]))
+    legs = held.find(Question(["sea"], ASKED, 0.0), lambda row: row[0] == 1)
+    assert set(legs.terms) == {3}
+    assert 1 not in legs.similarity
+
+
+def test_each_way_finds_its_best_and_no_more():
+    held = few.build(rows([(["sea"], False)] * few.MOST))
+    legs = held.find(Question(["sea"], ASKED, 0.0))
+    assert len(legs.terms) == 100
