@@ -6,7 +6,7 @@ and the facts that prove themselves are saved. docs/learning.md tells it whole.
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import UTC, datetime
 
 from django.db import InterfaceError, OperationalError
@@ -25,6 +25,7 @@ from memory import (
     passages,
     plan,
     search,
+    suspicion,
     wake,
 )
 from memory.extraction import Material, Said
@@ -47,6 +48,8 @@ SIMILAR = 10
 MAX_SEARCH_CHARS = 20_000
 """Of a message, to be found by; PostgreSQL takes no more than a megabyte of words."""
 MAX_QUERY_CHARS = 4_000
+MAX_QUOTED_CHARS = 4_000
+"""Of a message, all that a prompt may ever quote."""
 SPOKEN = ("user", "assistant")
 """Whose messages can be found again: what tools and systems say is not said."""
 
@@ -137,7 +140,7 @@ def _learn(lesson: Lesson, memory: Plan) -> None:
         return
     known = _similar(lesson, memory, material.from_user, said)
     found = _ask(lesson, memory, material.knowing(known))
-    _save(lesson, memory, found)
+    _save(lesson, memory, found, quotable=said)
 
 
 def _read(lesson: Lesson) -> tuple[list[Said], list[Said]]:
@@ -161,8 +164,12 @@ def _read(lesson: Lesson) -> tuple[list[Said], list[Said]]:
 def _make_searchable(
     lesson: Lesson, memory: Plan, turn: Sequence[Said]
 ) -> dict[int, Embedded | None]:
-    """Store the passages of the turn; return the vectors by message."""
-    spoken = [line for line in turn if line.role in SPOKEN and line.text.strip()]
+    """Store the passages of the turn; return the vectors of what was stored.
+
+    Messages that read like orders get none: a prompt would quote them in conversations
+    they were not said in.
+    """
+    spoken = [line for line in turn if _may_be_quoted(line)]
     embedded, errors = embedding.vectors(
         memory.embedder, [line.text for line in spoken]
     )
@@ -182,6 +189,11 @@ def _make_searchable(
         with lessons.at_work(lesson):
             passages.put_messages(UserId(lesson.user_id), lesson.thread_id, texts)
     return {line.id: vector for line, vector in zip(spoken, embedded, strict=True)}
+
+
+def _may_be_quoted(line: Said) -> bool:
+    is_spoken = line.role in SPOKEN and line.text.strip()
+    return bool(is_spoken) and not suspicion.why_held("", line.text[:MAX_QUOTED_CHARS])
 
 
 # What it tells about the user.
@@ -228,7 +240,9 @@ def _ask(lesson: Lesson, memory: Plan, material: Material) -> Found:
     raise Misread(problem, reply)
 
 
-def _save(lesson: Lesson, memory: Plan, found: Found) -> None:
+def _save(
+    lesson: Lesson, memory: Plan, found: Found, *, quotable: Container[int]
+) -> None:
     if found.dropped:
         logger.info(
             "lesson %d: of %d facts proposed, dropped %s",
@@ -247,21 +261,27 @@ def _save(lesson: Lesson, memory: Plan, found: Found) -> None:
             threshold=memory.user_state.dedup_threshold,
             errors=errors,
         )
-        _raise_importance(lesson, found.drafts, saved)
+        _raise_importance(lesson, found.drafts, saved, quotable=quotable)
         news = sum(each.outcome != "unchanged" for each in saved)
         lessons.done(lesson, found=found.total, saved=news)
 
 
 def _raise_importance(
-    lesson: Lesson, drafts: Sequence[Draft], saved: Sequence[Saved]
+    lesson: Lesson,
+    drafts: Sequence[Draft],
+    saved: Sequence[Saved],
+    *,
+    quotable: Container[int],
 ) -> None:
     """Have the messages facts were learnt from matter as much as the facts do."""
     wanted: dict[int, float] = {}
     for draft, each in zip(drafts, saved, strict=True):
+        message_id = draft.message_id
         # What is held must not come into prompts by the message it was learnt from.
-        if draft.message_id is not None and each.outcome not in ("held", "outdated"):
-            importance = max(wanted.get(draft.message_id, 0.0), draft.importance / 10)
-            wanted[draft.message_id] = importance
+        is_held = each.outcome in ("held", "outdated")
+        if message_id is not None and message_id in quotable and not is_held:
+            importance = max(wanted.get(message_id, 0.0), draft.importance / 10)
+            wanted[message_id] = importance
     # In one order everywhere, so that two never wait for each other.
     for message_id, importance in sorted(wanted.items()):
         Message.objects.filter(
