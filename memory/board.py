@@ -58,6 +58,10 @@ class Board:
             if fact.status == status and fact.content == content
         ]
 
+    def is_new(self, fact: Fact) -> bool:
+        """Say whether a fact was made of one of these drafts."""
+        return any(fact is added for added in self._added)
+
     def add(self, fact: Fact) -> None:
         """Have the drafts that follow meet a new fact."""
         self._added.append(fact)

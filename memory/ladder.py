@@ -60,7 +60,8 @@ class Ladder:
             match sameness.compare(fact.content, draft.content):
                 case "same":
                     return self._reword(fact, draft, text)
-                case "changed" if not is_past(draft):
+                # Of what is said in one breath, nothing takes another's place.
+                case "changed" if not is_past(draft) and not self._board.is_new(fact):
                     changed.append(fact)
         if changed:
             return self._supersede(changed, draft, text)
