@@ -5,8 +5,10 @@ and the facts that prove themselves are saved. docs/learning.md tells it whole.
 """
 
 import logging
+import threading
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from django.db import InterfaceError, OperationalError
@@ -32,7 +34,7 @@ from memory.extraction import Material, Said
 from memory.findings import Found
 from memory.known import Draft, Embedded, KnownFact, Query, Saved
 from memory.models import Lesson, Message, Passage
-from memory.plan import Plan
+from memory.plan import Learner, Plan
 from providers.errors import TimedOut
 
 logger = logging.getLogger(__name__)
@@ -53,6 +55,9 @@ MAX_QUOTED_CHARS = 4_000
 SPOKEN = ("user", "assistant")
 """Whose messages can be found again: what tools and systems say is not said."""
 
+BUSY_SECONDS = 10.0
+"""Until a lesson that found the local model busy is taken again."""
+
 OFF = "memory is off"
 
 
@@ -62,6 +67,15 @@ class Misread(Exception):
     def __init__(self, problem: str, reply: str) -> None:
         super().__init__(f"the model's reply could not be read: {problem}")
         self.reply = reply
+
+
+class LearnerBusy(Exception):
+    """The model on this machine learns from another turn already."""
+
+
+_local_learner = threading.Lock()
+"""Whoever asks the model on this machine: it answers two at once, and one of them
+shall be a user."""
 
 
 def drain(seconds: float) -> int:
@@ -97,6 +111,8 @@ def learn(lesson: Lesson) -> None:
             _learn(lesson, memory.plan)
     except lessons.Gone:
         logger.info("lesson %d is no longer ours", lesson.pk)
+    except LearnerBusy:
+        lessons.put_back(lesson, seconds=BUSY_SECONDS)
     except Misread as exc:
         lessons.failed(lesson, str(exc), reply=exc.reply)
     except Exception as exc:
@@ -228,16 +244,31 @@ def _ask(lesson: Lesson, memory: Plan, material: Material) -> Found:
     problem = reply = ""
     is_local = learner.provider.kind == "local"
     wanted = extraction.BRIEF_FORMAT if is_local else extraction.RESPONSE_FORMAT
-    for _ in range(2):
-        reply, is_whole = asking.ask(
-            learner, messages, response_format=wanted, user=lesson.user_id.hex
-        )
-        try:
-            return findings.read(reply, material, now=datetime.now(UTC))
-        except findings.Unreadable as exc:
-            problem = str(exc) if is_whole else "it was cut off; write fewer facts"
-            messages = [*messages, *extraction.correction(reply, problem)]
+    with _turn_of(learner):
+        for _ in range(2):
+            reply, is_whole = asking.ask(
+                learner, messages, response_format=wanted, user=lesson.user_id.hex
+            )
+            try:
+                return findings.read(reply, material, now=datetime.now(UTC))
+            except findings.Unreadable as exc:
+                problem = str(exc) if is_whole else "it was cut off; write fewer facts"
+                messages = [*messages, *extraction.correction(reply, problem)]
     raise Misread(problem, reply)
+
+
+@contextmanager
+def _turn_of(learner: Learner) -> Iterator[None]:
+    """Ask the model on this machine alone; raises `LearnerBusy` if another does."""
+    if learner.provider.kind != "local":
+        yield
+    elif _local_learner.acquire(blocking=False):
+        try:
+            yield
+        finally:
+            _local_learner.release()
+    else:
+        raise LearnerBusy
 
 
 def _save(

@@ -189,6 +189,17 @@ def retry(lesson: Lesson, error: str, *, seconds: float) -> bool:
     )
 
 
+def put_back(lesson: Lesson, *, seconds: float) -> bool:
+    """Put a lesson back that was not begun, to be taken again after a pause."""
+    return bool(
+        _mine(lesson).update(
+            state=Lesson.State.QUEUED,
+            attempts=lesson.attempts - 1,
+            due_at=datetime.now(UTC) + timedelta(seconds=seconds),
+        )
+    )
+
+
 class Gone(Exception):
     """The lesson is not this worker's any more: another took it, or it was erased."""
 

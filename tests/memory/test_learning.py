@@ -87,6 +87,19 @@ def test_a_provider_that_refuses_the_extras_is_asked_without(config, fake, owner
     assert len(known(owner)) == 1
 
 
+def test_the_local_model_learns_from_one_turn_at_a_time(config, fake, owner):
+    config(CONFIG.replace("openai:\n", "openai:\n    kind: local\n", 1))
+    lesson = tell(owner, "I have a cat", "ok")
+    with learning._local_learner:
+        lesson = learn(lesson)
+    assert (lesson.state, lesson.attempts) == ("queued", 0)
+    assert lesson.due_at > datetime.now(UTC)
+    assert fake.requests == []
+    says(fake)
+    Lesson.objects.filter(pk=lesson.pk).update(due_at=datetime.now(UTC))
+    assert learn(lesson).state == "done"
+
+
 def test_the_local_model_is_asked_for_little(config, fake, owner):
     config(CONFIG.replace("openai:\n", "openai:\n    kind: local\n", 1))
     says(fake)
