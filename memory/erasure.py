@@ -17,7 +17,7 @@ from django.db.utils import DatabaseError, IntegrityError
 
 from core.errors import Invalid
 from core.ids import UserId
-from memory import owners, working
+from memory import owners, shelf, working
 from memory.models import (
     Erasure,
     Fact,
@@ -121,6 +121,7 @@ def erase(user_id: UserId, *, confirmation_digest: str | None = None) -> dict[st
         _run("PRAGMA secure_delete = ON")
     deleted = _try_erase(user_id, confirmation_digest, tries=TRIES)
     working.MEMORY.forget(user_id)
+    shelf.forget(user_id)
     if connection.vendor == "sqlite" and not connection.in_atomic_block:
         # The log of the last transactions still holds what was just overwritten.
         _run("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -197,12 +197,12 @@ def _counts(among: Among, now: datetime, fact: KnownFact) -> bool:
         return True
     if fact.status != among.status:
         return False
-    return among.status != "active" or fact.is_pinned or _is_so(fact, now)
+    return among.status != "active" or _is_so(fact, now)
 
 
 def _is_so(fact: KnownFact, now: datetime) -> bool:
     return (
-        (fact.expires_at is None or fact.expires_at > now)
+        (fact.is_pinned or fact.expires_at is None or fact.expires_at > now)
         and (fact.valid_from is None or fact.valid_from <= now)
         and (fact.valid_to is None or fact.valid_to > now)
     )

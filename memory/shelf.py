@@ -79,6 +79,13 @@ def of(user_id: UserId, *, anew: bool = False) -> Shelf:
     return shelf
 
 
+def forget(user_id: UserId) -> None:
+    """Hold nothing of a user any more."""
+    global _held
+    with _lock:
+        _held -= _shelves.pop(user_id, EMPTY).nbytes
+
+
 def clear() -> None:
     """Forget everything held."""
     global _held

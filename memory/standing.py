@@ -21,11 +21,9 @@ FACTS = f"""
     SELECT {", ".join(rows.FACT_COLUMNS)} FROM memory_fact {{index}}
     WHERE user_id = %s AND status = 'active'
         AND (is_pinned OR importance >= {STANDING_IMPORTANCE})
-        AND (is_pinned OR (
-            (expires_at IS NULL OR expires_at > %s)
-            AND (valid_from IS NULL OR valid_from <= %s)
-            AND (valid_to IS NULL OR valid_to > %s)
-        ))
+        AND (is_pinned OR expires_at IS NULL OR expires_at > %s)
+        AND (valid_from IS NULL OR valid_from <= %s)
+        AND (valid_to IS NULL OR valid_to > %s)
     ORDER BY is_pinned DESC, importance DESC, created_at, id
     LIMIT %s
 """  # noqa: S608

@@ -19,9 +19,12 @@ from memory import (
     learning,
     lessons,
     owners,
+    search,
+    shelf,
     wake,
     working,
 )
+from memory.known import Query
 from memory.models import Erasure, Fact, Lesson, Owner, Thread
 from tests.memory import learning_stage
 from tests.memory.lives import live, remember, rows_of, talk
@@ -100,8 +103,10 @@ def file_and_log(path: str) -> str:
 def test_working_memory_forgets_too(owner):
     talk(owner, "plums")
     assert history.read(owner, "", max_tokens=1000).messages
+    search.facts(owner, Query("plums"), limit=1)
     erasure.erase(owner)
     assert working.MEMORY.get((owner, "")) is None
+    assert owner not in shelf._shelves
     assert not history.read(owner, "", max_tokens=1000).messages
     talk(owner, "pears")
     said = history.read(owner, "", max_tokens=1000).messages

@@ -284,6 +284,8 @@ def test_pinned_and_important_facts_stand(owner):
     save(owner, "Plays chess", importance=9)
     save(owner, "Moves in May", importance=10, valid_from=timezone.now() + DAY)
     pinned = learn(owner, "Speaks Welsh", importance=1, is_pinned=True)
+    yesterday = timezone.now() - DAY
+    save(owner, "Is on a trip", is_pinned=True, valid_to=yesterday)
     gone = learn(owner, "Has a cat", is_pinned=True)
     facts.forget(owner, gone.id, by="user")
     stood = [fact.content for fact in standing.facts(owner, limit=10)]

@@ -203,9 +203,10 @@ def test_facts_count_while_they_are_so(owner):
     learn(owner, "tea over", valid_to=now - hour)
     learn(owner, "tea to come", valid_from=now + hour)
     learn(owner, "tea pinned", expires_at=now - hour, is_pinned=True)
+    learn(owner, "tea pinned and over", valid_to=now - hour, is_pinned=True)
     learn(owner, "tea now", expires_at=now + hour, valid_from=now - hour)
     assert set(contents(owner, "tea", limit=2)) == {"tea now", "tea pinned"}
-    assert len(contents(owner, "tea", limit=9, status=None)) == 5
+    assert len(contents(owner, "tea", limit=9, status=None)) == 6
 
 
 def test_a_category_can_be_asked_for(owner):
