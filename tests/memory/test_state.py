@@ -63,3 +63,14 @@ def test_turns_nothing_was_learnt_from_are_one():
     Lesson.objects.filter(pk=lesson.pk).update(state="failed")
     assert "could not be learnt from" in concerns("x")["coulisse.W403"]
     lesson.delete()
+
+
+def test_turns_that_wait_for_nobody_are_one():
+    entries = [Entry(Message("user", "hi"), 1)]
+    user = UserId(uuid.uuid4())
+    history.append(user, "", new_turn_id(), entries, study=Study("assistant"))
+    lesson = Lesson.objects.get(user_id=user)
+    before = concerns("x").get("coulisse.W405", "")
+    Lesson.objects.filter(pk=lesson.pk).update(due_at=datetime(2026, 1, 1, tzinfo=UTC))
+    assert concerns("x")["coulisse.W405"] != before
+    lesson.delete()
