@@ -3,13 +3,17 @@
 Each may be sent at any time, as often as one likes: the rows say what there is to do.
 """
 
+import threading
 from datetime import UTC, datetime
+from typing import Any
 
-from celery import shared_task
+from celery import shared_task, signals
 
 from memory import consolidation, learning, upkeep
 
 WORK_SECONDS = 60.0
+GIVE_BACK_SECONDS = 7.0
+"""After a worker is told to end; a second later it is cut off (`processes.worker`)."""
 
 
 @shared_task(name="memory.jobs.work", ignore_result=True)
@@ -28,3 +32,12 @@ def sweep() -> None:
 def consolidate() -> None:
     """Summarise old conversations, if it is time."""
     consolidation.run(datetime.now(UTC))
+
+
+@signals.worker_shutting_down.connect
+def let_go(**_: Any) -> None:
+    """Begin nothing new, and have others finish what this worker will not."""
+    learning.stop()
+    timer = threading.Timer(GIVE_BACK_SECONDS, learning.give_back)
+    timer.daemon = True
+    timer.start()

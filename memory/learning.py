@@ -73,6 +73,9 @@ class LearnerBusy(Exception):
     """The model on this machine learns from another turn already."""
 
 
+_stopping = threading.Event()
+_in_hand: dict[int, Lesson] = {}
+"""The lessons this process is at."""
 _local_learner = threading.Lock()
 """Whoever asks the model on this machine: it answers two at once, and one of them
 shall be a user."""
@@ -85,15 +88,33 @@ def drain(seconds: float) -> int:
     """
     until = time.monotonic() + seconds
     learnt = 0
-    while taken := lessons.claim(1, LEASE_SECONDS):
+    while not _stopping.is_set() and (taken := lessons.claim(1, LEASE_SECONDS)):
+        (lesson,) = taken
         if lessons.is_due(datetime.now(UTC)):
             wake.soon()
-        learn(taken[0])
+        _in_hand[lesson.pk] = lesson
+        learn(lesson)
+        _in_hand.pop(lesson.pk, None)
         learnt += 1
         if time.monotonic() >= until:
             wake.soon()
             break
     return learnt
+
+
+def stop() -> None:
+    """Begin no further lesson in this process, which is about to end."""
+    _stopping.set()
+
+
+def give_back() -> None:
+    """Let go of the lessons this process will not finish.
+
+    Whoever takes them begins anew; else they would wait until the lease runs out, and
+    all later ones of their users with them.
+    """
+    for lesson in list(_in_hand.values()):
+        lessons.put_back(lesson, seconds=0)
 
 
 def learn(lesson: Lesson) -> None:

@@ -87,6 +87,33 @@ def test_a_provider_that_refuses_the_extras_is_asked_without(config, fake, owner
     assert len(known(owner)) == 1
 
 
+def test_a_worker_that_ends_gives_back_what_it_is_at(config, fake, owner, monkeypatch):
+    monkeypatch.setattr(learning, "_stopping", threading.Event())
+    lesson = tell(owner, "I have a cat", "ok")
+    fake.hang()
+    at_work = threading.Thread(target=learning.drain, args=[10])
+    at_work.start()
+    fake.wait(lambda: fake.requests)
+    learning.stop()
+    learning.give_back()
+    lesson.refresh_from_db()
+    assert (lesson.state, lesson.attempts) == ("queued", 0)
+    assert lesson.due_at <= datetime.now(UTC)
+    fake.release()
+    at_work.join(10)
+    lesson.refresh_from_db()
+    assert lesson.state == "queued", "who gave it back wrote to it"
+
+
+def test_a_worker_that_ends_begins_nothing(config, fake, owner, monkeypatch):
+    monkeypatch.setattr(learning, "_stopping", threading.Event())
+    lesson = tell(owner, "I have a cat", "ok")
+    learning.stop()
+    assert learning.drain(10) == 0
+    lesson.refresh_from_db()
+    assert lesson.state == "queued"
+
+
 def test_the_local_model_learns_from_one_turn_at_a_time(config, fake, owner):
     config(CONFIG.replace("openai:\n", "openai:\n    kind: local\n", 1))
     lesson = tell(owner, "I have a cat", "ok")
