@@ -91,7 +91,12 @@ def test_a_worker_that_ends_gives_back_what_it_is_at(config, fake, owner, monkey
     monkeypatch.setattr(learning, "_stopping", threading.Event())
     lesson = tell(owner, "I have a cat", "ok")
     fake.hang()
-    at_work = threading.Thread(target=learning.drain, args=[10])
+
+    def work() -> None:
+        learning.drain(10)
+        connection.close()
+
+    at_work = threading.Thread(target=work)
     at_work.start()
     fake.wait(lambda: fake.requests)
     learning.stop()
