@@ -25,7 +25,7 @@ from gateway.memory_schemas import (
     SearchBody,
     SearchQuery,
 )
-from memory import fact_ids, facts, search, telling
+from memory import fact_ids, facts, search, suspicion, telling
 from memory.errors import FactUnknown
 from memory.known import Draft, FoundFact, FoundMessage
 from turns import lane, remembering
@@ -93,6 +93,7 @@ async def create_memory(
         valid_from=body.valid_from,
         valid_to=body.valid_to,
         expires_at=body.expires_at,
+        held_because=suspicion.why_held(body.content, ""),
     )
     vector = await remembering.embed(body.content)
     (saved,) = await lane.run_to_end(
@@ -195,6 +196,9 @@ async def change_memory(
     # Asked first, so that nobody has us embed for what is not theirs.
     fact = await lane.run(facts.get, user_id, _id(memory_id))
     changes = body.changes()
+    if suspicion.why_held(changes.get("content", ""), ""):
+        # As when it is saved: no prompt has it until a person says it may.
+        changes.setdefault("status", "held")
     if changes:
         vector = await _new_vector(fact.content, changes)
         fact = await lane.run_to_end(
