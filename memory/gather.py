@@ -16,7 +16,7 @@ from core.messages import Message
 from memory import block, dates, history, search, standing
 from memory.block import Memories
 from memory.config import MemoryConfig, UserState
-from memory.history import Recent
+from memory.history import Conversation, Recent
 from memory.known import FoundMessage, Query
 from memory.models import Summary
 
@@ -58,12 +58,14 @@ def gather(user_id: UserId, wanted: Wanted) -> Gathered:
     """Read what a turn needs: its conversation and, if wanted, what is known."""
     state = wanted.settings.user_state
     reserved = state.block_tokens if wanted.recall and state else 0
-    recent = Recent([]) if wanted.brings_history else _read(user_id, wanted, reserved)
+    conversation = _read(user_id, wanted)
     summaries: list[str] = []
-    if recent.thread_id is not None and recent.summarised:
-        summaries = _summaries(recent.thread_id, wanted.max_tokens // SUMMARY_SHARE)
+    if conversation is not None and conversation.summarised:
+        summaries = _summaries(
+            conversation.thread_id, wanted.max_tokens // SUMMARY_SHARE
+        )
         reserved += sum(map(tokens.estimate, summaries))
-        recent = _read(user_id, wanted, reserved)
+    recent = _recent(conversation, wanted, wanted.max_tokens - reserved)
     if wanted.recall is None or state is None:
         return Gathered(recent.messages, block.render(Memories(summaries=summaries), 0))
     memories = _recall(user_id, wanted, wanted.recall, state, recent)
@@ -72,14 +74,22 @@ def gather(user_id: UserId, wanted: Wanted) -> Gathered:
     return Gathered(recent.messages, block.render(memories, state.block_tokens, zone))
 
 
-def _read(user_id: UserId, wanted: Wanted, reserved: int) -> Recent:
-    return history.read(
-        user_id,
-        wanted.thread,
-        max_tokens=wanted.max_tokens - reserved,
+def _read(user_id: UserId, wanted: Wanted) -> Conversation | None:
+    if wanted.brings_history:
+        return None
+    cap = wanted.settings.working_memory_cap
+    return history.read(user_id, wanted.thread, cap=cap)
+
+
+def _recent(
+    conversation: Conversation | None, wanted: Wanted, max_tokens: int
+) -> Recent:
+    if conversation is None:
+        return Recent([])
+    return conversation.recent(
+        max_tokens=max_tokens,
         mid_exchange=wanted.mid_exchange,
         limit=wanted.settings.recency_limit,
-        cap=wanted.settings.working_memory_cap,
     )
 
 

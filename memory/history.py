@@ -76,55 +76,55 @@ class Recent:
     """None while nobody has said anything in it."""
     first_position: int = 0
     """The position of the oldest kept; the next message's when none is."""
-    summarised: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A thread somebody has spoken in, as it is now."""
+
+    held: Held
+    """Its newest messages."""
+    summarised: int
     """The position before which summaries tell what was said."""
 
+    @property
+    def thread_id(self) -> int:
+        return self.held.thread_id
 
-def read(
-    user_id: UserId,
-    thread: str,
-    *,
-    max_tokens: int,
-    mid_exchange: bool = False,
-    limit: int | None = None,
-    cap: int = CAP,
-) -> Recent:
-    """Return the newest messages of a thread that fit in `max_tokens`.
+    def recent(
+        self, *, max_tokens: int, mid_exchange: bool = False, limit: int | None = None
+    ) -> Recent:
+        """Return the newest messages that fit in `max_tokens`.
 
-    At most `limit`, and `MAX_BYTES` of them, for pictures weigh more than their
-    tokens. Starts at a user message, so that no reply or tool result stands without
-    its cause. With `mid_exchange`, when the caller is about to answer the last tool
-    calls, everything back to the last user message is kept whatever it costs. Stops
-    where summaries begin. Costs the same however many messages are stored; the newest
-    `cap` are held in working memory.
+        At most `limit`, and `MAX_BYTES` of them, for pictures weigh more than their
+        tokens. Starts at a user message, so that no reply or tool result stands
+        without its cause. With `mid_exchange`, when the caller is about to answer the
+        last tool calls, everything back to the last user message is kept whatever it
+        costs. Stops where summaries begin. Costs the same however many messages are
+        stored.
+        """
+        kept: list[Line] = []
+        tokens = size = 0
+        for line in _newest_first(self.held, self.summarised):
+            tokens += line.tokens
+            size += line.size
+            is_full = len(kept) == limit or tokens > max_tokens or size > MAX_BYTES
+            if is_full and not mid_exchange:
+                break
+            kept.append(line)
+            mid_exchange = mid_exchange and line.message.role != "user"
+        while kept and kept[-1].message.role != "user":
+            kept.pop()
+        kept.reverse()
+        first = kept[0].position if kept else self.held.length
+        return Recent([line.message for line in kept], self.thread_id, first)
+
+
+def read(user_id: UserId, thread: str, *, cap: int = CAP) -> Conversation | None:
+    """Return a thread as it is now, or None while nobody has spoken in it.
+
+    Its newest `cap` messages are held in working memory.
     """
-    start = _start(user_id, thread, cap)
-    if start is None:
-        return Recent([])
-    held, summarised = start
-    kept: list[Line] = []
-    tokens = size = 0
-    for line in _newest_first(held, summarised):
-        tokens += line.tokens
-        size += line.size
-        is_full = len(kept) == limit or tokens > max_tokens or size > MAX_BYTES
-        if is_full and not mid_exchange:
-            break
-        kept.append(line)
-        mid_exchange = mid_exchange and line.message.role != "user"
-    while kept and kept[-1].message.role != "user":
-        kept.pop()
-    kept.reverse()
-    return Recent(
-        [line.message for line in kept],
-        held.thread_id,
-        kept[0].position if kept else held.length,
-        summarised,
-    )
-
-
-def _start(user_id: UserId, thread: str, cap: int) -> tuple[Held, int] | None:
-    """Return the newest messages as they are now, and where summaries end."""
     key = (user_id, thread)
     held = working.MEMORY.get(key)
     if held is None:
@@ -137,17 +137,17 @@ def _start(user_id: UserId, thread: str, cap: int) -> tuple[Held, int] | None:
     if length != held.length:
         held = held.plus(_between(held.thread_id, held.length, length), length, cap)
         working.MEMORY.put(key, held)
-    return held, summarised
+    return Conversation(held, summarised)
 
 
-def _load(key: Key, cap: int) -> tuple[Held, int] | None:
+def _load(key: Key, cap: int) -> Conversation | None:
     rows = _rows(NEWEST_PAGE, [_key(key[0]), key[1], PAGE])
     if not rows:
         return None
     thread_id, length, summarised = rows[0][5:]
     page = Held(thread_id, length, tuple(_line(*row[:5]) for row in reversed(rows)))
     working.MEMORY.put(key, page.plus((), length, cap))
-    return page, summarised
+    return Conversation(page, summarised)
 
 
 def _newest_first(held: Held, summarised: int) -> Iterator[Line]:

@@ -87,6 +87,14 @@ class KnownFact:
     created_at: datetime
     updated_at: datetime
 
+    def is_so(self, now: datetime) -> bool:
+        """Say whether it holds at a moment; a pinned one does not expire."""
+        return (
+            (self.is_pinned or self.expires_at is None or self.expires_at > now)
+            and (self.valid_from is None or self.valid_from <= now)
+            and (self.valid_to is None or self.valid_to > now)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Change:

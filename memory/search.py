@@ -197,12 +197,4 @@ def _counts(among: Among, now: datetime, fact: KnownFact) -> bool:
         return True
     if fact.status != among.status:
         return False
-    return among.status != "active" or _is_so(fact, now)
-
-
-def _is_so(fact: KnownFact, now: datetime) -> bool:
-    return (
-        (fact.is_pinned or fact.expires_at is None or fact.expires_at > now)
-        and (fact.valid_from is None or fact.valid_from <= now)
-        and (fact.valid_to is None or fact.valid_to > now)
-    )
+    return among.status != "active" or fact.is_so(now)

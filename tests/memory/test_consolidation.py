@@ -9,10 +9,11 @@ from django.core.management import call_command
 from django.db import connection
 
 from config import live
-from memory import consolidation, history, stretches
+from memory import consolidation, stretches
 from memory.models import Consolidation, Message, Summary, Thread
 from providers.fake_wires import Answer
 from tests.memory.learning_stage import CONFIG, NOON, configured, new_user, tell
+from tests.memory.transcripts import recent
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
 
@@ -99,7 +100,7 @@ def test_what_follows_a_summary_starts_with_the_user(config, fake, owner):
     talk(owner, 41)
     run()
     assert covered(owner) == [(0, 30)]
-    rest = history.read(owner, "", max_tokens=10_000).messages
+    rest = recent(owner, "", max_tokens=10_000).messages
     assert [rest[0].role, rest[0].text, len(rest)] == ["user", "words 30", 11]
 
 

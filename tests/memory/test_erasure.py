@@ -15,7 +15,6 @@ from memory import (
     embedding,
     erasure,
     export,
-    history,
     learning,
     lessons,
     owners,
@@ -28,6 +27,7 @@ from memory.known import Query
 from memory.models import Erasure, Fact, Lesson, Owner, Thread
 from tests.memory import learning_stage
 from tests.memory.lives import live, remember, rows_of, talk
+from tests.memory.transcripts import recent
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -102,14 +102,14 @@ def file_and_log(path: str) -> str:
 
 def test_working_memory_forgets_too(owner):
     talk(owner, "plums")
-    assert history.read(owner, "", max_tokens=1000).messages
+    assert recent(owner, "", max_tokens=1000).messages
     search.facts(owner, Query("plums"), limit=1)
     erasure.erase(owner)
     assert working.MEMORY.get((owner, "")) is None
     assert owner not in shelf._shelves
-    assert not history.read(owner, "", max_tokens=1000).messages
+    assert not recent(owner, "", max_tokens=1000).messages
     talk(owner, "pears")
-    said = history.read(owner, "", max_tokens=1000).messages
+    said = recent(owner, "", max_tokens=1000).messages
     assert "plums" not in str(said)
 
 

@@ -12,6 +12,7 @@ from core.messages import Message, Reasoning, ToolCall
 from memory import history
 from memory.models import Message as MessageRow
 from memory.transcript import Entry
+from tests.memory.transcripts import recent
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -31,8 +32,7 @@ def say(user: UserId, *texts: str, thread: str = "", tokens: int = 10) -> None:
 
 
 def texts(user: UserId, thread: str = "", max_tokens: int = 1000) -> list[str]:
-    recent = history.read(user, thread, max_tokens=max_tokens)
-    return [m.text for m in recent.messages]
+    return [m.text for m in recent(user, thread, max_tokens=max_tokens).messages]
 
 
 def test_it_reads_what_was_said_in_order(owner):
@@ -86,9 +86,9 @@ def test_it_keeps_an_open_exchange_whatever_it_costs(owner):
             Entry(Message("assistant", None, tool_calls=(call,)), 500),
         ],
     )
-    kept = history.read(owner, "", max_tokens=10, mid_exchange=True).messages
+    kept = recent(owner, "", max_tokens=10, mid_exchange=True).messages
     assert [m.role for m in kept] == ["user", "assistant"]
-    assert history.read(owner, "", max_tokens=10).messages == []
+    assert recent(owner, "", max_tokens=10).messages == []
 
 
 def test_it_gives_back_everything_a_message_holds(owner):
@@ -105,7 +105,7 @@ def test_it_gives_back_everything_a_message_holds(owner):
         Message("assistant", "A cat.", name="bob"),
     ]
     history.append(owner, "", new_turn_id(), [Entry(m, 5) for m in said])
-    assert history.read(owner, "", max_tokens=100).messages == said
+    assert recent(owner, "", max_tokens=100).messages == said
 
 
 @pytest.mark.parametrize("text", ["nul \0 inside", "😀 ünï ￾ 中文", "", "'; --"])
@@ -126,7 +126,7 @@ def test_old_pictures_are_left_behind(owner):
         reply = Message("assistant", f"picture {number}")
         entries = [Entry(picture, 800), Entry(reply, 10)]
         history.append(owner, "", new_turn_id(), entries)
-    kept = [m.text for m in history.read(owner, "", max_tokens=100_000).messages]
+    kept = [m.text for m in recent(owner, "", max_tokens=100_000).messages]
     assert kept == ["", "picture 3", "", "picture 4"]
 
 

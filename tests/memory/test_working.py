@@ -12,6 +12,7 @@ from memory import history, working
 from memory.models import Thread
 from memory.transcript import Entry
 from memory.working import Held, Line, WorkingMemory
+from tests.memory.transcripts import recent
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -43,7 +44,7 @@ def say(user: UserId, *texts: str) -> None:
 
 def texts(user: UserId, **options) -> list[str]:
     options = {"max_tokens": 100_000, **options}
-    return [m.text for m in history.read(user, "", **options).messages]
+    return [m.text for m in recent(user, "", **options).messages]
 
 
 def queries(user: UserId, **options) -> list[str]:
@@ -113,9 +114,9 @@ def test_at_most_the_limit_is_read(owner):
 def test_it_stops_where_summaries_begin(owner):
     say(owner, *map(str, range(80)))
     Thread.objects.filter(user_id=owner).update(summarised=30)
-    recent = history.read(owner, "", max_tokens=100_000)
-    assert [m.text for m in recent.messages] == [str(i) for i in range(30, 80)]
-    assert (recent.first_position, recent.summarised) == (30, 30)
+    told = recent(owner, max_tokens=100_000)
+    assert [m.text for m in told.messages] == [str(i) for i in range(30, 80)]
+    assert told.first_position == 30
     # Held from before, and from within a page.
     Thread.objects.filter(user_id=owner).update(summarised=60)
     assert texts(owner) == [str(i) for i in range(60, 80)]

@@ -1,0 +1,13 @@
+"""Reading a thread in one go, as most tests want it."""
+
+from typing import Any
+
+from core.ids import UserId
+from memory import history
+from memory.history import CAP, Recent
+
+
+def recent(user: UserId, thread: str = "", *, cap: int = CAP, **options: Any) -> Recent:
+    """Return the newest messages of a thread that fit; none where there is none."""
+    conversation = history.read(user, thread, cap=cap)
+    return Recent([]) if conversation is None else conversation.recent(**options)
