@@ -64,7 +64,8 @@ def test_a_blank_name_is_nobodys(server, fake, field, blank):
 
 def test_a_blank_name_is_refused_where_a_default_would_do(server, configure):
     configure(f"users: shared\n{AGENTS}")
-    refused(server, asking(safety_identifier=""))
+    said = refused(server, asking(safety_identifier=""))
+    assert said["param"] == "safety_identifier"
 
 
 def test_a_name_too_long_is_refused(server):

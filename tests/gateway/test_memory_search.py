@@ -156,7 +156,10 @@ def test_what_is_held_or_forgotten_is_not_found(hands):
 @pytest.mark.parametrize("query", ["the of and", "🎉", "?!", "' OR 1=1 --", "a:* & !b"])
 def test_any_words_can_be_searched_for(hands, query):
     hands.save("Plays the cello")
-    hands.search(query, **{"in": "all"})
+    found = hands.search(query, **{"in": "all"})
+    assert found["object"] == "list"
+    # By meaning it may come back; nothing else can.
+    assert {each["content"] for each in found["data"]} <= {"Plays the cello"}
 
 
 @pytest.mark.parametrize(

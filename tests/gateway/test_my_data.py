@@ -186,7 +186,9 @@ def test_others_keep_everything(hands, neighbour):
     ("method", "path"), [("GET", ME), ("POST", ME), ("DELETE", EXPORT)]
 )
 def test_nothing_is_erased_by_another_method(hands, method, path):
+    hands.save("Lives in Lisbon")
     hands.refused(method, path, 405)
+    assert hands.contents() == ["Lives in Lisbon"]
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", EXPORT), ("DELETE", ME)])
