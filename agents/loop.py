@@ -66,8 +66,8 @@ def run(task: Task) -> AsyncGenerator[Event]:
     """Yield what the agent says, `Finished` last.
 
     Its text is yielded as it comes, that before a tool call too, unless it must have a
-    format. After `max_turns`
-    rounds with tools it is asked once more, for an answer without.
+    format. After `max_turns` rounds with tools it is asked once more, for an answer
+    without.
     Source: "Loop" of the reference's agents.
     """
     if not task.own_tools or _demands_a_call(task):
@@ -103,7 +103,6 @@ async def _rounds(task: Task) -> AsyncGenerator[Event]:
         if len(ours) < len(reply.tool_calls) or not ours:
             break
         messages += [reply.message(), *await toolcalls.answer(ours, own)]
-        parameters.pop("tool_choice", None)
         if reply.text and not task.has_format:
             yield TextDelta("\n\n")
     if reply.text and task.has_format:

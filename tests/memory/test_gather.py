@@ -128,3 +128,32 @@ def test_no_more_summaries_are_read_than_may_fit(owner):
     with connection.cursor() as cursor:
         cursor.execute(asked)
         assert len(cursor.fetchall()) < 30
+
+
+def test_no_message_enters_twice(cellist):
+    """What the conversation shows already is not quoted beside it."""
+    memory = MemoryConfig(user_state=UserState(recall_k=0, standing_facts=0))
+    wanted = Wanted("", 9000, memory, recall=Query("the cello, hello"))
+    gathered = gather.gather(cellist, wanted)
+    assert len(gathered.messages) == 7
+    assert gathered.block == ""
+
+
+def test_summaries_take_their_place_in_the_budget(cellist):
+    thread = Thread.objects.get(user_id=cellist)
+    Row.objects.filter(thread=thread).update(tokens=50)
+    Thread.objects.filter(pk=thread.pk).update(summarised=1)
+    assert len(gather.gather(cellist, Wanted("", 300, MemoryConfig())).messages) == 6
+    Summary.objects.create(
+        user_id=cellist,
+        thread=thread,
+        first_position=0,
+        end_position=1,
+        text="word " * 32,
+        tokens=40,
+        model="m",
+        created_at=timezone.now(),
+    )
+    gathered = gather.gather(cellist, Wanted("", 300, MemoryConfig()))
+    assert "word word" in gathered.block
+    assert len(gathered.messages) == 5
