@@ -1,6 +1,5 @@
 """What was known, and true, at a moment of the past."""
 
-import uuid
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,11 +14,6 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 DAY = timedelta(days=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def owner() -> UserId:
-    return UserId(uuid.uuid4())
 
 
 @pytest.fixture

@@ -35,11 +35,6 @@ NOW = datetime(2026, 5, 6, 7, 8, 9, tzinfo=UTC)
 
 
 @pytest.fixture
-def owner() -> UserId:
-    return UserId(uuid.uuid4())
-
-
-@pytest.fixture
 def neighbour(owner: UserId) -> UserId:
     """Whose id differs in the last bit alone."""
     return UserId(uuid.UUID(int=owner.int ^ 1))

@@ -19,11 +19,6 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 
 @pytest.fixture
-def owner() -> UserId:
-    return UserId(uuid.uuid4())
-
-
-@pytest.fixture
 def neighbour(owner: UserId) -> UserId:
     return UserId(uuid.UUID(int=owner.int ^ 1))
 

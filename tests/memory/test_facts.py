@@ -13,23 +13,14 @@ from django.utils import timezone
 from core.ids import UserId
 from memory import facts, search, standing
 from memory.errors import FactInvalid, FactUnknown, KeyTaken
-from memory.known import Draft, Embedded, KnownFact, Query, Saved
+from memory.known import Draft, Embedded, KnownFact, Query
 from memory.models import Fact, FactChange, Passage
+from tests.memory.saving import save
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 MAY = datetime(2026, 5, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
-
-
-@pytest.fixture
-def owner() -> UserId:
-    return UserId(uuid.uuid4())
-
-
-def save(user: UserId, content: str, *, by: str = "extraction", **draft) -> Saved:
-    [saved] = facts.save(user, [Draft(content, **draft)], [None], by=by)
-    return saved
 
 
 def learn(user: UserId, content: str, **draft) -> KnownFact:

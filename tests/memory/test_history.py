@@ -17,11 +17,6 @@ from tests.memory.transcripts import recent
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 
-@pytest.fixture
-def owner() -> UserId:
-    return UserId(uuid.uuid4())
-
-
 def say(user: UserId, *texts: str, thread: str = "", tokens: int = 10) -> None:
     """Store one turn: what the user said, then the reply."""
     roles = ("user", "assistant")

@@ -14,21 +14,12 @@ from core.ids import UserId
 from memory import facts
 from memory.known import Draft, Embedded, Saved
 from memory.models import Fact, Passage
+from tests.memory.saving import save
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 MAY = datetime(2026, 5, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
-
-
-@pytest.fixture
-def owner() -> UserId:
-    return UserId(uuid.uuid4())
-
-
-def save(user: UserId, content: str, *, by: str = "extraction", **draft) -> Saved:
-    [saved] = facts.save(user, [Draft(content, **draft)], [None], by=by)
-    return saved
 
 
 def active(user: UserId) -> list[str]:

@@ -22,11 +22,6 @@ sqlite = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def owner() -> UserId:
-    return UserId(uuid.uuid4())
-
-
 def version(user: UserId) -> int:
     return Owner.objects.filter(user_id=user).values_list("version", flat=True)[0]
 

@@ -32,11 +32,6 @@ def held(request, monkeypatch) -> None:
 
 
 @pytest.fixture
-def owner() -> UserId:
-    return UserId(uuid.uuid4())
-
-
-@pytest.fixture
 def stranger() -> UserId:
     return UserId(uuid.uuid4())
 

@@ -18,11 +18,6 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 
 @pytest.fixture
-def owner() -> UserId:
-    return UserId(uuid.uuid4())
-
-
-@pytest.fixture
 def elsewhere(monkeypatch):
     """Return a function that writes as another process would."""
 
