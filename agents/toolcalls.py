@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from core import trace
 from core.errors import CoulisseError
 from core.events import ToolCallDelta
 from core.messages import Message, ToolCall
@@ -68,7 +69,8 @@ async def answer(calls: Sequence[ToolCall], own: Mapping[str, Tool]) -> list[Mes
 
 async def _result(call: ToolCall, own: Mapping[str, Tool]) -> str:
     try:
-        return _cut(await own[call.name].call(_arguments(call)))
+        record = trace.ToolCall(call.name, own[call.name].kind, call.arguments)
+        return _cut(str(await own[call.name].call(_arguments(call), record)))
     except CoulisseError as exc:
         return f"Error: {exc}"
     except Exception:

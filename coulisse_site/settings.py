@@ -40,7 +40,9 @@ ALLOWED_HOSTS = ["*"]
 INSTALLED_APPS = [
     "config",
     "providers",
+    "mcp_bridge",
     "access",
+    "telemetry",
     "agents",
     "memory",
     "turns",

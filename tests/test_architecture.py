@@ -16,8 +16,8 @@ from config import loader
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
-    *("core", "config", "providers", "access", "agents", "memory", "turns"),
-    *("gateway", "processes", "coulisse_site"),
+    *("core", "config", "providers", "mcp_bridge", "access", "telemetry", "agents"),
+    *("memory", "turns", "gateway", "processes", "coulisse_site"),
 )
 EXAMPLES = sorted((ROOT / "examples").glob("**/*.y*ml"))
 

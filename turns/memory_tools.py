@@ -8,13 +8,14 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.errors import Invalid
 from core.ids import UserId
+from core.trace import ToolCall
 from memory import fact_ids, facts, search, suspicion
 from memory.config import UserState
 from memory.errors import FactUnknown
@@ -86,12 +87,14 @@ class MemoryTool:
     description: str
     shape: type[Arguments]
     do: Callable[[Any], Awaitable[Any]]
+    kind: Literal["memory"] = "memory"
+    target: str = ""
 
     @property
     def parameters(self) -> Mapping[str, Any]:
         return _schema(self.shape)
 
-    async def call(self, arguments: Mapping[str, Any]) -> str:
+    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> str:
         try:
             checked = self.shape.model_validate(arguments)
         except ValidationError as exc:

@@ -24,12 +24,14 @@ class Tool:
     name: str
     do: Callable[[Mapping[str, Any]], Any] = lambda arguments: "done"
     description: str = "A tool."
+    kind: str = "memory"
+    target: str = ""
 
     @property
     def parameters(self) -> Mapping[str, Any]:
         return {"type": "object"}
 
-    async def call(self, arguments: Mapping[str, Any]) -> str:
+    async def call(self, arguments: Mapping[str, Any], record) -> str:
         result = self.do(arguments)
         return await result if asyncio.iscoroutine(result) else result
 

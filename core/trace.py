@@ -1,0 +1,100 @@
+"""What was called in a turn, by whom, how long it took: a tree that grows as it runs.
+
+A call is put in when it begins and completed when it ends, so what was broken off in
+the middle is seen as that.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+from core.events import Usage
+
+ToolKind = Literal["mcp", "subagent", "skill", "memory", "client", "unknown"]
+"""Whose tool was called; `unknown` is one the model made up."""
+
+
+def now() -> datetime:
+    """Return the present instant, aware, in UTC."""
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class ModelCall:
+    """One call of a model."""
+
+    agent: str
+    provider: str
+    """Its name under `providers:`."""
+    model: str
+    started_at: datetime = field(default_factory=now)
+    seconds: float | None = None
+    """None while it runs, and for ever when it was broken off."""
+    usage: Usage | None = None
+    """What it used, counted or estimated; None when it failed."""
+    finish_reason: str = ""
+    error: str | None = None
+    _begun: float = field(default_factory=time.perf_counter, repr=False)
+
+    def end(self) -> None:
+        """Take the time."""
+        self.seconds = time.perf_counter() - self._begun
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """One call of a tool, and what was called within it."""
+
+    name: str
+    """What the model calls the tool."""
+    kind: ToolKind
+    arguments: str
+    """JSON, as the model wrote it."""
+    id: str = ""
+    """The model's own id of the call."""
+    target: str = ""
+    """Which MCP server or subagent it goes to; else empty."""
+    started_at: datetime = field(default_factory=now)
+    seconds: float | None = None
+    result: str | None = None
+    """None while it runs, when it failed, or when the client left in the middle."""
+    error: str | None = None
+    calls: "list[Call]" = field(default_factory=list)
+    """What a subagent called, in order of beginning."""
+    _begun: float = field(default_factory=time.perf_counter, repr=False)
+
+    def end(self, *, result: str | None = None, error: str | None = None) -> None:
+        """Take the time and what came of it."""
+        self.seconds = time.perf_counter() - self._begun
+        self.result = result
+        self.error = error
+
+
+Call = ModelCall | ToolCall
+
+
+@dataclass(slots=True)
+class Trace:
+    """What a turn called, in order of beginning."""
+
+    calls: list[Call] = field(default_factory=list)
+
+
+def model_calls(calls: list[Call]) -> Iterator[ModelCall]:
+    """Yield the calls of models, at every depth."""
+    for call in calls:
+        if isinstance(call, ModelCall):
+            yield call
+        else:
+            yield from model_calls(call.calls)
+
+
+def usage(calls: list[Call]) -> Usage:
+    """Return what all the model calls used together."""
+    total = Usage()
+    for call in model_calls(calls):
+        if call.usage is not None:
+            total += call.usage
+    return total

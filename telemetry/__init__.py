@@ -1,0 +1,1 @@
+"""What happened: the record of every turn."""
