@@ -28,8 +28,11 @@ COULISSE_SECTIONS = [
     "agents.config.AGENTS",
     "config.config.SERVER",
     "config.config.VARS",
+    "mcp_bridge.config.MCP",
+    "mcp_bridge.config.PUBLIC_BASE_URL",
     "memory.config.MEMORY",
     "providers.config.PROVIDERS",
+    "telemetry.config.TELEMETRY",
 ]
 
 DEBUG = False

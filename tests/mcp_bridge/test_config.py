@@ -1,0 +1,194 @@
+from pathlib import Path
+
+import pytest
+
+from config import loader
+from config.errors import ConfigInvalid
+from config.sections import Config
+from mcp_bridge.config import MCP, public_base_url
+
+BASE = """
+providers:
+  local:
+agents:
+  - name: assistant
+    provider: local
+    model: smollm2-135m
+"""
+
+STATIC = """
+    oauth:
+      mode: static
+      authorization_url: https://auth.example.com/authorize
+      token_url: https://auth.example.com/token
+      client_id: my-client
+      client_secret: hush-hush
+      redirect_uri: https://me.example.com/mcp/it/oauth/callback
+      scopes: [read, write]
+"""
+
+
+def read(text: str) -> Config:
+    return loader.parse((BASE + text).encode(), Path("coulisse.yaml"))
+
+
+def servers(text: str):
+    return read("mcp:" + text).get(MCP)
+
+
+def it(*lines: str):
+    return servers("\n  it:\n" + "\n".join(f"    {line}" for line in lines))["it"]
+
+
+def complaint(text: str) -> str:
+    with pytest.raises(ConfigInvalid) as caught:
+        read(text)
+    return str(caught.value)
+
+
+def complaint_of(*lines: str) -> str:
+    return complaint("mcp:\n  it:\n" + "\n".join(f"    {line}" for line in lines))
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        (["command: uvx"], "stdio"),
+        (["url: https://example.com/mcp"], "http"),
+        (["url: http://localhost:8080"], "http"),
+        (["url: https://example.com/v1/sse"], "sse"),
+        (["url: https://example.com/sse/v1?x=1"], "sse"),
+        (["url: https://example.com/assembler/essex"], "http"),
+        (["url: https://sse.example.com/mcp?sse=1"], "http"),
+        (["url: https://example.com/v2", "transport: sse"], "sse"),
+        (["url: https://example.com/sse", "transport: http"], "http"),
+        (["command: uvx", "transport: stdio"], "stdio"),
+    ],
+)
+def test_the_transport_is_told_from_the_entry(lines, kind):
+    assert it(*lines).kind == kind
+
+
+def test_a_url_is_signed_in_to_by_discovery_unless_said_otherwise():
+    assert it("url: http://10.0.0.1/mcp").sign_in.mode == "discover"
+    assert it("url: http://localhost/mcp", "oauth: true").sign_in.mode == "discover"
+    assert it("url: http://localhost/mcp", "oauth: false").sign_in is None
+    assert it("command: uvx").sign_in is None
+    assert it("command: uvx", "oauth: false").sign_in is None
+
+
+def test_scopes_alone_mean_discovery():
+    sign_in = it("url: https://x.example/mcp", "oauth: {scopes: [a, b]}").sign_in
+    assert (sign_in.mode, sign_in.scopes) == ("discover", ("a", "b"))
+
+
+@pytest.mark.parametrize("where", ["url: https://x.example/mcp", "command: uvx"])
+def test_a_sign_in_of_ones_own_works_for_both(where):
+    sign_in = servers(f"\n  it:\n    {where}{STATIC}")["it"].sign_in
+    assert sign_in.mode == "static"
+    assert sign_in.client_secret.get_secret_value() == "hush-hush"
+
+
+def test_a_child_is_configured_whole():
+    server = it(
+        "command: python",
+        "args: [-m, mine]",
+        "env: {DEBUG: '1'}",
+        "cwd: tools",
+        "timeout_seconds: 5",
+    )
+    assert (server.args, server.cwd, server.timeout_seconds) == (
+        ("-m", "mine"),
+        "tools",
+        5,
+    )
+    assert server.env["DEBUG"].get_secret_value() == "1"
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (["timeout_seconds: 5"], "has neither url: nor command:; give"),
+        (["url: http://x/mcp", "command: uvx"], "has both url: and command:; keep"),
+        (["url: x.example/mcp"], "'url' must be an http:// or https:// address"),
+        (["url: ftp://x/mcp"], "must be an http:// or https:// address"),
+        (["url: http://me:secret@x/mcp"], "'url' must not carry a user name"),
+        (["url: http://x/mcp#a"], "must not have a part after #"),
+        (["command: ''"], "'command' must be filled in"),
+        (["command: x", "transport: http"], "transport: http, which needs a url:"),
+        (["url: http://x", "transport: stdio"], "stdio, which needs a command:"),
+        (["url: http://x", "transport: tcp"], "'transport' must be one of"),
+        (["url: http://x", "args: [a]"], "has args, which only a command: reads"),
+        (["command: x", "oauth: {}"], "whose sign-in cannot be discovered"),
+        (["command: x", "env: {A: 1}"], "must be text; put it in quotes"),
+        (["url: http://x", "oauth: {mode: magic}"], "must be one of 'discover' or"),
+        (["url: http://x", "oauth: {scope: [a]}"], "is not a known field; did you"),
+        (
+            ["url: http://x", "oauth: {client_id: a}"],
+            "'oauth' has client_id, which only mode: static reads",
+        ),
+        (["url: http://x", "timeout_seconds: 0"], "must be greater than 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(lines, says):
+    message = complaint_of(*lines)
+    assert says in message
+    assert "mcp server 'it'" in message
+    assert "secret" not in message
+
+
+def test_a_static_sign_in_names_every_field_it_lacks():
+    message = complaint_of(
+        "url: http://x/mcp", "oauth: {mode: static, client_id: a, client_secret: ''}"
+    )
+    assert (
+        "'oauth' needs authorization_url, token_url, client_secret, redirect_uri with "
+        "mode: static"
+    ) in message
+
+
+def test_a_name_must_fit_into_a_tools_name():
+    message = complaint("mcp:\n  'my server':\n    command: uvx\n")
+    assert "mcp server 'my server' must be named with letters, digits" in message
+
+
+def test_a_redirect_must_come_back_here():
+    message = complaint(f"mcp:\n  other:\n    url: http://x/mcp{STATIC}")
+    assert "must end in /mcp/other/oauth/callback" in message
+    assert "hush-hush" not in message
+
+
+def test_secrets_show_nowhere():
+    server = servers(f"\n  it:\n    command: x\n    env: {{KEY: tell-nobody}}{STATIC}")
+    assert "tell-nobody" not in repr(server)
+    assert "hush-hush" not in repr(server)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["env: {K: other}", "args: [b]", "cwd: c", "timeout_seconds: 9", "command: y"],
+)
+def test_a_digest_tells_configurations_apart(line):
+    base = ["command: x", "env: {K: one}", "args: [a]"]
+    name = line.partition(":")[0]
+    changed = [*(one for one in base if not one.startswith(name)), line]
+    assert it(*base).digest == it(*base).digest
+    assert it(*base).digest != it(*changed).digest
+
+
+def test_a_digest_tells_client_secrets_apart():
+    one = servers(f"\n  it:\n    url: http://x{STATIC}")["it"]
+    other = servers(f"\n  it:\n    url: http://x{STATIC.replace('hush-hush', 'b')}")
+    assert one.digest != other["it"].digest
+
+
+def test_the_public_address_is_given_or_of_this_machine():
+    assert public_base_url(read("")) == "http://localhost:8421"
+    assert public_base_url(read("server: {port: 9000}")) == "http://localhost:9000"
+    given = read("public_base_url: https://agents.example.com/\n")
+    assert public_base_url(given) == "https://agents.example.com"
+
+
+@pytest.mark.parametrize("address", ["agents.example.com", "https://x.example?a=1"])
+def test_a_public_address_that_is_none_is_refused(address):
+    assert "public_base_url" in complaint(f"public_base_url: {address}\n")
