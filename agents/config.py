@@ -1,19 +1,19 @@
 """The YAML's `agents:` list."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from agents.memory_config import AgentMemory, Probability, read_memory
 from config.sections import Config, Problem, Section
 from config.spelling import did_you_mean
+from mcp_bridge.config import MCP
 from providers import parameters
-from providers.choice import ModelChoice
 from providers.config import PROVIDERS
 
-Probability = Annotated[float, Field(ge=0, le=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
@@ -34,86 +34,16 @@ def refuse_planned(value: Any) -> None:
 Planned = Annotated[Any, AfterValidator(refuse_planned)]
 
 
-STATE_FIELDS = {
-    *("block_tokens", "dedup_threshold", "fusion", "learn_from"),
-    *("max_facts_per_turn", "recall_k", "standing_facts"),
-}
-"""The fields of `AgentMemory` that stand under `memory.user_state` for all agents."""
-
-
-class AgentMemory(BaseModel):
-    """What differs from `memory:` for one agent; what is left out is as there.
-
-    The embedder is the same for all: they share what is known of a user.
-    """
+class ToolGrant(BaseModel):
+    """Tools of one MCP server that an agent may use."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    user_state: bool | None = Field(
+    server: str = Field(description="A name under `mcp:`.")
+    only: tuple[str, ...] | None = Field(
         default=None,
-        description="Whether this agent recalls and learns facts about users.",
+        description="The tools it may use, by the server's own names. Unset: all.",
     )
-    learn_from: ModelChoice | None = Field(
-        default=None, description="The model that reads its turns for facts."
-    )
-    recall_k: int | None = Field(
-        default=None, ge=0, le=100, description="How many facts a request recalls."
-    )
-    dedup_threshold: Probability | None = Field(
-        default=None,
-        description="Similarity from which a new fact is compared with a known one.",
-    )
-    max_facts_per_turn: int | None = Field(
-        default=None, ge=0, le=100, description="Most facts learnt from one turn."
-    )
-    fusion: Literal["weighted", "rrf"] | None = Field(
-        default=None, description="How found lists become one."
-    )
-    block_tokens: int | None = Field(
-        default=None,
-        ge=50,
-        le=100_000,
-        description="Most tokens of a prompt that go to what is remembered.",
-    )
-    standing_facts: int | None = Field(
-        default=None, ge=0, le=100, description="How many facts are always told."
-    )
-    recency_limit: int | None = Field(
-        default=None, ge=1, description="Most of the newest messages in a prompt."
-    )
-    salience_limit: int | None = Field(
-        default=None, ge=0, le=50, description="Most important older messages quoted."
-    )
-    salience_threshold: Probability | None = Field(
-        default=None, description="The importance from which a message counts as such."
-    )
-    relevance_limit: int | None = Field(
-        default=None, ge=0, le=50, description="Most similar older messages quoted."
-    )
-
-    @property
-    def is_on(self) -> bool | None:
-        """Whether this agent remembers users; None is as `memory:` says."""
-        return self.user_state
-
-    @cached_property
-    def state(self) -> dict[str, Any]:
-        """What it sets of `memory.user_state`."""
-        return self._set(STATE_FIELDS)
-
-    @cached_property
-    def memory(self) -> dict[str, Any]:
-        """What it sets of `memory`."""
-        return self._set(self.model_fields_set - STATE_FIELDS - {"user_state"})
-
-    def _set(self, fields: set[str]) -> dict[str, Any]:
-        given = ((name, getattr(self, name)) for name in fields)
-        return {name: value for name, value in given if value is not None}
-
-
-def read_memory(value: Any) -> Any:
-    """Return `true` and `false` as maps that say no more."""
-    return {"user_state": value} if isinstance(value, bool) else value
 
 
 class AgentConfig(BaseModel):
@@ -186,8 +116,8 @@ class AgentConfig(BaseModel):
         "`top_k` for a server of your own.",
     )
     judges: Planned = Field(default=None, description="Not available in this version.")
-    mcp_tools: Planned = Field(
-        default=None, description="Not available in this version."
+    mcp_tools: tuple[ToolGrant, ...] = Field(
+        default=(), description="The MCP servers whose tools it may use."
     )
     memory: Annotated[
         AgentMemory | None,
@@ -202,9 +132,12 @@ class AgentConfig(BaseModel):
         description="Give the agent the tools search_memory, save_memory, "
         "update_memory and forget_memory.",
     )
-    skills: Planned = Field(default=None, description="Not available in this version.")
-    subagents: Planned = Field(
-        default=None, description="Not available in this version."
+    skills: tuple[str, ...] = Field(
+        default=(),
+        description="Skills it may look up, by name; unknown names are ignored.",
+    )
+    subagents: tuple[str, ...] = Field(
+        default=(), description="Agents it may call, by name."
     )
 
     @cached_property
@@ -241,6 +174,8 @@ def check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Pro
             )
             continue
         yield from _check_learner(index, agent, config)
+        yield from _check_grants(index, agent, config)
+        yield from _check_subagents(index, agent, agents)
         provider = providers[agent.provider]
         for name in parameters.refused(provider, agent.parameters):
             yield Problem(
@@ -264,6 +199,56 @@ def _check_learner(index: int, agent: AgentConfig, config: Config) -> Iterable[P
             f"providers:{did_you_mean(name, providers)}",
             "coulisse.E203",
         )
+
+
+def _check_grants(index: int, agent: AgentConfig, config: Config) -> Iterable[Problem]:
+    servers = config.get(MCP)
+    named: set[str] = set()
+    for position, grant in enumerate(agent.mcp_tools):
+        at = ("agents", index, "mcp_tools", position, "server")
+        if grant.server not in servers:
+            hint = did_you_mean(grant.server, servers)
+            yield Problem(
+                at,
+                f"agent '{agent.name}' uses MCP server '{grant.server}', which is not "
+                f"under mcp:{hint}",
+                "coulisse.E204",
+            )
+        elif grant.server in named:
+            yield Problem(
+                at,
+                f"agent '{agent.name}' lists MCP server '{grant.server}' twice; name "
+                "all its tools under one `only`",
+                "coulisse.E207",
+            )
+        named.add(grant.server)
+
+
+def _check_subagents(
+    index: int, agent: AgentConfig, agents: Mapping[str, AgentConfig]
+) -> Iterable[Problem]:
+    for position, name in enumerate(agent.subagents):
+        at = ("agents", index, "subagents", position)
+        if name == agent.name:
+            yield Problem(
+                at,
+                f"agent '{agent.name}' lists itself under subagents; remove it",
+                "coulisse.E205",
+            )
+        elif name not in agents:
+            yield Problem(
+                at,
+                f"agent '{agent.name}' calls agent '{name}', which does not exist"
+                f"{did_you_mean(name, agents)}",
+                "coulisse.E206",
+            )
+        elif name in agent.subagents[:position]:
+            yield Problem(
+                at,
+                f"agent '{agent.name}' lists '{name}' twice under subagents; remove "
+                "one",
+                "coulisse.E207",
+            )
 
 
 AGENTS: Section[dict[str, AgentConfig]] = Section(

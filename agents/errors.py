@@ -1,9 +1,13 @@
 """What can go wrong when an agent is asked for."""
 
-from core.errors import NotFound
+from core.errors import CoulisseError, NotFound
 
 
 class AgentUnknown(NotFound):
     """There is no agent of that name."""
 
     code = "model_not_found"
+
+
+class SubagentFailed(CoulisseError):
+    """The agent that was called did not answer."""

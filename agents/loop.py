@@ -6,28 +6,30 @@ client, and another round follows; a call of a client's tool ends the turn.
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from agents import toolcalls
+from agents import pictures, toolcalls
 from agents.config import AgentConfig
-from agents.toolcalls import Screen
-from core import usage
+from agents.voice import Voice
+from core import trace, usage
 from core.events import (
     Event,
     Finished,
     FinishReason,
+    HandoffStarted,
+    Heartbeat,
     ReasoningBlock,
     TextDelta,
-    ToolCallDelta,
-    Usage,
 )
-from core.messages import Message
+from core.messages import Message, ToolCall
 from core.reply import Reply
 from core.tools import Tool, definition
+from core.trace import Call
 from providers import client
 from providers.calls import ModelCall
 from providers.config import ProviderConfig
+from providers.errors import RequestRefused
 
 ONE_OF = ({"max_tokens", "max_completion_tokens"},)
 """Names of one thing: a request that sets either puts aside the agent's other."""
@@ -60,89 +62,178 @@ class Task:
     """Whether the answer must be JSON, of which text before a call is no part."""
     user: str = ""
     """An opaque id of the end user, for the provider."""
+    record: list[Call] = field(default_factory=list)
+    """Where every call is put when it begins."""
 
 
-def run(task: Task) -> AsyncGenerator[Event]:
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The tools a model may call in one turn, and whose they are."""
+
+    own: Mapping[str, Tool]
+    clients: frozenset[str]
+    tools: Sequence[dict[str, Any]]
+    parameters: Mapping[str, Any]
+
+    def ours(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
+        """Return the calls that are answered here, of tools nobody has too."""
+        return [call for call in calls if call.name not in self.clients]
+
+    def asked(self, *, is_last: bool) -> Mapping[str, Any]:
+        """Return the parameters of a round; in the last nothing may be called."""
+        if is_last and self.tools:
+            return {**self.parameters, "tool_choice": "none"}
+        return self.parameters
+
+
+def offer(task: Task) -> Offer:
+    """Decide what the model may call.
+
+    `tool_choice` is the client's word on its own tools: when it wants one of them
+    called the agent's are left out, and when it wants none called they stay.
+    """
+    own, clients, asked = task.own_tools, task.client_tools, task.parameters
+    choice = asked.get("tool_choice")
+    if choice == "none" and own:
+        clients = ()
+        asked = {name: asked[name] for name in asked if name != "tool_choice"}
+    elif choice not in (None, "auto", "none"):
+        own = ()
+    return Offer(
+        own={tool.name: tool for tool in own},
+        clients=frozenset(tool["function"]["name"] for tool in clients),
+        tools=[*clients, *map(definition, own)],
+        parameters=asked,
+    )
+
+
+async def run(task: Task) -> AsyncGenerator[Event]:
     """Yield what the agent says, `Finished` last.
 
     Its text is yielded as it comes, that before a tool call too, unless it must have a
     format. After `max_turns` rounds with tools it is asked once more, for an answer
-    without.
+    without. A tool that fails, or that nobody has, is an answer to the model.
     Source: "Loop" of the reference's agents.
     """
-    if not task.own_tools or _demands_a_call(task):
-        # Most turns: nothing to look out for, and nothing to pay for it.
-        return _call(task, task.messages, task.client_tools, task.parameters)
-    return _rounds(task)
-
-
-def _demands_a_call(task: Task) -> bool:
-    """Whether the client wants one of its own tools called, and so no other."""
-    return task.parameters.get("tool_choice") not in (None, "auto", "none")
-
-
-async def _rounds(task: Task) -> AsyncGenerator[Event]:
-    own = {tool.name: tool for tool in task.own_tools}
-    tools = [*task.client_tools, *map(definition, task.own_tools)]
+    offered = offer(task)
+    voice = Voice(offered.clients, has_format=task.has_format)
     messages = list(task.messages)
-    parameters = dict(task.parameters)
-    spent = Usage()
-    for round_number in range(task.agent.max_turns + 1):
-        if round_number == task.agent.max_turns:
-            parameters["tool_choice"] = "none"
-        reply, screen = Reply(), Screen(own)
-        async with aclosing(_call(task, messages, tools, parameters)) as events:
+    begun = len(task.record)
+    for rounds_left in range(task.agent.max_turns, -1, -1):
+        reply = Reply()
+        asked = offered.asked(is_last=not rounds_left)
+        async with aclosing(_ask(task, offered, messages, asked, reply)) as events:
             async for event in events:
-                reply.add(event)
-                if task.has_format and isinstance(event, TextDelta):
-                    continue  # Whether it is the answer is known at the end.
-                for shown in _shown(event, screen):
-                    yield shown
-        spent += usage.of(messages, reply)
-        ours = [call for call in reply.tool_calls if call.name in own]
-        if len(ours) < len(reply.tool_calls) or not ours:
+                for heard in voice.hears(event):
+                    yield heard
+        ours = offered.ours(reply.tool_calls)
+        if not ours or not rounds_left:
             break
-        messages += [reply.message(), *await toolcalls.answer(ours, own)]
-        if reply.text and not task.has_format:
-            yield TextDelta("\n\n")
+        messages.append(reply.message())
+        async with toolcalls.answering(ours, offered.own, task.record) as answers:
+            for agent in answers.handoffs:
+                yield HandoffStarted(agent)
+            while not await answers.are_in():
+                yield Heartbeat()
+            messages += answers.messages()
+        if len(ours) < len(reply.tool_calls):
+            break
+        voice.next_round()
+    _note_clients_calls(task, offered, reply)
     if reply.text and task.has_format:
         yield TextDelta(reply.text)
     for block in reply.message().reasoning:
         yield ReasoningBlock(block)
-    yield Finished(_reason(reply, own), spent)
+    yield Finished(
+        _reason(reply, offered),
+        trace.usage(task.record[begun:]),
+        _exchange(messages[len(task.messages) :], reply, offered),
+    )
 
 
-def _reason(last: Reply, own: Mapping[str, Tool]) -> FinishReason:
+def _note_clients_calls(task: Task, offered: Offer, reply: Reply) -> None:
+    for call in reply.tool_calls:
+        if call.name in offered.clients:
+            entry = trace.ToolCall(call.name, "client", call.arguments, id=call.id)
+            task.record.append(entry)
+
+
+def _reason(last: Reply, offered: Offer) -> FinishReason:
     """Return why it ended: a model that calls when told not to has not answered."""
     called = {call.name for call in last.tool_calls}
-    if called and called <= own.keys():
+    if called & offered.clients:
+        return "tool_calls"
+    if called:
         return "length"
     return last.finish_reason or "stop"
 
 
-def _shown(event: Event, screen: Screen) -> Sequence[Event]:
-    """Return what of an event the client may see before the last round is over.
+def _exchange(
+    said: Sequence[Message], last: Reply, offered: Offer
+) -> tuple[Message, ...]:
+    """Return what a turn that waits for its client must keep to go on."""
+    if not said or not any(call.name in offered.clients for call in last.tool_calls):
+        return ()
+    is_in = any(message.tool_calls == last.tool_calls for message in said)
+    return (*said,) if is_in else (*said, last.message())
 
-    Signed thinking belongs to the calls of its round, so only that of the last is kept.
-    """
-    if isinstance(event, ToolCallDelta):
-        return screen.pass_on(event)
-    return () if isinstance(event, Finished | ReasoningBlock) else (event,)
+
+async def _ask(
+    task: Task,
+    offered: Offer,
+    messages: list[Message],
+    asked: Mapping[str, Any],
+    reply: Reply,
+) -> AsyncGenerator[Event]:
+    """Yield one round, and gather it; without tools' pictures if the model is blind."""
+    try:
+        async with aclosing(
+            _call(task, messages, offered.tools, asked, reply)
+        ) as events:
+            async for event in events:
+                yield event
+        return
+    except RequestRefused:
+        seen = pictures.left_out(messages)
+        if seen is None or reply.said_something:
+            raise
+    messages[:] = seen
+    async with aclosing(_call(task, messages, offered.tools, asked, reply)) as events:
+        async for event in events:
+            yield event
 
 
-def _call(
+async def _call(
     task: Task,
     messages: Sequence[Message],
     tools: Sequence[dict[str, Any]],
-    parameters: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    reply: Reply,
 ) -> AsyncGenerator[Event]:
+    """Call the model once, and put that down."""
+    agent = task.agent
     call = ModelCall(
-        model=task.agent.model,
+        model=agent.model,
         messages=messages,
         tools=tools,
-        parameters=parameters,
-        extra_body=task.agent.extra_body,
+        parameters=asked,
+        extra_body=agent.extra_body,
         stream=task.stream,
         user=task.user,
     )
-    return client.run(task.agent.provider, task.provider, call)
+    entry = trace.ModelCall(agent.name, agent.provider, agent.model)
+    task.record.append(entry)
+    try:
+        async with aclosing(client.run(agent.provider, task.provider, call)) as events:
+            async for event in events:
+                reply.add(event)
+                yield event
+    except Exception as exc:
+        entry.error = str(exc)
+        raise
+    finally:
+        # Also of what was broken off: the provider bills it.
+        if reply.said_something or reply.usage is not None:
+            entry.usage = usage.of(messages, reply)
+        entry.finish_reason = reply.finish_reason or ""
+        entry.end()

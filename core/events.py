@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from core.messages import Reasoning
+from core.messages import Message, Reasoning
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
@@ -71,12 +71,27 @@ class ToolCallDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class HandoffStarted:
+    """The agent asks another one; what that one says is not heard here."""
+
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Nothing was said for a while, and the turn goes on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The model is done. Always the last event of a call."""
 
     reason: FinishReason
     usage: Usage | None = None
     """None when the provider gave no count."""
+    exchange: tuple[Message, ...] = ()
+    """What was said and done up to a call of the client's, where the agent's own tools
+    were called on the way: the model needs all of it to go on."""
 
 
 Event = (
@@ -85,5 +100,7 @@ Event = (
     | ReasoningDelta
     | ReasoningBlock
     | ToolCallDelta
+    | HandoffStarted
+    | Heartbeat
     | Finished
 )

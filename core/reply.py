@@ -22,6 +22,7 @@ class Reply:
     def __init__(self) -> None:
         self.finish_reason: FinishReason | None = None
         self.usage: Usage | None = None
+        self.exchange: tuple[Message, ...] = ()
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._reasoning: list[str] = []
@@ -44,6 +45,7 @@ class Reply:
             case Finished():
                 self.finish_reason = event.reason
                 self.usage = event.usage
+                self.exchange = event.exchange
 
     def _add_call(self, delta: ToolCallDelta) -> None:
         call = self._calls.setdefault(delta.index, ["", "", ""])
@@ -95,4 +97,4 @@ class Reply:
             yield RefusalDelta(self.refusal)
         for index, call in enumerate(self.tool_calls):
             yield ToolCallDelta(index, call.id, call.name, call.arguments)
-        yield Finished(self.finish_reason or "stop", usage)
+        yield Finished(self.finish_reason or "stop", usage, self.exchange)

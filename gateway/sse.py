@@ -12,6 +12,8 @@ from core.errors import CoulisseError
 from core.events import (
     Event,
     Finished,
+    HandoffStarted,
+    Heartbeat,
     ReasoningBlock,
     ReasoningDelta,
     RefusalDelta,
@@ -21,6 +23,8 @@ from core.events import (
 from gateway import errors, wire
 
 DONE = b"data: [DONE]\n\n"
+HEARTBEAT = b": heartbeat\n\n"
+"""A comment, which clients skip and proxies take for a sign of life."""
 
 
 class Frames:
@@ -55,6 +59,10 @@ class Frames:
                 return self._delta(b'{"refusal":' + orjson.dumps(event.text) + b"}")
             case ToolCallDelta():
                 return self._delta(orjson.dumps({"tool_calls": [self._call(event)]}))
+            case HandoffStarted():
+                return self._handoff(event)
+            case Heartbeat():
+                return HEARTBEAT
             case ReasoningBlock():
                 return b""
             case Finished():
@@ -67,6 +75,15 @@ class Frames:
 
     def _delta(self, delta: bytes) -> bytes:
         return self._before + delta + self._after
+
+    def _handoff(self, handoff: HandoffStarted) -> bytes:
+        """Return an event of our own that is a chunk, too, for clients that read all
+        events alike."""
+        choice = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": None}
+        chunk = {**self._fields, "choices": [choice], "agent": handoff.agent}
+        if self._include_usage:
+            chunk["usage"] = None
+        return b"event: handoff_started\ndata: " + orjson.dumps(chunk) + b"\n\n"
 
     def _call(self, delta: ToolCallDelta) -> dict[str, Any]:
         if delta.index in self._opened_calls:

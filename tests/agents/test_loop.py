@@ -8,13 +8,22 @@ from typing import Any
 
 import pytest
 
-from agents import loop
+from agents import loop, toolcalls
 from agents.config import AgentConfig
 from agents.loop import Task
 from core.errors import CoulisseError
-from core.events import Finished, ReasoningBlock, TextDelta, ToolCallDelta
+from core.events import (
+    Finished,
+    HandoffStarted,
+    Heartbeat,
+    ReasoningBlock,
+    TextDelta,
+    ToolCallDelta,
+)
 from core.messages import Message
+from core.trace import ModelCall
 from providers import client
+from providers.errors import RequestRefused
 
 
 @dataclass
@@ -52,6 +61,7 @@ def take(fake):
         client_tools=(),
         choice=None,
         has_format=False,
+        record=None,
         **agent,
     ):
         fields = {"name": "a", "provider": "p", "model": "m", **agent}
@@ -64,10 +74,12 @@ def take(fake):
             own_tools=tools,
             stream=stream,
             has_format=has_format,
+            record=[] if record is None else record,
         )
-        events = [event async for event in loop.run(task)]
-        await client.close()
-        return events
+        try:
+            return [event async for event in loop.run(task)]
+        finally:
+            await client.close()
 
     return take
 
@@ -201,10 +213,218 @@ async def test_thinking_goes_with_the_calls_it_led_to(take, fake, stream):
     assert blocks == ["Then."]
 
 
-async def test_a_tool_nobody_has_ends_the_turn_like_a_clients(take, fake):
+@EITHER
+@pytest.mark.parametrize("client_tools", [(), (LOOK,)])
+async def test_a_tool_nobody_has_is_an_answer(take, fake, stream, client_tools):
     fake.call_tool("nobody", {})
-    events = await take(Tool("add"))
+    fake.reply("Then not.")
+    events = await take(Tool("add"), client_tools=client_tools, stream=stream)
+    assert text(events) == "Then not."
+    assert events[-1].reason == "stop"
+    assert not any(isinstance(event, ToolCallDelta) for event in events)
+    assert "there is no tool called 'nobody'; there are: add" in results(fake)
+
+
+async def test_an_agent_without_tools_answers_a_call_too(take, fake):
+    fake.call_tool("nobody", {})
+    fake.reply("Then not.")
+    assert text(await take()) == "Then not."
+    assert "there are: none" in results(fake)
+
+
+@BOTH
+@EITHER
+async def test_own_calls_beside_the_clients_are_answered_and_kept(
+    take, fake, kind, stream
+):
+    fake.reply("First", tool_calls=[("add", {"a": 1})])
+    fake.reply("Then", tool_calls=[("add", {"a": 2}), ("look", {"at": 1})])
+    tool = Tool("add", lambda a: f"got {a['a']}")
+    events = await take(tool, client_tools=[LOOK], kind=kind, stream=stream)
+    assert len(fake.requests) == 2
+    assert text(events) == "First\n\nThen"
     assert events[-1].reason == "tool_calls"
+    said = [(m.role, m.text, [c.name for c in m.tool_calls]) for m in exchange(events)]
+    assert said == [
+        ("assistant", "First", ["add"]),
+        ("tool", "got 1", []),
+        ("assistant", "Then", ["add", "look"]),
+        ("tool", "got 2", []),
+    ]
+
+
+async def test_a_clients_call_after_own_ones_is_kept_with_them(take, fake):
+    fake.call_tool("add", {})
+    fake.call_tool("look", {})
+    events = await take(Tool("add"), client_tools=[LOOK])
+    assert [message.role for message in exchange(events)] == [
+        *("assistant", "tool", "assistant")
+    ]
+
+
+@pytest.mark.parametrize("call", ["look", None])
+async def test_without_own_calls_the_reply_is_all_there_is(take, fake, call):
+    if call:
+        fake.call_tool(call, {})
+    assert exchange(await take(Tool("add"), client_tools=[LOOK])) == ()
+
+
+def exchange(events):
+    return events[-1].exchange
+
+
+async def test_a_client_that_wants_no_call_leaves_the_agent_its_own(take, fake):
+    fake.call_tool("add", {})
+    fake.reply("Two.")
+    events = await take(Tool("add"), client_tools=[LOOK], choice="none")
+    assert text(events) == "Two."
+    assert [tool["function"]["name"] for tool in fake.bodies[0]["tools"]] == ["add"]
+    assert "tool_choice" not in fake.bodies[0]
+
+
+async def test_a_client_that_wants_no_call_is_heard_where_there_are_no_others(
+    take, fake
+):
+    await take(client_tools=[LOOK], choice="none")
+    assert fake.bodies[0]["tool_choice"] == "none"
+    assert fake.bodies[0]["tools"]
+
+
+async def test_a_slow_tool_makes_the_heart_beat(take, fake, monkeypatch):
+    monkeypatch.setattr(toolcalls, "HEARTBEAT_SECONDS", 0.01)
+    fake.call_tool("add", {})
+    fake.reply("Two.")
+    beats = asyncio.Event()
+
+    async def wait(arguments):
+        await asyncio.sleep(0.05)
+        beats.set()
+        return "done"
+
+    events = await take(Tool("add", wait))
+    assert sum(isinstance(event, Heartbeat) for event in events) >= 2
+    assert beats.is_set()
+
+
+async def test_a_handoff_is_announced_before_it_begins(take, fake):
+    fake.reply("Wait.", tool_calls=[("critic", {}), ("add", {})])
+    fake.reply("Done.")
+    events = await take(Tool("critic", kind="subagent", target="critic"), Tool("add"))
+    assert [e.agent for e in events if isinstance(e, HandoffStarted)] == ["critic"]
+    kinds = [type(event) for event in events]
+    assert kinds.index(TextDelta) < kinds.index(HandoffStarted)
+
+
+async def test_too_many_calls_at_once_are_answered_without_being_made(take, fake):
+    made = []
+    fake.reply(tool_calls=[("add", {"a": n}) for n in range(70)])
+    fake.reply("Done.")
+    await take(Tool("add", lambda a: made.append(a["a"]) or "done"))
+    assert sorted(made) == list(range(64))
+    assert "call at most 64" in results(fake)
+
+
+async def test_the_results_of_one_round_share_their_room(take, fake):
+    fake.reply(tool_calls=[("add", {})] * 40)
+    await take(Tool("add", lambda arguments: "x" * 100_000))
+    told = [m["content"] for m in fake.bodies[-1]["messages"] if m["role"] == "tool"]
+    assert sum(map(len, told)) < 140_000
+
+
+async def test_a_result_no_request_can_carry_is_made_to_fit(take, fake):
+    fake.call_tool("add", {})
+    fake.reply("Two.")
+    assert text(await take(Tool("add", lambda arguments: "a\ud800b"))) == "Two."
+    assert "a?b" in results(fake)
+
+
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+
+
+async def test_a_model_that_cannot_see_is_told_of_the_picture(take, fake):
+    fake.call_tool("draw", {})
+    fake.fail(400, "no image support")
+    fake.reply("I see nothing.")
+    drawn = [{"type": "text", "text": "Here."}, PICTURE]
+    events = await take(Tool("draw", lambda arguments: drawn))
+    assert text(events) == "I see nothing."
+    assert "Here." in str(fake.bodies[-1]["messages"])
+    assert "an image, which this model cannot be shown" in str(fake.bodies[-1])
+    assert "aGk=" in str(fake.bodies[-2])
+
+
+async def test_other_refusals_are_the_clients(take, fake):
+    fake.fail(400, "too long")
+    with pytest.raises(RequestRefused):
+        await take(Tool("add"))
+    assert len(fake.requests) == 1
+
+
+@EITHER
+async def test_every_call_is_put_down(take, fake, stream):
+    record = []
+    fake.reply(tool_calls=[("add", {"a": 1}), ("shut", {})])
+    fake.reply(tool_calls=[("look", {})])
+    await take(
+        Tool("add"),
+        Tool("shut", refuse),
+        client_tools=[LOOK],
+        record=record,
+        stream=stream,
+    )
+    first, add, shut, second, look = record
+    assert isinstance(first, ModelCall)
+    assert (first.provider, first.model, first.finish_reason) == (
+        *("p", "m", "tool_calls"),
+    )
+    assert first.usage is not None
+    assert first.seconds is not None
+    assert (add.name, add.kind, add.result, add.error) == (
+        "add",
+        "memory",
+        "done",
+        None,
+    )
+    assert json.loads(add.arguments) == {"a": 1}
+    assert (shut.result, shut.error) == (None, "the shop is closed")
+    assert second.usage == first.usage
+    assert (look.kind, look.result, look.seconds) == ("client", None, None)
+
+
+async def test_what_was_broken_off_is_seen_as_that(take, fake):
+    record, begun = [], asyncio.Event()
+
+    async def hang(arguments):
+        begun.set()
+        await asyncio.Event().wait()
+
+    fake.call_tool("add", {})
+    task = asyncio.create_task(take(Tool("add", hang), record=record))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (record[1].result, record[1].error, record[1].seconds) == (None,) * 3
+    assert len(asyncio.all_tasks()) == 1
+    await client.close()
+
+
+async def test_a_tool_that_is_cancelled_from_within_has_failed(take, fake):
+    def give_up(arguments):
+        raise asyncio.CancelledError
+
+    fake.call_tool("add", {})
+    fake.reply("Sorry.")
+    assert text(await take(Tool("add", give_up))) == "Sorry."
+
+
+async def test_what_a_provider_refused_is_put_down(take, fake):
+    record = []
+    fake.fail(400, "too long")
+    with pytest.raises(RequestRefused):
+        await take(record=record)
+    assert "too long" in record[0].error
+    assert record[0].usage is None
 
 
 @pytest.mark.parametrize("rounds", [1, 3])

@@ -1,0 +1,91 @@
+"""What an agent of the YAML sets of `memory:` for itself."""
+
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from providers.choice import ModelChoice
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+STATE_FIELDS = {
+    *("block_tokens", "dedup_threshold", "fusion", "learn_from"),
+    *("max_facts_per_turn", "recall_k", "standing_facts"),
+}
+"""The fields of `AgentMemory` that stand under `memory.user_state` for all agents."""
+
+
+class AgentMemory(BaseModel):
+    """What differs from `memory:` for one agent; what is left out is as there.
+
+    The embedder is the same for all: they share what is known of a user.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    user_state: bool | None = Field(
+        default=None,
+        description="Whether this agent recalls and learns facts about users.",
+    )
+    learn_from: ModelChoice | None = Field(
+        default=None, description="The model that reads its turns for facts."
+    )
+    recall_k: int | None = Field(
+        default=None, ge=0, le=100, description="How many facts a request recalls."
+    )
+    dedup_threshold: Probability | None = Field(
+        default=None,
+        description="Similarity from which a new fact is compared with a known one.",
+    )
+    max_facts_per_turn: int | None = Field(
+        default=None, ge=0, le=100, description="Most facts learnt from one turn."
+    )
+    fusion: Literal["weighted", "rrf"] | None = Field(
+        default=None, description="How found lists become one."
+    )
+    block_tokens: int | None = Field(
+        default=None,
+        ge=50,
+        le=100_000,
+        description="Most tokens of a prompt that go to what is remembered.",
+    )
+    standing_facts: int | None = Field(
+        default=None, ge=0, le=100, description="How many facts are always told."
+    )
+    recency_limit: int | None = Field(
+        default=None, ge=1, description="Most of the newest messages in a prompt."
+    )
+    salience_limit: int | None = Field(
+        default=None, ge=0, le=50, description="Most important older messages quoted."
+    )
+    salience_threshold: Probability | None = Field(
+        default=None, description="The importance from which a message counts as such."
+    )
+    relevance_limit: int | None = Field(
+        default=None, ge=0, le=50, description="Most similar older messages quoted."
+    )
+
+    @property
+    def is_on(self) -> bool | None:
+        """Whether this agent remembers users; None is as `memory:` says."""
+        return self.user_state
+
+    @cached_property
+    def state(self) -> dict[str, Any]:
+        """What it sets of `memory.user_state`."""
+        return self._set(STATE_FIELDS)
+
+    @cached_property
+    def memory(self) -> dict[str, Any]:
+        """What it sets of `memory`."""
+        return self._set(self.model_fields_set - STATE_FIELDS - {"user_state"})
+
+    def _set(self, fields: set[str]) -> dict[str, Any]:
+        given = ((name, getattr(self, name)) for name in fields)
+        return {name: value for name, value in given if value is not None}
+
+
+def read_memory(value: Any) -> Any:
+    """Return `true` and `false` as maps that say no more."""
+    return {"user_state": value} if isinstance(value, bool) else value

@@ -1,0 +1,127 @@
+"""Agents as tools of other agents.
+
+Each call is a conversation of its own: the agent called knows its preamble and the
+message it is given, and nothing of the caller's conversation. Source: "Subagents" of
+the reference.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agents import loop
+from agents.config import AgentConfig
+from agents.errors import SubagentFailed
+from core import tool_names
+from core.messages import Message
+from core.reply import Reply
+from core.tools import Tool
+from core.trace import ToolCall
+from providers.config import ProviderConfig
+
+MAX_DEPTH = 4
+"""How many agents deep a turn may go below the one the client called."""
+
+MAX_MESSAGE_LENGTH = 200_000
+
+PARAMETERS = {
+    "type": "object",
+    "properties": {
+        "message": {
+            "type": "string",
+            "description": "All the agent needs to know: it sees nothing of this "
+            "conversation.",
+        }
+    },
+    "required": ["message"],
+    "additionalProperties": False,
+}
+
+OpenTools = Callable[[AgentConfig], Awaitable[Sequence[Tool]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Subagent:
+    """An agent another one may call."""
+
+    agent: AgentConfig
+    provider: ProviderConfig
+    open_tools: OpenTools
+    """Returns the tools it may use, for the turn's user."""
+    depth: int
+    """1 for those the client's agent calls."""
+    user: str = ""
+    """An opaque id of the end user, for the provider."""
+    kind: Literal["subagent"] = "subagent"
+
+    @property
+    def name(self) -> str:
+        return tool_names.safe(self.agent.name)
+
+    @property
+    def target(self) -> str:
+        return self.agent.name
+
+    @property
+    def description(self) -> str:
+        return self.agent.purpose or f"Invoke the '{self.agent.name}' subagent."
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return PARAMETERS
+
+    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> str:
+        """Return the agent's last word on the message it is given.
+
+        Raises `SubagentFailed` where agents call each other deeper than `MAX_DEPTH`,
+        for arguments it does not take and when it says nothing, and what its provider
+        raises.
+        """
+        if self.depth > MAX_DEPTH:
+            raise SubagentFailed(
+                f"agents are calling each other {MAX_DEPTH} deep already, which is the "
+                f"most: '{self.agent.name}' was not called; answer without it"
+            )
+        task = loop.Task(
+            self.agent,
+            self.provider,
+            self._prompt(message_of(arguments)),
+            self.agent.parameters,
+            own_tools=await self.open_tools(self.agent),
+            user=self.user,
+            record=record.calls,
+        )
+        reply = Reply()
+        async with aclosing(loop.run(task)) as events:
+            async for event in events:
+                reply.add(event)
+        return self._last_word(reply)
+
+    def _prompt(self, message: str) -> list[Message]:
+        preamble = self.agent.preamble.strip()
+        system = [Message("system", preamble)] if preamble else []
+        return [*system, Message("user", message)]
+
+    def _last_word(self, reply: Reply) -> str:
+        text = reply.text or reply.refusal
+        if not text:
+            raise SubagentFailed(f"agent '{self.agent.name}' said nothing")
+        if reply.finish_reason == "length":
+            return f"{text}\n(cut off: the agent came to the end of its limits)"
+        return text
+
+
+def message_of(arguments: Mapping[str, Any]) -> str:
+    """Return what the agent is to be told; raises `SubagentFailed`."""
+    message = arguments.get("message")
+    if arguments.keys() != {"message"} or not isinstance(message, str):
+        raise SubagentFailed("give one argument, 'message', a text")
+    if not message.strip():
+        raise SubagentFailed("'message' is empty: say what the agent is to do")
+    if len(message) > MAX_MESSAGE_LENGTH:
+        raise SubagentFailed(
+            f"'message' has {len(message)} characters; at most {MAX_MESSAGE_LENGTH} "
+            "are taken"
+        )
+    return message

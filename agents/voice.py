@@ -1,0 +1,90 @@
+"""What of an agent's rounds the client hears."""
+
+from collections.abc import Collection, Sequence
+
+from core.events import (
+    Event,
+    Finished,
+    ReasoningBlock,
+    TextDelta,
+    ToolCallDelta,
+)
+
+
+class Voice:
+    """Passes on what a model says, round after round, as one reply.
+
+    Text goes through as it comes, unless the reply must have a format: whether it is
+    the answer is known at the end. Signed thinking belongs to the calls of its round,
+    so only that of the last is kept, by the caller.
+    """
+
+    def __init__(self, clients: Collection[str], *, has_format: bool) -> None:
+        self._clients = clients
+        self._has_format = has_format
+        self._has_said = False
+        """Whether the rounds before this one had text."""
+        self._says = False
+        """Whether this one has."""
+        self._screen = Screen(clients)
+
+    def next_round(self) -> None:
+        """Begin another call of the model."""
+        self._has_said = self._has_said or self._says
+        self._says = False
+        self._screen = Screen(self._clients)
+
+    def hears(self, event: Event) -> Sequence[Event]:
+        """Return what the client is told of an event, now."""
+        match event:
+            case TextDelta():
+                return self._text(event)
+            case ToolCallDelta():
+                return self._screen.pass_on(event)
+            case Finished() | ReasoningBlock():
+                return ()
+            case _:
+                return (event,)
+
+    def _text(self, event: TextDelta) -> Sequence[Event]:
+        if self._has_format:
+            return ()
+        is_new = self._has_said and not self._says
+        self._says = True
+        return (TextDelta("\n\n"), event) if is_new else (event,)
+
+
+class Screen:
+    """Lets the pieces of the client's calls through, and keeps back all others.
+
+    A call's first pieces may come without its name; they wait for it.
+    """
+
+    def __init__(self, clients: Collection[str]) -> None:
+        self._clients = clients
+        self._shown: dict[int, int] = {}
+        """The index the client sees, by the model's."""
+        self._waiting: dict[int, list[ToolCallDelta]] = {}
+        self._hidden: set[int] = set()
+
+    def pass_on(self, piece: ToolCallDelta) -> Sequence[ToolCallDelta]:
+        """Return the pieces that may go to the client now."""
+        if piece.index in self._hidden:
+            return ()
+        if piece.index in self._shown:
+            return [self._renumbered(piece)]
+        pieces = self._waiting.setdefault(piece.index, [])
+        pieces.append(piece)
+        if not piece.name:
+            return ()
+        del self._waiting[piece.index]
+        if piece.name not in self._clients:
+            self._hidden.add(piece.index)
+            return ()
+        self._shown[piece.index] = len(self._shown)
+        return [self._renumbered(each) for each in pieces]
+
+    def _renumbered(self, piece: ToolCallDelta) -> ToolCallDelta:
+        return ToolCallDelta(
+            self._shown[piece.index], piece.id, piece.name, piece.arguments
+        )
