@@ -1,0 +1,70 @@
+"""The YAML's `telemetry:` block."""
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from config.sections import Section
+
+
+def refuse_planned(value: Any) -> None:
+    """Refuse what this version cannot do; an empty map asks for nothing."""
+    if value:
+        raise ValueError("is not available in this version of Coulisse; remove it")
+
+
+class FmtConfig(BaseModel):
+    """The log on stderr. Its level is the environment's `COULISSE_LOG_LEVEL`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = Field(
+        default=True,
+        description="Whether processes log to stderr. `false` silences all but what "
+        "ends a process.",
+    )
+
+
+class SqliteConfig(BaseModel):
+    """The record of turns, kept in the database, whichever it is."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = Field(
+        default=True,
+        description="Whether each turn is recorded, with its model and tool calls.",
+    )
+    keep_days: int | None = Field(
+        default=30,
+        ge=1,
+        le=36_500,
+        description="How long turns are kept, in days. `null` keeps them for ever.",
+    )
+    max_payload_bytes: int = Field(
+        default=65_536,
+        ge=256,
+        le=16 * 1024 * 1024,
+        description="Most bytes kept of a message, of a call's arguments, result or "
+        "error; the rest is cut off.",
+    )
+
+
+class TelemetryConfig(BaseModel):
+    """What is logged, and what is recorded of each turn."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    fmt: FmtConfig = Field(default=FmtConfig(), description="The log on stderr.")
+    sqlite: SqliteConfig = Field(
+        default=SqliteConfig(),
+        description="The record of turns in the database, SQLite or PostgreSQL.",
+    )
+    otlp: Annotated[Any, AfterValidator(refuse_planned)] = Field(
+        default=None,
+        description="Not available in this version: traces for OpenTelemetry.",
+    )
+
+
+TELEMETRY: Section[TelemetryConfig] = Section(
+    key="telemetry", shape=TelemetryConfig, default=TelemetryConfig
+)
