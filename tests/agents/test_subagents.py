@@ -1,0 +1,186 @@
+"""Agents that call agents: fresh context, bounded depth, honest failures."""
+
+import asyncio
+
+import pytest
+
+from agents import loop, subagents
+from agents.config import AgentConfig
+from agents.loop import Task
+from agents.subagents import MAX_DEPTH, Subagent
+from core import trace
+from core.events import HandoffStarted, TextDelta
+from core.messages import Message
+from providers import client
+
+COACH = {"name": "coach", "provider": "p", "model": "m"}
+CRITIC = {"name": "resume critic", "provider": "p", "model": "small", "seed": 7}
+
+
+def critic(fake, *, depth=1, open_tools=None, **fields) -> Subagent:
+    async def none(agent):
+        return []
+
+    agent = AgentConfig.model_validate({**CRITIC, **fields})
+    provider = fake.provider("openai")
+    return Subagent(agent, provider, open_tools or none, depth=depth, user="u")
+
+
+@pytest.fixture
+def take(fake):
+    """Return a function that has the coach answer, with these agents to call."""
+
+    async def take(*tools, record=None):
+        task = Task(
+            AgentConfig.model_validate(COACH),
+            fake.provider("openai"),
+            [Message("system", "You coach."), Message("user", "my secret is 42")],
+            {},
+            own_tools=tools,
+            record=[] if record is None else record,
+        )
+        try:
+            return [event async for event in loop.run(task)]
+        finally:
+            await client.close()
+
+    return take
+
+
+def text(events) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+async def test_a_subagent_knows_its_preamble_and_the_message_alone(take, fake):
+    fake.call_tool("resume_critic", {"message": "Judge this."})
+    fake.reply("Too long.")
+    fake.reply("The critic finds it too long.")
+    events = await take(critic(fake, preamble="You judge."))
+    assert text(events) == "The critic finds it too long."
+    assert [e.agent for e in events if isinstance(e, HandoffStarted)] == [
+        "resume critic"
+    ]
+    asked = fake.bodies[1]
+    assert [(m["role"], m["content"]) for m in asked["messages"]] == [
+        ("system", "You judge."),
+        ("user", "Judge this."),
+    ]
+    assert (asked["model"], asked["seed"]) == ("small", 7)
+    assert "Too long." in str(fake.bodies[2]["messages"][-1])
+
+
+@pytest.mark.parametrize(
+    ("purpose", "told"),
+    [("Judges.", "Judges."), (None, "Invoke the 'resume critic' subagent.")],
+)
+def test_its_purpose_is_what_others_read(fake, purpose, told):
+    tool = critic(fake, purpose=purpose)
+    assert (tool.name, tool.target, tool.description) == (
+        *("resume_critic", "resume critic", told),
+    )
+
+
+async def test_what_it_calls_stands_under_its_own_call(take, fake):
+    record = []
+    inner = critic(fake, name="inner")
+
+    async def tools(agent):
+        return [inner]
+
+    fake.call_tool("outer", {"message": "a"})
+    fake.call_tool("inner", {"message": "b"})
+    fake.reply("deep")
+    fake.reply("less deep")
+    fake.reply("done")
+    events = await take(critic(fake, name="outer", open_tools=tools), record=record)
+    model, outer, last = record
+    assert (outer.kind, outer.target, outer.result) == (
+        "subagent",
+        "outer",
+        "less deep",
+    )
+    first, nested, second = outer.calls
+    assert (first.agent, nested.target, second.agent) == ("outer", "inner", "outer")
+    assert nested.calls[0].agent == "inner"
+    assert (model.agent, last.agent) == ("coach", "coach")
+    used = sum(call.usage.input_tokens for call in trace.model_calls(record))
+    assert events[-1].usage.input_tokens == used
+    assert len(list(trace.model_calls(record))) == 5
+
+
+async def test_agents_call_each_other_four_deep_and_no_deeper(take, fake):
+    def at(depth):
+        async def tools(agent):
+            return [at(depth + 1)]
+
+        return critic(fake, depth=depth, open_tools=tools)
+
+    for _ in range(MAX_DEPTH + 1):
+        fake.call_tool("resume_critic", {"message": "on"})
+    for _ in range(MAX_DEPTH + 1):
+        fake.reply("back")
+    assert text(await take(at(1))) == "back"
+    assert len(fake.requests) == 2 * (MAX_DEPTH + 1)
+    told = str(fake.bodies[MAX_DEPTH + 1]["messages"][-1])
+    assert "4 deep already" in told
+    assert "answer without it" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({}, "give one argument"),
+        ({"message": 5}, "give one argument"),
+        ({"message": "a", "more": 1}, "give one argument"),
+        ({"message": " "}, "'message' is empty"),
+        ({"message": "a" * 200_001}, "at most 200000"),
+    ],
+)
+async def test_wrong_arguments_are_an_answer(take, fake, arguments, told):
+    fake.call_tool("resume_critic", arguments)
+    fake.reply("Sorry.")
+    assert text(await take(critic(fake))) == "Sorry."
+    assert told in str(fake.bodies[-1]["messages"][-1])
+    assert len(fake.requests) == 2
+
+
+async def test_a_subagent_that_fails_is_an_answer(take, fake):
+    record = []
+    fake.call_tool("resume_critic", {"message": "on"})
+    fake.fail(400, "too much")
+    fake.reply("The critic is ill.")
+    assert text(await take(critic(fake), record=record)) == "The critic is ill."
+    assert "too much" in record[1].error
+    assert "too much" in record[1].calls[0].error
+
+
+async def test_a_subagent_that_says_nothing_is_an_answer(take, fake):
+    fake.call_tool("resume_critic", {"message": "on"})
+    fake.reply()
+    fake.reply("The critic is silent.")
+    assert text(await take(critic(fake))) == "The critic is silent."
+    assert "said nothing" in str(fake.bodies[-1]["messages"][-1])
+
+
+async def test_a_subagent_that_was_cut_off_says_so(take, fake):
+    fake.call_tool("resume_critic", {"message": "on"})
+    fake.reply("Too", finish="length")
+    fake.reply("Hm.")
+    await take(critic(fake))
+    assert "cut off" in str(fake.bodies[-1]["messages"][-1])
+
+
+async def test_several_work_at_once(take, fake):
+    names = ["a", "b", "c"]
+    fake.reply(tool_calls=[(name, {"message": "on"}) for name in names])
+    hung = [fake.hang("headers") for _ in names]
+    task = asyncio.create_task(take(*(critic(fake, name=name) for name in names)))
+    await fake.until(lambda: len(fake.requests) == 1 + len(hung))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await fake.until(lambda: all(request.aborted for request in fake.requests[1:]))
+
+
+def test_the_depth_is_the_references():
+    assert subagents.MAX_DEPTH == 4
