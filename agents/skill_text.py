@@ -13,8 +13,6 @@ from core.errors import Invalid
 MAX_HEAD_LENGTH = 16_384
 """Characters of frontmatter that are parsed; it needs a few hundred."""
 MAX_DEPTH = 32
-MAX_DESCRIPTION_LENGTH = 1024
-"""Characters of a tool's description that every provider takes."""
 
 FENCE = "---"
 HEAD = re.compile(r"\A---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)

@@ -14,6 +14,11 @@ def between(old: Config, new: Config, section: Section[Any]) -> str:
     was, now = _entries(before), _entries(after)
     if was is None or now is None:
         return f"{section.key} changed"
+    return f"{section.key}: {entries(was, now) or 'reordered'}"
+
+
+def entries(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return which entries came, went and changed, in words; empty when none did."""
     kept = was.keys() & now.keys()
     changes = {
         "added": now.keys() - was.keys(),
@@ -21,7 +26,7 @@ def between(old: Config, new: Config, section: Section[Any]) -> str:
         "changed": {name for name in kept if was[name] != now[name]},
     }
     told = [f"{verb} {_listed(names)}" for verb, names in changes.items() if names]
-    return f"{section.key}: {', '.join(told) or 'reordered'}"
+    return ", ".join(told)
 
 
 def _entries(value: Any) -> Mapping[str, Any] | None:

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from agents import skills
 from config import live
 from gateway.handler import Handler
 from memory import wake
@@ -19,9 +20,11 @@ class Lifespan:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await receive()
         try:
-            live.start()
+            config = live.start()
             watcher = live.Watcher()
             watcher.start()
+            skills_watcher = skills.Watcher(config)
+            skills_watcher.start()
         except Exception as exc:
             await send({"type": "lifespan.startup.failed", "message": str(exc)})
             return
@@ -30,6 +33,7 @@ class Lifespan:
         await receive()
         await warming
         watcher.stop()
+        skills_watcher.stop()
         await self._handler.drain()
         await lane.drain()
         await asyncio.to_thread(wake.flush)

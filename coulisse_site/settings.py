@@ -26,6 +26,7 @@ COULISSE_SECTIONS = [
     "access.config.DEFAULT_USER_ID",
     "access.config.USERS",
     "agents.config.AGENTS",
+    "agents.skills.SKILLS",
     "config.config.SERVER",
     "config.config.VARS",
     "mcp_bridge.config.MCP",

@@ -1,0 +1,119 @@
+"""Files below a directory, looked at and read without ever leaving it.
+
+Symbolic links are followed nowhere, neither when a folder is looked at nor when a file
+is read; so no change in there, whenever it is made, leads to other files.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+MAX_FILES = 500
+"""Files of one folder that are looked at."""
+MAX_DEPTH = 8
+
+BELOW = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+# A pipe would keep us waiting for someone to write to it.
+HERE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+
+Entry = os.DirEntry[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What changes when a file does."""
+
+    size: int
+    """In bytes."""
+    modified_ns: int
+    changed_ns: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look at a folder showed; hidden things are left out."""
+
+    files: Mapping[str, Stamp]
+    """By their paths in the folder."""
+    links: Sequence[str]
+    is_cut: bool
+    """Whether there is more than was looked at."""
+
+
+def look(folder: Path) -> Seen:
+    """Return what a folder holds, at every depth; raises `OSError`."""
+    files: dict[str, Stamp] = {}
+    links: list[str] = []
+    entries = list(islice(_walk(folder, "", 0), MAX_FILES + 1))
+    for path, entry in entries[:MAX_FILES]:
+        if entry is None or not _is_writable(path):
+            continue
+        if entry.is_symlink():
+            links.append(path)
+        elif entry.is_file(follow_symlinks=False):
+            files[path] = _stamp(entry.stat(follow_symlinks=False))
+    is_cut = len(entries) > MAX_FILES or any(entry is None for _, entry in entries)
+    return Seen(files, links, is_cut)
+
+
+def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, Entry | None]]:
+    """Yield each thing by its path, files first; None is a folder that is too deep."""
+    for entry in visible(folder):
+        path = prefix + entry.name
+        if not entry.is_dir(follow_symlinks=False):
+            yield path, entry
+        elif depth < MAX_DEPTH:
+            yield from _walk(folder / entry.name, f"{path}/", depth + 1)
+        else:
+            yield path, None
+
+
+def visible(folder: Path) -> list[Entry]:
+    """Return what is in a folder and not hidden, files first, by name."""
+    with os.scandir(folder) as found:
+        entries = [entry for entry in found if not entry.name.startswith(".")]
+    return sorted(entries, key=lambda e: (e.is_dir(follow_symlinks=False), e.name))
+
+
+def _is_writable(path: str) -> bool:
+    """Whether a path is UTF-8; JSON has no way to ask for another."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
+
+def read(directory: Path, steps: Sequence[str], most: int) -> bytes:
+    """Return the first bytes of a file below a directory.
+
+    Raises `OSError` for what is not there, and for what is or goes through a link.
+    """
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for step in steps[:-1]:
+            below = os.open(step, BELOW, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        file = os.open(steps[-1], HERE, dir_fd=folder)
+    finally:
+        os.close(folder)
+    try:
+        return _content(file, most)
+    finally:
+        os.close(file)
+
+
+def _content(file: int, most: int) -> bytes:
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        raise OSError("it is not a file")
+    with os.fdopen(file, "rb", closefd=False) as opened:
+        return opened.read(most)
