@@ -1,0 +1,52 @@
+"""A turn as it is recorded and read back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from core.events import Usage
+from core.ids import TurnId, UserId
+from core.trace import Call
+
+Outcome = Literal["ok", "cancelled", "error"]
+"""How a turn ended; `cancelled` is one whose client left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A turn without what it called."""
+
+    turn_id: TurnId
+    user_id: UserId
+    thread: str
+    """The user's thread; "" is their default one."""
+    agent: str
+    user_message: str
+    """What the user said last."""
+    is_streamed: bool
+    started_at: datetime
+    seconds: float
+    outcome: Outcome
+    finish_reason: str
+    """As the client was told; "" where nobody was told any."""
+    error: str | None
+    usage: Usage
+    """Of all its model calls together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Outline):
+    """A whole turn."""
+
+    calls: Sequence[Call]
+    """In order of beginning; what a tool called in its turn is within it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Outline):
+    """A turn as lists have it."""
+
+    model_calls: int
+    """How many, at every depth."""
+    tool_calls: int

@@ -1,0 +1,169 @@
+"""What happened: every turn, and the tree of what it called."""
+
+from typing import Any
+
+from django.db import models
+from django.db.models import F, Q
+
+
+class Outcome(models.TextChoices):
+    """How a turn ended."""
+
+    OK = "ok"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+class Kind(models.TextChoices):
+    """Whose tool was called."""
+
+    MCP = "mcp"
+    SUBAGENT = "subagent"
+    SKILL = "skill"
+    MEMORY = "memory"
+    CLIENT = "client"
+    UNKNOWN = "unknown"
+
+
+def one_of(choices: type[models.TextChoices], field: str, name: str) -> Any:
+    """Return the constraint that a column holds one of its choices."""
+    allowed = Q(**{f"{field}__in": choices.values})
+    return models.CheckConstraint(condition=allowed, name=name)
+
+
+class Turn(models.Model):
+    """One request to an agent, and how it ended."""
+
+    id = models.UUIDField(primary_key=True)
+    user_id = models.UUIDField()
+    thread = models.CharField(max_length=512, blank=True, default="")
+    agent = models.CharField(max_length=255)
+    experiment = models.CharField(max_length=255, null=True)  # noqa: DJ001
+    """The experiment that chose the agent; null is none."""
+    user_message = models.TextField(blank=True, default="")
+    is_streamed = models.BooleanField()
+    started_at = models.DateTimeField()
+    seconds = models.FloatField()
+    outcome = models.CharField(max_length=16, choices=Outcome)
+    finish_reason = models.CharField(max_length=32, blank=True, default="")
+    error = models.TextField(null=True)  # noqa: DJ001  NULL is not ""
+    # Of all its model calls together.
+    input_tokens = models.BigIntegerField()
+    output_tokens = models.BigIntegerField()
+    cache_read_tokens = models.BigIntegerField()
+    cache_write_tokens = models.BigIntegerField()
+    reasoning_tokens = models.BigIntegerField()
+    cost_micro_usd = models.BigIntegerField(null=True)
+    """Null is not known, which is not 0."""
+    model_calls = models.IntegerField()
+    """How many there are, at every depth."""
+    tool_calls = models.IntegerField()
+
+    class Meta:
+        constraints = [one_of(Outcome, "outcome", "telemetry_turn_outcome")]
+        indexes = [
+            # Newest first, read backwards; the id tells those of one instant apart.
+            models.Index(fields=["started_at", "id"], name="telemetry_turn_at"),
+            models.Index(
+                fields=["user_id", "started_at", "id"], name="telemetry_turn_of_user"
+            ),
+            models.Index(
+                fields=["started_at", "id"],
+                condition=Q(outcome="error"),
+                name="telemetry_turn_failed",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"turn {self.pk} ({self.outcome})"
+
+
+class Call(models.Model):
+    """One call within a turn; model and tool calls are numbered together."""
+
+    position = models.IntegerField()
+    """Each call comes after what it happened within and before what began later."""
+    parent_position = models.IntegerField(null=True)
+    """The tool call it happened within; null is the turn itself."""
+    started_at = models.DateTimeField()
+    seconds = models.FloatField(null=True)
+    """Null when it was broken off."""
+    error = models.TextField(null=True)  # noqa: DJ001
+
+    class Meta:
+        abstract = True
+
+
+def placed(kind: str) -> list[Any]:
+    """Return the constraints on where a call stands in its turn."""
+    return [
+        models.UniqueConstraint(
+            fields=["turn", "position"], name=f"telemetry_{kind}_place"
+        ),
+        models.CheckConstraint(
+            condition=Q(position__gte=0)
+            & (Q(parent_position=None) | Q(parent_position__lt=F("position"))),
+            name=f"telemetry_{kind}_after_parent",
+        ),
+    ]
+
+
+class ModelCall(Call):
+    """One call of a model."""
+
+    # The unique constraint's index finds a turn's calls.
+    turn = models.ForeignKey(
+        Turn, on_delete=models.CASCADE, related_name="+", db_index=False
+    )
+    agent = models.CharField(max_length=255)
+    provider = models.CharField(max_length=255)
+    model = models.CharField(max_length=255)
+    finish_reason = models.CharField(max_length=32, blank=True, default="")
+    # Null when it failed: nobody said.
+    input_tokens = models.BigIntegerField(null=True)
+    output_tokens = models.BigIntegerField(null=True)
+    cache_read_tokens = models.BigIntegerField(null=True)
+    cache_write_tokens = models.BigIntegerField(null=True)
+    reasoning_tokens = models.BigIntegerField(null=True)
+    cost_micro_usd = models.BigIntegerField(null=True)
+
+    class Meta:
+        constraints = placed("model_call")
+        indexes = [
+            models.Index(
+                fields=["provider", "model", "started_at"],
+                name="telemetry_calls_of_model",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.provider}/{self.model}"
+
+
+class ToolCall(Call):
+    """One call of a tool."""
+
+    turn = models.ForeignKey(
+        Turn, on_delete=models.CASCADE, related_name="+", db_index=False
+    )
+    depth = models.SmallIntegerField()
+    """How many tool calls it happened within."""
+    name = models.CharField(max_length=255)
+    kind = models.CharField(max_length=16, choices=Kind)
+    target = models.CharField(max_length=255, blank=True, default="")
+    """The MCP server or the agent that was called, if one was."""
+    call_id = models.CharField(max_length=255, blank=True, default="")
+    """The model's own id of it."""
+    arguments = models.TextField(blank=True, default="")
+    """JSON, as the model wrote it."""
+    result = models.TextField(null=True)  # noqa: DJ001
+    """Null when it failed, or nobody waited for it."""
+
+    class Meta:
+        constraints = [
+            *placed("tool_call"),
+            one_of(Kind, "kind", "telemetry_tool_call_kind"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"

@@ -1,0 +1,141 @@
+"""The record of every turn: kept, read back, listed."""
+
+import logging
+import uuid
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+from django.db.models import Q, QuerySet
+
+from core.ids import TurnId, UserId
+from core.trace import ToolCall
+from telemetry import rows
+from telemetry.config import TelemetryConfig
+from telemetry.known import Listed, Outcome, Record
+from telemetry.models import ModelCall as ModelCallRow
+from telemetry.models import ToolCall as ToolCallRow
+from telemetry.models import Turn
+from telemetry.rows import Row
+
+__all__ = ["Listed", "Outcome", "Record", "insert", "log", "owned", "page", "tree"]
+
+logger = logging.getLogger(__name__)
+
+BATCH = 500
+"""Rows of one INSERT: databases limit the values of a statement."""
+
+
+def insert(record: Record, settings: TelemetryConfig) -> None:
+    """Keep a turn and all it called, unless turns are not recorded.
+
+    Plain SQL in the caller's transaction, one INSERT for each table. Texts longer than
+    `max_payload_bytes` are cut, which they then say.
+    """
+    if not settings.sqlite.enabled:
+        return
+    stored = rows.Rows(record, settings.sqlite.max_payload_bytes)
+    _insert(Turn, (*rows.OUTLINE, *rows.COUNTS), [stored.turn])
+    _insert(ModelCallRow, rows.MODEL_CALL, stored.model_calls)
+    _insert(ToolCallRow, rows.TOOL_CALL, stored.tool_calls)
+
+
+def _insert(model: type[Any], names: Sequence[str], values: Sequence[Row]) -> None:
+    table, columns = model._meta.db_table, ", ".join(names)
+    marks = f"({', '.join(['%s'] * len(names))})"
+    for start in range(0, len(values), BATCH):
+        batch = values[start : start + BATCH]
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"INSERT INTO {table} ({columns}) VALUES "  # noqa: S608  names alone
+                + ", ".join([marks] * len(batch)),
+                [value for row in batch for value in row],
+            )
+
+
+def log(record: Record) -> None:
+    """Say in a line that a turn ended, and nothing of what was said in it."""
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    count = sum(isinstance(call, ToolCall) for *_, call in rows.flat(record.calls))
+    logger.info(
+        "turn %s of %s: %s in %.2f s, %d + %d tokens, %d tool call%s",
+        *(record.turn_id, record.agent, record.outcome, record.seconds),
+        *(record.usage.input_tokens, record.usage.output_tokens),
+        *(count, "" if count == 1 else "s"),
+    )
+
+
+def tree(turn_id: TurnId, user_id: UserId | None = None) -> Record | None:
+    """Return a turn with all it called, or None; with `user_id` only this user's."""
+    found = Turn.objects.filter(pk=turn_id)
+    if user_id is not None:
+        found = found.filter(user_id=user_id)
+    return next(iter(whole(found)), None)
+
+
+def whole(turns: QuerySet[Turn]) -> list[Record]:
+    """Return turns with all they called, in three queries."""
+    found = list(turns.values_list(*rows.OUTLINE))
+    ids = [row[0] for row in found]
+    model_calls = _by_turn(ModelCallRow, rows.MODEL_CALL, ids)
+    tool_calls = _by_turn(ToolCallRow, rows.TOOL_CALL, ids)
+    calls = ((model_calls[row[0]], tool_calls[row[0]]) for row in found)
+    return [
+        Record(*(*rows.outline(row), rows.nested(*called)))
+        for row, called in zip(found, calls, strict=True)
+    ]
+
+
+def _by_turn(
+    model: type[Any], names: Sequence[str], ids: Sequence[uuid.UUID]
+) -> dict[uuid.UUID, list[Row]]:
+    found = defaultdict(list)
+    for row in model.objects.filter(turn__in=ids).values_list(*names):
+        found[row[0]].append(row)
+    return found
+
+
+def page(
+    *,
+    user_id: UserId | None = None,
+    agent: str | None = None,
+    outcome: Outcome | None = None,
+    since: datetime | None = None,
+    after: tuple[datetime, uuid.UUID] | None = None,
+    limit: int = 20,
+) -> tuple[list[Listed], bool]:
+    """Return turns, the newest first, and whether there are more.
+
+    `after` is the `started_at` and the id of the last turn of the page before.
+    """
+    given = {
+        *(("user_id", user_id), ("agent", agent), ("outcome", outcome)),
+        ("started_at__gte", since),
+    }
+    wanted = {name: value for name, value in given if value is not None}
+    turns = Turn.objects.filter(_beyond(after), **wanted)
+    newest = turns.order_by("-started_at", "-id")
+    found = list(newest.values_list(*rows.OUTLINE, *rows.COUNTS)[: limit + 1])
+    listed = [Listed(*rows.outline(row[:-2]), *row[-2:]) for row in found[:limit]]
+    return listed, len(found) > limit
+
+
+def _beyond(after: tuple[datetime, uuid.UUID] | None) -> Q:
+    if after is None:
+        return Q()
+    at, last_id = after
+    # The first condition is where an index begins.
+    return Q(started_at__lte=at) & (Q(started_at__lt=at) | Q(id__lt=last_id))
+
+
+def owned(user_id: UserId) -> dict[str, QuerySet[Any]]:
+    """Return every row of a user by table, in an order they can be deleted in."""
+    turns = Turn.objects.filter(user_id=user_id)
+    return {
+        "model_calls": ModelCallRow.objects.filter(turn__in=turns),
+        "tool_calls": ToolCallRow.objects.filter(turn__in=turns),
+        "turns": turns,
+    }

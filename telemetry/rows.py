@@ -1,0 +1,159 @@
+"""A turn as rows of its three tables, and back."""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+
+from core.events import Usage
+from core.trace import Call, ModelCall, ToolCall
+from telemetry import models, text
+from telemetry.known import Record
+
+MAX_COUNT = 2**63 - 1
+
+USAGE = (
+    *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
+    "reasoning_tokens",
+)
+OUTLINE = (
+    *("id", "user_id", "thread", "agent", "user_message", "is_streamed"),
+    *("started_at", "seconds", "outcome", "finish_reason", "error", *USAGE),
+)
+COUNTS = ("model_calls", "tool_calls")
+PLACE = ("turn_id", "position", "parent_position", "started_at", "seconds", "error")
+MODEL_CALL = (*PLACE, "agent", "provider", "model", "finish_reason", *USAGE)
+TOOL_CALL = (
+    *(*PLACE, "depth", "name", "kind", "target"),
+    *("call_id", "arguments", "result"),
+)
+
+Row = tuple[Any, ...]
+
+_ID = models.Turn._meta.get_field("id")
+
+
+def stored_id(value: uuid.UUID) -> Any:
+    """Return an id as the database has it."""
+    return _ID.get_db_prep_value(value, connection)
+
+
+class Rows:
+    """What is stored of a record, under the names above."""
+
+    def __init__(self, record: Record, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._id = stored_id(record.turn_id)
+        self.model_calls: list[Row] = []
+        self.tool_calls: list[Row] = []
+        for position, parent, depth, call in flat(record.calls):
+            if isinstance(call, ModelCall):
+                self.model_calls.append(self._model_call(position, parent, call))
+            else:
+                self.tool_calls.append(self._tool_call(position, parent, depth, call))
+        self.turn = self._turn(record)
+
+    def _turn(self, record: Record) -> Row:
+        return (
+            *(self._id, stored_id(record.user_id), text.storable(record.thread)),
+            *(text.name(record.agent), self._payload(record.user_message)),
+            *(record.is_streamed, _instant(record.started_at), record.seconds),
+            *(record.outcome, record.finish_reason[:32], self._payload(record.error)),
+            *_counts(record.usage),
+            *(len(self.model_calls), len(self.tool_calls)),
+        )
+
+    def _model_call(self, position: int, parent: int | None, call: ModelCall) -> Row:
+        return (
+            *self._place(position, parent, call),
+            *(text.name(call.agent), text.name(call.provider), text.name(call.model)),
+            *(call.finish_reason[:32], *_counts(call.usage)),
+        )
+
+    def _tool_call(
+        self, position: int, parent: int | None, depth: int, call: ToolCall
+    ) -> Row:
+        return (
+            *(*self._place(position, parent, call), depth, text.name(call.name)),
+            *(call.kind, text.name(call.target), text.name(call.id)),
+            *(self._payload(call.arguments), self._payload(call.result)),
+        )
+
+    def _place(self, position: int, parent: int | None, call: Call) -> Row:
+        return (
+            *(self._id, position, parent, _instant(call.started_at), call.seconds),
+            self._payload(call.error),
+        )
+
+    def _payload(self, said: str | None) -> str | None:
+        return None if said is None else text.payload(said, self._most_bytes)
+
+
+def flat(calls: Sequence[Call]) -> Iterator[tuple[int, int | None, int, Call]]:
+    """Yield each call with its position, its parent's position and its depth.
+
+    A call comes after what it happened within and before what began later beside it.
+    """
+    waiting: list[tuple[int | None, int, Call]]
+    waiting = [(None, 0, call) for call in reversed(calls)]
+    position = 0
+    while waiting:
+        parent, depth, call = waiting.pop()
+        yield position, parent, depth, call
+        if isinstance(call, ToolCall):
+            waiting += [(position, depth + 1, each) for each in reversed(call.calls)]
+        position += 1
+
+
+def _counts(usage: Usage | None) -> Row:
+    if usage is None:
+        return (None,) * len(USAGE)
+    # Providers' own figures: what is no sensible one must not cost the turn.
+    return tuple(min(max(getattr(usage, name), 0), MAX_COUNT) for name in USAGE)
+
+
+def _instant(at: datetime) -> Any:
+    return connection.ops.adapt_datetimefield_value(at)
+
+
+def usage(values: Row) -> Usage | None:
+    """Return the counts of a row that has them."""
+    return None if None in values else Usage(*values)
+
+
+def outline(row: Row) -> Row:
+    """Return a row of `OUTLINE` as the arguments of `known.Outline`."""
+    return (*row[: -len(USAGE)], usage(row[-len(USAGE) :]))
+
+
+def nested(model_calls: Sequence[Row], tool_calls: Sequence[Row]) -> list[Call]:
+    """Return a turn's rows as the tree they were, in order of beginning."""
+    found: dict[int, tuple[int | None, Call]] = {}
+    for row in model_calls:
+        found[row[1]] = row[2], _to_model_call(row)
+    for row in tool_calls:
+        found[row[1]] = row[2], _to_tool_call(row)
+    top: list[Call] = []
+    for _, (parent, call) in sorted(found.items()):
+        above = found.get(parent, (None, None))[1] if parent is not None else None
+        (above.calls if isinstance(above, ToolCall) else top).append(call)
+    return top
+
+
+def _to_model_call(row: Row) -> ModelCall:
+    *_, started_at, seconds, error, agent, provider, model, finish_reason = row[:10]
+    return ModelCall(
+        *(agent, provider, model, started_at, seconds, usage(row[10:])),
+        finish_reason=finish_reason,
+        error=error,
+    )
+
+
+def _to_tool_call(row: Row) -> ToolCall:
+    started_at, seconds, error = row[3:6]
+    name, kind, target, call_id, arguments, result = row[7:]
+    return ToolCall(
+        *(name, kind, arguments, call_id, target, started_at, seconds, result, error)
+    )

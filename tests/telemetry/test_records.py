@@ -1,0 +1,367 @@
+"""A turn is read back as it was recorded, and nobody reads another's."""
+
+import logging
+import sqlite3
+import uuid
+from dataclasses import fields
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from core.events import Usage
+from core.ids import UserId, new_turn_id
+from core.trace import Call, ModelCall, ToolCall
+from telemetry import records
+from telemetry.known import Record
+from telemetry.models import ModelCall as ModelCallRow
+from telemetry.models import ToolCall as ToolCallRow
+from telemetry.models import Turn
+from tests.telemetry.turns import (
+    NOON,
+    SECOND,
+    SETTINGS,
+    deep,
+    model_call,
+    put,
+    record,
+    settings,
+    tool_call,
+)
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+
+def told(call: Call) -> dict:
+    """All of a call but what only matters while it runs."""
+    values = {f.name: getattr(call, f.name) for f in fields(call) if f.repr}
+    if isinstance(call, ToolCall):
+        values["calls"] = [told(each) for each in call.calls]
+    return values
+
+
+def whole(turn: Record) -> tuple:
+    outline = [getattr(turn, f.name) for f in fields(turn)[:-1]]
+    return outline, [told(call) for call in turn.calls]
+
+
+def read(turn: Record) -> Record:
+    found = records.tree(turn.turn_id)
+    assert found is not None
+    return found
+
+
+# Writing and reading.
+
+
+def test_a_turn_is_read_back_as_it_was():
+    turn = put(*deep(), thread="trip", is_streamed=True)
+    assert whole(read(turn)) == whole(turn)
+
+
+def test_a_turn_that_failed_is_read_back():
+    turn = put(outcome="error", error="no answer", finish_reason="", usage=Usage())
+    assert whole(read(turn)) == whole(turn)
+
+
+def test_calls_are_numbered_in_order_of_beginning():
+    turn = put(*deep())
+    tools = ToolCallRow.objects.filter(turn=turn.turn_id).order_by("position")
+    assert [(t.position, t.parent_position, t.depth, t.name) for t in tools] == [
+        *((1, None, 0, "add"), (2, None, 0, "ask_researcher")),
+        *((4, 2, 1, "ask_librarian"), (6, 2, 1, "search"), (8, None, 0, "slow")),
+    ]
+    models = ModelCallRow.objects.filter(turn=turn.turn_id).order_by("position")
+    assert [(m.position, m.parent_position, m.agent) for m in models] == [
+        *((0, None, "assistant"), (3, 2, "researcher"), (5, 4, "librarian")),
+        *((7, 2, "researcher"), (9, None, "assistant")),
+    ]
+    row = Turn.objects.get(pk=turn.turn_id)
+    assert (row.model_calls, row.tool_calls) == (5, 5)
+
+
+def test_what_nobody_knows_is_null():
+    turn = put(model_call(usage=None, seconds=None), tool_call(result=None))
+    row = ModelCallRow.objects.get(turn=turn.turn_id)
+    assert (row.input_tokens, row.seconds, row.cost_micro_usd) == (None, None, None)
+    assert ToolCallRow.objects.get(turn=turn.turn_id).result is None
+    assert Turn.objects.get(pk=turn.turn_id).cost_micro_usd is None
+
+
+def test_zero_is_not_null():
+    turn = put(model_call(usage=Usage()), tool_call(result=""))
+    model, tool = read(turn).calls
+    assert isinstance(model, ModelCall)
+    assert isinstance(tool, ToolCall)
+    assert (model.usage, tool.result) == (Usage(), "")
+
+
+def test_a_turn_of_thousands_of_calls_is_kept(monkeypatch):
+    monkeypatch.setattr(records, "BATCH", 7)
+    turn = put(*(tool_call(str(number)) for number in range(50)))
+    assert [call.name for call in read(turn).calls] == [str(n) for n in range(50)]
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="it is SQLite's limit")
+def test_a_batch_is_less_than_a_statement_may_hold():
+    connection.ensure_connection()
+    most = connection.connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
+    assert min(most, 32_766) >= records.BATCH * 20
+
+
+def test_a_turn_costs_an_insert_for_each_table():
+    with CaptureQueriesContext(connection) as queries:
+        put()
+        put(*deep())
+    assert [q["sql"].split()[2] for q in queries] == [
+        *("telemetry_turn", "telemetry_turn"),
+        *("telemetry_modelcall", "telemetry_toolcall"),
+    ]
+
+
+def test_it_is_in_the_callers_transaction():
+    turn = record(*deep())
+    with transaction.atomic():
+        records.insert(turn, SETTINGS)
+        transaction.set_rollback(True)
+    assert records.tree(turn.turn_id) is None
+
+
+def test_nothing_is_recorded_where_it_is_switched_off():
+    turn = record(*deep())
+    records.insert(turn, settings(enabled=False))
+    assert records.tree(turn.turn_id) is None
+
+
+# What comes from outside fits.
+
+
+@pytest.mark.parametrize("text", ["a\0b", "a\ud800b", "\ud83d\ude00", "\udc80", "🙂é"])
+def test_any_text_can_be_kept(text):
+    turn = put(
+        tool_call(text, arguments=text, result=text, error=text, target=text, id=text),
+        model_call(text, error=text),
+        user_message=text,
+        error=text,
+        agent=text,
+    )
+    found = read(turn)
+    kept = {"\ud83d\ude00": "😀", "🙂é": "🙂é"}.get(text)
+    kept = kept or text.translate(dict.fromkeys([0, 0xD800, 0xDC80], "\ufffd"))
+    call = found.calls[0]
+    assert isinstance(call, ToolCall)
+    assert {call.name, call.arguments, call.result, call.error, call.target} == {kept}
+    assert {found.user_message, found.error, found.agent} == {kept}
+
+
+@pytest.mark.parametrize("unit", ["x", "é", "€", "🙂", "\ud800", "\0"])
+def test_long_texts_are_cut_where_a_character_ends(unit):
+    turn = record(tool_call(result=unit * 1000, arguments="short"))
+    records.insert(turn, settings(max_payload_bytes=300))
+    call = read(turn).calls[0]
+    assert isinstance(call, ToolCall)
+    assert call.result is not None
+    size = len(call.result.encode())
+    assert 296 <= size <= 300
+    whole = unit if len(unit.encode(errors="ignore")) > 0 and unit != "\0" else "\ufffd"
+    assert call.result.endswith(f"… (cut: {len(whole.encode()) * 1000} bytes)")
+    assert set(call.result.split("…")[0]) == {whole}
+    assert call.arguments == "short"
+
+
+@pytest.mark.parametrize("unit", ["x", "é", "€", "🙂"])
+def test_a_text_that_just_fits_is_whole(unit):
+    text = unit * (1200 // len(unit.encode()))
+    for most, is_whole in ((1200, True), (1199, False)):
+        turn = record(tool_call(result=text))
+        records.insert(turn, settings(max_payload_bytes=most))
+        call = read(turn).calls[0]
+        assert isinstance(call, ToolCall)
+        assert (call.result == text) is is_whole
+
+
+def test_everything_of_the_users_is_cut():
+    long = "y" * 1000
+    turn = record(
+        tool_call(arguments=long, result=long, error=long),
+        model_call(error=long),
+        user_message=long,
+        error=long,
+    )
+    records.insert(turn, settings(max_payload_bytes=256))
+    found = read(turn)
+    tool, model = found.calls
+    assert isinstance(tool, ToolCall)
+    for text in (tool.arguments, tool.result, tool.error, model.error):
+        assert len(text.encode()) <= 256
+    assert max(len(found.user_message), len(found.error)) <= 256
+
+
+def test_names_that_are_too_long_are_cut():
+    turn = put(tool_call("n" * 3000, id="i" * 3000), model_call(finish_reason="f" * 99))
+    tool, model = read(turn).calls
+    assert isinstance(tool, ToolCall)
+    assert isinstance(model, ModelCall)
+    assert (len(tool.name), len(tool.id), len(model.finish_reason)) == (255, 255, 32)
+
+
+def test_counts_no_provider_should_give_are_kept_as_near_as_can_be():
+    turn = put(model_call(usage=Usage(-5, 2**80)), usage=Usage(-5, 2**80))
+    assert read(turn).usage == Usage(0, 2**63 - 1)
+
+
+# The database's own rules.
+
+
+def test_a_turn_is_recorded_once():
+    turn = put()
+    with pytest.raises(IntegrityError), transaction.atomic():
+        records.insert(turn, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("table", "wrong"),
+    [
+        (Turn, {"outcome": "fine"}),
+        (ToolCallRow, {"kind": "magic"}),
+        (ToolCallRow, {"parent_position": 0}),
+        (ModelCallRow, {"parent_position": 5}),
+        (ModelCallRow, {"position": -1}),
+    ],
+)
+def test_the_database_refuses_what_makes_no_tree(table, wrong):
+    turn = put(tool_call(), model_call())
+    of_turn = {"pk" if table is Turn else "turn": turn.turn_id}
+    with pytest.raises(IntegrityError), transaction.atomic():
+        table.objects.filter(**of_turn).update(**wrong)
+
+
+# Whose it is.
+
+
+def test_a_turn_of_another_is_not_found():
+    turn = put(*deep())
+    assert records.tree(turn.turn_id, turn.user_id) is not None
+    stranger = UserId(uuid.UUID(int=turn.user_id.int ^ 1))
+    assert records.tree(turn.turn_id, stranger) is None
+
+
+def test_what_does_not_exist_is_not_found():
+    assert records.tree(new_turn_id()) is None
+
+
+def test_owned_are_the_rows_of_one_user():
+    one, other = put(*deep()), put(*deep())
+    counts = {table: rows.count() for table, rows in records.owned(one.user_id).items()}
+    assert counts == {"model_calls": 5, "tool_calls": 5, "turns": 1}
+    for rows in records.owned(one.user_id).values():
+        rows._raw_delete(rows.db)
+    assert records.tree(one.turn_id) is None
+    assert len(read(other).calls) == 5
+
+
+# Pages.
+
+
+@pytest.fixture
+def owner() -> UserId:
+    return UserId(uuid.uuid4())
+
+
+def ids(page: tuple) -> list[uuid.UUID]:
+    return [turn.turn_id for turn in page[0]]
+
+
+def test_the_newest_come_first(owner):
+    turns = [put(user_id=owner, started_at=NOON + n * SECOND) for n in range(3)]
+    page, has_more = records.page(user_id=owner)
+    assert [t.turn_id for t in page] == [t.turn_id for t in reversed(turns)]
+    assert not has_more
+
+
+def test_a_listed_turn_is_told_without_its_calls(owner):
+    turn = put(*deep(), user_id=owner)
+    [listed], _ = records.page(user_id=owner)
+    outline = [getattr(listed, f.name) for f in fields(listed)[:-2]]
+    assert outline == whole(turn)[0]
+    assert (listed.model_calls, listed.tool_calls) == (5, 5)
+
+
+def test_pages_follow_each_other_without_gap_or_repetition(owner):
+    at_once = [put(user_id=owner).turn_id for _ in range(7)]
+    later = [put(user_id=owner, started_at=NOON + SECOND).turn_id for _ in range(4)]
+    seen: list[uuid.UUID] = []
+    after, has_more = None, True
+    while has_more:
+        page, has_more = records.page(user_id=owner, after=after, limit=3)
+        seen += [turn.turn_id for turn in page]
+        after = page[-1].started_at, page[-1].turn_id
+    assert seen == [
+        *sorted(later, reverse=True),
+        *sorted(at_once, reverse=True),
+    ]
+
+
+def test_pages_can_be_narrowed(owner):
+    ok = put(user_id=owner)
+    failed = put(user_id=owner, outcome="error")
+    writer = put(user_id=owner, agent="writer", started_at=NOON + SECOND)
+    put()
+    assert ids(records.page(user_id=owner, outcome="error")) == [failed.turn_id]
+    assert ids(records.page(user_id=owner, agent="writer")) == [writer.turn_id]
+    since = NOON + SECOND / 2
+    assert ids(records.page(user_id=owner, since=since)) == [writer.turn_id]
+    everyone, _ = records.page(since=NOON, limit=1000)
+    assert {ok.turn_id, failed.turn_id} <= {turn.turn_id for turn in everyone}
+
+
+def plan_of(**asked) -> str:
+    """How SQLite reads a page."""
+    with CaptureQueriesContext(connection) as queries:
+        records.page(**asked)
+    with connection.cursor() as cursor:
+        cursor.execute("EXPLAIN QUERY PLAN " + queries[0]["sql"])
+        return "\n".join(row[-1] for row in cursor.fetchall())
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="the plan is SQLite's")
+@pytest.mark.parametrize(
+    ("asked", "index"),
+    [
+        ({}, "telemetry_turn_at"),
+        ({"after": (NOON, uuid.uuid4())}, "telemetry_turn_at"),
+        ({"outcome": "error"}, "telemetry_turn_failed"),
+        ({"user_id": UserId(uuid.uuid4())}, "telemetry_turn_of_user"),
+        (
+            {"user_id": UserId(uuid.uuid4()), "after": (NOON, uuid.uuid4())},
+            "telemetry_turn_of_user",
+        ),
+    ],
+)
+def test_a_page_is_read_off_an_index(asked, index):
+    plan = plan_of(**asked)
+    assert f"INDEX {index}" in plan, plan
+    assert "TEMP B-TREE" not in plan, plan
+
+
+# The line in the log.
+
+
+def test_a_turn_is_a_line_in_the_log(caplog):
+    caplog.set_level(logging.INFO)
+    turn = record(*deep(), user_message="secret")
+    records.log(turn)
+    [line] = caplog.messages
+    assert line == (
+        f"turn {turn.turn_id} of assistant: ok in 1.25 s, 200 + 40 tokens, 5 tool calls"
+    )
+
+
+def test_nothing_that_was_said_is_in_the_log(caplog):
+    caplog.set_level(logging.DEBUG)
+    calls = [
+        tool_call("n", arguments="secret", result="secret", error="secret"),
+        model_call(error="secret"),
+    ]
+    records.log(record(*calls, user_message="secret", error="secret", thread="secret"))
+    assert "secret" not in caplog.text

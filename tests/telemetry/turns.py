@@ -1,0 +1,100 @@
+"""Turns to record, as they might have been."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from core.events import Usage
+from core.ids import UserId, new_turn_id
+from core.trace import Call, ModelCall, ToolCall
+from telemetry import records
+from telemetry.config import SqliteConfig, TelemetryConfig
+from telemetry.known import Record
+
+NOON = datetime(2026, 5, 6, 12, 0, 0, 123456, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+SETTINGS = TelemetryConfig()
+
+
+def model_call(agent: str = "assistant", **fields: Any) -> ModelCall:
+    """A call of a model that went well."""
+    given = {
+        "started_at": NOON,
+        "seconds": 0.5,
+        "usage": Usage(100, 20, 64, 32, 8),
+        "finish_reason": "stop",
+        **fields,
+    }
+    return ModelCall(agent, "openai", "gpt-test", **given)
+
+
+def tool_call(name: str = "add", *calls: Call, **fields: Any) -> ToolCall:
+    """A call of a tool that went well, with what was called within it."""
+    given = {
+        "kind": "mcp",
+        "arguments": '{"a": 1}',
+        "id": f"call_{name}",
+        "target": "calculator",
+        "started_at": NOON,
+        "seconds": 0.25,
+        "result": "2",
+        **fields,
+    }
+    return ToolCall(name, calls=list(calls), **given)
+
+
+def record(*calls: Call, **fields: Any) -> Record:
+    """A turn that called these."""
+    given = {
+        "turn_id": new_turn_id(),
+        "user_id": UserId(uuid.uuid4()),
+        "thread": "",
+        "agent": "assistant",
+        "user_message": "What is 1 + 1?",
+        "is_streamed": False,
+        "started_at": NOON,
+        "seconds": 1.25,
+        "outcome": "ok",
+        "finish_reason": "stop",
+        "error": None,
+        "usage": Usage(200, 40, 128, 64, 16),
+        **fields,
+    }
+    return Record(**given, calls=calls)
+
+
+def put(*calls: Call, **fields: Any) -> Record:
+    """Keep a turn."""
+    made = record(*calls, **fields)
+    records.insert(made, SETTINGS)
+    return made
+
+
+def settings(**fields: Any) -> TelemetryConfig:
+    return TelemetryConfig(sqlite=SqliteConfig(**fields))
+
+
+def deep() -> list[Call]:
+    """Calls of all kinds: side by side, within each other, broken off, failed."""
+    return [
+        model_call(finish_reason="tool_calls"),
+        tool_call("add"),
+        tool_call(
+            "ask_researcher",
+            model_call("researcher", finish_reason="tool_calls"),
+            tool_call(
+                "ask_librarian",
+                model_call("librarian", usage=None, error="429", seconds=0.1),
+                kind="subagent",
+                target="librarian",
+                result=None,
+                error="the librarian failed",
+            ),
+            tool_call("search", kind="memory", target="", result="nothing"),
+            model_call("researcher"),
+            kind="subagent",
+            target="researcher",
+        ),
+        tool_call("slow", seconds=None, result=None),
+        model_call(),
+    ]
