@@ -236,6 +236,7 @@ def every(seconds: int, task: str) -> dict[str, Any]:
 CELERY_BEAT_SCHEDULE = {
     "memory-consolidate": every(600, "memory.jobs.consolidate"),
     "memory-sweep": every(30, "memory.jobs.sweep"),
+    "telemetry-prune": every(3600, "telemetry.jobs.prune"),
 }
 
 LOGGING = {

@@ -1,0 +1,13 @@
+"""Celery's ways in."""
+
+from datetime import UTC, datetime
+
+from celery import shared_task
+
+from telemetry import retention
+
+
+@shared_task(name="telemetry.jobs.prune", ignore_result=True)
+def prune() -> None:
+    """Delete the turns that are older than they are kept."""
+    retention.run(datetime.now(UTC))

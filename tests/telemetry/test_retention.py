@@ -1,0 +1,175 @@
+"""Turns are deleted when they are old enough, and not before."""
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from celery import current_app
+from django.conf import settings
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from config import live
+from config.sections import Config
+from core.ids import UserId
+from telemetry import jobs, records, retention
+from telemetry.config import SqliteConfig, TelemetryConfig
+from telemetry.models import ModelCall, ToolCall, Turn
+from tests.telemetry.turns import NOON, deep, model_call, put, tool_call
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+DAY = timedelta(days=1)
+LONG_AGO = datetime(1990, 1, 1, tzinfo=NOON.tzinfo)
+"""Before all that other tests keep."""
+NOW = LONG_AGO + 30 * DAY
+
+
+@pytest.fixture
+def keep() -> Iterator[Callable[..., None]]:
+    """Put settings in force."""
+
+    def keep(**fields) -> None:
+        telemetry = TelemetryConfig(sqlite=SqliteConfig(**fields))
+        live.replace(Config(Path("coulisse.yaml"), {"telemetry": telemetry}))
+
+    before = live._current
+    keep()
+    yield keep
+    live.replace(before)
+
+
+def put_old(count: int, *, by: timedelta = DAY) -> list[uuid.UUID]:
+    """Keep turns that are older than they are kept, each with calls."""
+    return [
+        put(model_call(), tool_call(), started_at=LONG_AGO - by).turn_id
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.usefixtures("keep")
+def test_old_turns_go_with_all_they_called():
+    turn = put(*deep(), started_at=LONG_AGO - DAY)
+    assert retention.run(NOW) == 1
+    assert records.tree(turn.turn_id) is None
+    for table in (ModelCall, ToolCall):
+        assert not table.objects.filter(turn=turn.turn_id).exists()
+
+
+@pytest.mark.usefixtures("keep")
+def test_a_turn_is_kept_to_the_last_moment():
+    turn = put(started_at=LONG_AGO)
+    assert retention.run(NOW) == 0
+    assert records.tree(turn.turn_id) is not None
+    assert retention.run(NOW + timedelta(microseconds=1)) == 1
+    assert records.tree(turn.turn_id) is None
+
+
+def test_it_is_kept_for_as_long_as_is_configured(keep):
+    [turn_id] = put_old(1)
+    for days in (None, 32):
+        keep(keep_days=days)
+        assert retention.run(NOW) == 0
+    assert Turn.objects.filter(pk=turn_id).exists()
+    keep(keep_days=31)
+    assert retention.run(NOW + DAY) == 1
+
+
+def test_what_was_recorded_before_it_was_switched_off_goes_too(keep):
+    put_old(1)
+    keep(enabled=False)
+    assert retention.run(NOW) == 1
+
+
+@pytest.mark.usefixtures("keep")
+def test_many_go_in_short_transactions(monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(retention, "BATCH", 10)
+    put_old(25)
+    with CaptureQueriesContext(connection) as queries:
+        assert retention.run(NOW) == 25
+    deletes = [q["sql"] for q in queries if q["sql"].startswith("DELETE")]
+    assert len(deletes) == 9
+    assert sum(q["sql"].startswith("BEGIN") for q in queries) == 3
+    assert "deleted 25 turns older than 30 days" in caplog.text
+
+
+@pytest.mark.usefixtures("keep")
+def test_a_run_ends_when_it_took_long_and_the_next_goes_on(monkeypatch):
+    monkeypatch.setattr(retention, "BATCH", 10)
+    monkeypatch.setattr(retention, "MOST_SECONDS", 0.0)
+    put_old(15)
+    assert [retention.run(NOW) for _ in range(3)] == [10, 5, 0]
+
+
+@pytest.mark.usefixtures("keep")
+def test_two_runs_at_once_delete_each_turn_once(monkeypatch):
+    monkeypatch.setattr(retention, "BATCH", 5)
+    put_old(40)
+    barrier, counts = threading.Barrier(2), []
+
+    def prune() -> None:
+        barrier.wait()
+        counts.append(retention.run(NOW))
+        connection.close()
+
+    runs = [threading.Thread(target=prune) for _ in range(2)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert sum(counts) + retention.run(NOW) == 40
+
+
+@pytest.mark.usefixtures("keep")
+def test_turns_can_be_kept_meanwhile(monkeypatch):
+    monkeypatch.setattr(retention, "BATCH", 2)
+    put_old(40)
+    owner, done = UserId(uuid.uuid4()), threading.Event()
+    kept: list[uuid.UUID] = []
+
+    def speak() -> None:
+        while not done.is_set():
+            kept.append(put(*deep(), user_id=owner).turn_id)
+        connection.close()
+
+    speaker = threading.Thread(target=speak)
+    speaker.start()
+    assert retention.run(NOW) == 40
+    done.set()
+    speaker.join()
+    assert Turn.objects.filter(user_id=owner).count() == len(kept)
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="the plan is SQLite's")
+@pytest.mark.usefixtures("keep")
+def test_no_table_is_read_whole():
+    put_old(1)
+    with CaptureQueriesContext(connection) as queries:
+        retention.run(NOW)
+    with connection.cursor() as cursor:
+        for query in queries:
+            if query["sql"].startswith(("SELECT", "DELETE")):
+                cursor.execute("EXPLAIN QUERY PLAN " + query["sql"])
+                plan = "\n".join(row[-1] for row in cursor.fetchall())
+                assert "SCAN" not in plan, plan
+
+
+def test_it_is_hourly():
+    entry = settings.CELERY_BEAT_SCHEDULE["telemetry-prune"]
+    assert entry["task"] == jobs.prune.name
+    assert entry["task"] in current_app.tasks
+    assert entry["schedule"] == 3600
+
+
+@pytest.mark.usefixtures("keep")
+def test_the_job_goes_by_the_clock():
+    old = put(started_at=LONG_AGO).turn_id
+    new = put(started_at=datetime.now(NOON.tzinfo)).turn_id
+    jobs.prune()
+    left = set(Turn.objects.filter(pk__in=[old, new]).values_list("pk", flat=True))
+    assert left == {new}
