@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents import skill_files, skill_text
-from agents.skill_files import MAX_DEPTH, MAX_FILES, Seen
+from agents.skill_files import MAX_DEPTH, MAX_FILES, SKILL_FILE, Seen
 from agents.skill_text import SkillBroken, SkillText
 from config import reader
 
-SKILL_FILE = "SKILL.md"
 READER = "skill_file"
 """The tool that reads bundled files; no skill may have its name."""
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+SKILL_FILE = "SKILL.md"
+"""What makes a folder a skill, and what is looked at first."""
 MAX_FILES = 500
 """Files of one folder that are looked at."""
 MAX_DEPTH = 8
@@ -75,8 +77,12 @@ def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, Entry | 
 def visible(folder: Path) -> list[Entry]:
     """Return what is in a folder and not hidden, files first, by name."""
     with os.scandir(folder) as found:
-        entries = [entry for entry in found if not entry.name.startswith(".")]
-    return sorted(entries, key=lambda e: (e.is_dir(follow_symlinks=False), e.name))
+        return sorted((e for e in found if not e.name.startswith(".")), key=_place)
+
+
+def _place(entry: Entry) -> tuple[bool, bool, str]:
+    is_folder = entry.is_dir(follow_symlinks=False)
+    return (is_folder, entry.name != SKILL_FILE, entry.name)
 
 
 def _is_writable(path: str) -> bool:

@@ -8,12 +8,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agents.skill_directory import (
-    MAX_DESCRIPTION_LENGTH,
-    READER,
-    SKILL_FILE,
-    Skill,
-)
+from agents.skill_directory import MAX_DESCRIPTION_LENGTH, READER, Skill
+from agents.skill_files import SKILL_FILE
 from core.errors import Invalid
 from core.tools import Tool
 from core.trace import ToolCall

@@ -1,0 +1,630 @@
+"""Skills: what is found on disk, what a model can reach of it, and edits."""
+
+import logging
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from agents import skill_files, skill_tools, skills
+from agents.skills import SKILLS, SkillsConfig
+from config.sections import Config
+from core.errors import CoulisseError
+from core.trace import ToolCall
+
+HEAD = "---\nname: {name}\ndescription: {description}\n---\n"
+
+
+@pytest.fixture
+def shelf(tmp_path, caplog):
+    """The directory of skills, and the log of what is found in it."""
+    caplog.set_level(logging.INFO)
+    folder = tmp_path / "skills"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def config(tmp_path):
+    return Config(tmp_path / "coulisse.yaml", {})
+
+
+def put(folder: Path, path: str, content: str | bytes = "") -> Path:
+    """Write a file, and the folders above it."""
+    file = folder / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    return file
+
+
+def found(config: Config, name: str):
+    """Return one skill, read now."""
+    skills.of(config)
+    skills.refresh()
+    return skills.of(config).get(name)
+
+
+async def told(tool, **arguments) -> str:
+    """Call a tool."""
+    return await tool.call(arguments, ToolCall(tool.name, tool.kind, ""))
+
+
+async def refused(tool, **arguments) -> str:
+    """Call a tool that does not do it; return what the model is told."""
+    with pytest.raises(CoulisseError) as caught:
+        await told(tool, **arguments)
+    return str(caught.value)
+
+
+def tools(config, *names):
+    return {tool.name: tool for tool in skills.tools(config, names)}
+
+
+# What a SKILL.md says.
+
+
+def test_a_skill_has_the_name_and_description_of_its_frontmatter(shelf, config):
+    head = "---\nname: review\ndescription: Review a\n  resume.\nlicense: MIT\n---\n"
+    put(shelf, "some-folder/SKILL.md", head + "\nBe fair.\n\n---\n\nBe kind.\n")
+    skill = found(config, "review")
+    assert skill.description == "Review a resume."
+    assert skill.body == "Be fair.\n\n---\n\nBe kind."
+
+
+@pytest.mark.parametrize("head", ["", "---\n---\n", "---\n# nothing\n---  \n"])
+def test_without_frontmatter_it_is_called_as_its_folder(shelf, config, head):
+    put(shelf, "triage/SKILL.md", f"{head}# Triage\n")
+    skill = found(config, "triage")
+    assert (skill.description, skill.body) == ("", "# Triage")
+
+
+def test_line_ends_and_marks_of_other_systems_are_read(shelf, config):
+    text = HEAD.format(name="a", description="b") + "one\ntwo\n"
+    put(shelf, "x/SKILL.md", b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    skill = found(config, "a")
+    assert (skill.description, skill.body) == ("b", "one\ntwo")
+
+
+BROKEN = [
+    ("---\nname: a\n", "frontmatter is not closed; put a line '---'"),
+    ("---\nname: a\ndescription: Use it: now\n---\n", "line 3: its frontmatter is"),
+    ("---\ndescription: Use it: now\n---\n", "needs quotes"),
+    ("---\nname: [a\n---\n", "is not valid YAML"),
+    ("---\nname: a\nname: b\n---\n", "is not valid YAML"),
+    ("---\nname: !!python/name:os.system\n---\n", "is not valid YAML"),
+    ("---\nname: 2024-99-99\n---\n", "is not valid YAML"),
+    ("---\n" + "[" * 100 + "\n---\n", "is not valid YAML"),
+    ("---\n- a\n---\n", "must be a map"),
+    ("---\nname: 7\n---\n", "its 'name' must be text; put it in quotes"),
+    ("---\ndescription: yes please\nname: true\n---\n", "'name' must be text"),
+    ("---\nname: two words\n---\n", "'two words' cannot be the name of a tool"),
+    ("---\nname: " + "x" * 65 + "\n---\n", "cannot be the name of a tool"),
+    ("---\nname: ''\n---\n", "'' cannot be the name of a tool"),
+    ("---\nname: skill_file\n---\n", "set another 'name:'"),
+    ("---\nname: a\nx: " + "y" * 17_000 + "\n---\n", "move the text below it"),
+    (b"one\n\xff\xfe\n", "line 2 is not UTF-8 text"),
+    (b"x" * 300_000, "it is larger than 256 KiB"),
+]
+
+
+@pytest.mark.parametrize(("content", "complaint"), BROKEN)
+def test_what_cannot_be_used_is_named_in_the_log_and_the_rest_loads(
+    shelf, config, caplog, content, complaint
+):
+    put(shelf, "broken/SKILL.md", content)
+    put(shelf, "good/SKILL.md", "Good.")
+    assert list(skills.of(config)) == ["good"]
+    skills.refresh()
+    (warning,) = warnings(caplog)
+    assert f"{shelf}/broken/SKILL.md: " in warning
+    assert complaint in warning
+    assert warning.endswith("the skill is left out")
+
+
+def warnings(caplog) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+def test_a_folder_whose_name_is_no_tools_can_be_given_one(shelf, config, caplog):
+    put(shelf, "Lebenslauf prüfen/SKILL.md", "x")
+    assert skills.of(config) == {}
+    assert "'Lebenslauf prüfen' cannot be the name of a tool; set 'name:'" in (
+        caplog.text
+    )
+    put(shelf, "Lebenslauf prüfen/SKILL.md", HEAD.format(name="cv", description="d"))
+    assert found(config, "cv").folder == "Lebenslauf prüfen"
+
+
+def test_of_two_skills_of_one_name_the_first_stays(shelf, config, caplog):
+    for folder in ("b", "a"):
+        text = HEAD.format(name="same", description=folder)
+        put(shelf, f"{folder}/SKILL.md", text)
+    assert found(config, "same").folder == "a"
+    (warning,) = warnings(caplog)
+    assert warning == (
+        f"{shelf}/b: its name 'same' is that of 'a'; it is left out until one is "
+        "renamed"
+    )
+
+
+def test_a_long_description_is_cut_and_complained_about(shelf, config, caplog):
+    put(shelf, "a/SKILL.md", HEAD.format(name="a", description="d" * 1025))
+    assert len(tools(config, "a")["a"].description) == 1024
+    assert "models are shown 1024 characters" in caplog.text
+
+
+def test_a_description_of_the_most_characters_is_fine(shelf, config, caplog):
+    put(shelf, "a/SKILL.md", HEAD.format(name="a", description="d" * 1024))
+    assert tools(config, "a")
+    assert warnings(caplog) == []
+
+
+# Which directory.
+
+
+def test_a_missing_directory_holds_no_skills(tmp_path, config, caplog):
+    assert skills.of(config) == {}
+    assert caplog.text == ""
+
+
+def test_a_file_in_place_of_the_directory_is_complained_about(tmp_path, config, caplog):
+    put(tmp_path, "skills")
+    assert skills.of(config) == {}
+    skills.refresh()
+    (warning,) = warnings(caplog)
+    assert "cannot be read: Not a directory; see skills.dir" in warning
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_the_directory_is_told_by_the_yaml(tmp_path, absolute):
+    put(tmp_path, "deep/playbooks/a/SKILL.md", "x")
+    where = str(tmp_path / "deep/playbooks") if absolute else "playbooks"
+    path = tmp_path / "deep/coulisse.yaml"
+    config = Config(path, {SKILLS.key: SkillsConfig(dir=where)})
+    assert list(skills.of(config)) == ["a"]
+
+
+def test_the_directory_itself_may_be_a_link(tmp_path, config):
+    put(tmp_path, "shared/a/SKILL.md", "x")
+    (tmp_path / "skills").symlink_to("shared")
+    assert list(skills.of(config)) == ["a"]
+
+
+def test_another_directory_takes_the_place_of_the_first(tmp_path):
+    put(tmp_path, "one/a/SKILL.md", "x")
+    put(tmp_path, "two/b/SKILL.md", "x")
+    first, second = (
+        Config(tmp_path / "c.yaml", {SKILLS.key: SkillsConfig(dir=name)})
+        for name in ("one", "two")
+    )
+    assert list(skills.of(first)) == ["a"]
+    assert list(skills.of(second)) == ["b"]
+    assert list(skills.of(first)) == ["a"]
+
+
+# Files.
+
+
+def test_bundled_files_are_found_in_folders_too_and_hidden_ones_not(shelf, config):
+    put(shelf, "a/SKILL.md", "x")
+    for path in ("rubric.md", "deep/er/letter.md", ".env", ".git/config", "logo.png"):
+        put(shelf, f"a/{path}", "1234")
+    put(shelf, ".hidden/SKILL.md", "x")
+    put(shelf, "no-skill/notes.md", "x")
+    put(shelf, "README.md", "x")
+    assert list(skills.of(config)) == ["a"]
+    files = found(config, "a").files
+    assert files == {"logo.png": 4, "rubric.md": 4, "deep/er/letter.md": 4}
+
+
+def test_links_are_not_followed_wherever_they_lead(tmp_path, shelf, config, caplog):
+    secret = put(tmp_path, "secret/SKILL.md", "secret")
+    put(shelf, "a/SKILL.md", "x")
+    (shelf / "a/file.md").symlink_to(secret)
+    (shelf / "a/folder").symlink_to(secret.parent)
+    (shelf / "a/near.md").symlink_to("SKILL.md")
+    (shelf / "b").symlink_to(secret.parent)
+    (shelf / "c").mkdir()
+    (shelf / "c/SKILL.md").symlink_to(secret)
+    assert list(skills.of(config)) == ["a"]
+    assert found(config, "a").files == {}
+    assert sorted(warnings(caplog)) == [
+        f"{shelf}/{path}: symbolic links are not followed; put the files themselves "
+        "there"
+        for path in ("a/file.md", "a/folder", "a/near.md", "b", "c/SKILL.md")
+    ]
+
+
+def test_what_is_no_file_is_no_skills(shelf, config):
+    put(shelf, "a/SKILL.md", "x")
+    os.mkfifo(shelf / "a/pipe")
+    (shelf / "b").mkdir()
+    os.mkfifo(shelf / "b/SKILL.md")
+    assert list(skills.of(config)) == ["a"]
+    assert found(config, "a").files == {}
+
+
+def test_a_name_that_is_not_utf8_is_left_out(shelf, config):
+    put(shelf, "a/SKILL.md", "x")
+    with open(os.fsencode(shelf) + b"/a/\xff.md", "w") as file:
+        file.write("x")
+    assert found(config, "a").files == {}
+
+
+def test_a_folder_that_is_not_utf8_is_named_as_well_as_can_be(shelf, config, caplog):
+    folder = os.fsencode(shelf) + b"/\xff"
+    os.mkdir(folder)
+    with open(folder + b"/SKILL.md", "w") as file:
+        file.write("x")
+    assert skills.of(config) == {}
+    assert "'?' cannot be the name of a tool" in caplog.text
+
+
+def test_a_huge_folder_is_read_as_far_as_the_limit(shelf, config, caplog, monkeypatch):
+    monkeypatch.setattr(skill_files, "MAX_FILES", 5)
+    put(shelf, "a/SKILL.md", "x")
+    for number in range(9):
+        put(shelf, f"a/{number}.md")
+    assert len(found(config, "a").files) == 4
+    assert "not all of which can be read" in caplog.text
+
+
+def test_a_deep_folder_is_read_as_far_as_the_limit(shelf, config, caplog):
+    put(shelf, "a/SKILL.md", "x")
+    put(shelf, "a/1/2/3/4/5/6/7/8/in.md", "x")
+    put(shelf, "a/1/2/3/4/5/6/7/8/9/out.md", "x")
+    assert list(found(config, "a").files) == ["1/2/3/4/5/6/7/8/in.md"]
+    assert "not all of which can be read" in caplog.text
+
+
+# What a model is offered, and told.
+
+
+@pytest.fixture
+def two(shelf, config):
+    """A configuration with two skills that have files."""
+    put(shelf, "review/SKILL.md", "---\ndescription: Review.\n---\nRead rubric.md.")
+    put(shelf, "review/rubric.md", "# Rubric")
+    put(shelf, "review/templates/letter.md", "Dear {name}")
+    put(shelf, "pay/SKILL.md", "---\ndescription: Pay.\n---\nAsk first.")
+    put(shelf, "pay/secret.md", "the budget")
+    return config
+
+
+def test_an_agent_without_skills_gets_no_tools(two):
+    assert skills.tools(two, ()) == []
+    assert skills.tools(two, ["nobody"]) == []
+
+
+def test_each_skill_is_a_tool_and_one_more_reads_their_files(two):
+    offered = tools(two, "pay", "review")
+    assert list(offered) == ["pay", "review", "skill_file"]
+    assert {tool.kind for tool in offered.values()} == {"skill"}
+    assert offered["review"].description == "Review."
+    assert offered["review"].parameters == {"type": "object", "properties": {}}
+    schema = offered["skill_file"].parameters
+    assert schema["properties"]["skill"]["enum"] == ["pay", "review"]
+
+
+async def test_a_skill_tells_its_body_and_its_files(two):
+    assert await told(tools(two, "review")["review"]) == (
+        "Read rubric.md.\n\n"
+        "Files of this skill, which skill_file reads:\n"
+        "- rubric.md (8 bytes)\n"
+        "- templates/letter.md (11 bytes)"
+    )
+
+
+async def test_an_empty_skill_says_so(shelf, config):
+    put(shelf, "a/SKILL.md")
+    assert (
+        await told(tools(config, "a")["a"]) == "(The SKILL.md of this skill is empty.)"
+    )
+
+
+@pytest.mark.parametrize("path", ["templates/letter.md", "./templates//letter.md"])
+async def test_a_file_is_read_by_its_path(two, path):
+    reader = tools(two, "review")["skill_file"]
+    assert await told(reader, skill="review", path=path) == "Dear {name}"
+
+
+async def test_the_body_can_be_read_as_a_file(two):
+    reader = tools(two, "review")["skill_file"]
+    assert await told(reader, skill="review", path="SKILL.md") == "Read rubric.md."
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("../pay/secret.md", "templates/../../pay/secret.md", "..", "/etc/passwd"),
+        *("..\\pay\\secret.md", "templates/../rubric.md"),
+    ],
+)
+async def test_a_path_that_leads_out_is_refused(two, path):
+    reader = tools(two, "pay", "review")["skill_file"]
+    complaint = await refused(reader, skill="review", path=path)
+    assert "leads out of the skill's folder" in complaint
+
+
+@pytest.mark.parametrize("path", ["no.md", "templates", "RUBRIC.md", ".", "a\0b"])
+async def test_a_path_of_no_file_is_answered_with_those_there_are(two, path):
+    reader = tools(two, "review")["skill_file"]
+    complaint = await refused(reader, skill="review", path=path)
+    assert complaint.endswith("its files are: rubric.md, templates/letter.md")
+
+
+async def test_agents_reach_the_files_of_their_own_skills_only(two):
+    reader = tools(two, "review")["skill_file"]
+    complaint = await refused(reader, skill="pay", path="secret.md")
+    assert complaint == "there is no skill 'pay'; there are: review"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"skill": "review"},
+        {"skill": "review", "path": ""},
+        {"skill": 1, "path": "rubric.md"},
+        {"skill": "review", "path": "rubric.md", "offset": -1},
+        {"skill": "review", "path": "rubric.md", "offset": "x"},
+        {"skill": "review", "path": "rubric.md", "mode": "w"},
+    ],
+)
+async def test_wrong_arguments_are_told(two, arguments):
+    assert await refused(tools(two, "review")["skill_file"], **arguments)
+
+
+async def test_a_file_added_after_the_turn_began_is_refused(two, shelf):
+    reader = tools(two, "review")["skill_file"]
+    put(shelf, "review/new.md", "x")
+    assert "is not a file of" in await refused(reader, skill="review", path="new.md")
+
+
+async def test_a_file_is_read_as_it_is_now(two, shelf):
+    reader = tools(two, "review")["skill_file"]
+    put(shelf, "review/rubric.md", "# New")
+    assert await told(reader, skill="review", path="rubric.md") == "# New"
+
+
+def swap_file(folder: Path, secret: Path) -> None:
+    (folder / "templates/letter.md").unlink()
+    (folder / "templates/letter.md").symlink_to(secret / "letter.md")
+
+
+def swap_inner_folder(folder: Path, secret: Path) -> None:
+    (folder / "templates").rename(folder / "old")
+    (folder / "templates").symlink_to(secret)
+
+
+def swap_skill(folder: Path, secret: Path) -> None:
+    folder.rename(folder.parent / "old")
+    (secret / "templates").mkdir()
+    (secret / "letter.md").rename(secret / "templates/letter.md")
+    folder.symlink_to(secret)
+
+
+def swap_for_a_pipe(folder: Path, secret: Path) -> None:
+    (folder / "templates/letter.md").unlink()
+    os.mkfifo(folder / "templates/letter.md")
+
+
+def swap_for_a_folder(folder: Path, secret: Path) -> None:
+    (folder / "templates/letter.md").unlink()
+    (folder / "templates/letter.md").mkdir()
+
+
+def remove(folder: Path, secret: Path) -> None:
+    (folder / "templates/letter.md").unlink()
+
+
+@pytest.mark.parametrize(
+    "swap",
+    [
+        *(swap_file, swap_inner_folder, swap_skill, swap_for_a_pipe),
+        *(swap_for_a_folder, remove),
+    ],
+)
+async def test_a_file_that_was_swapped_after_it_was_found_is_refused(
+    two, shelf, tmp_path, swap
+):
+    reader = tools(two, "review")["skill_file"]
+    put(tmp_path, "elsewhere/letter.md", "secret")
+    swap(shelf / "review", tmp_path / "elsewhere")
+    asked = {"skill": "review", "path": "templates/letter.md"}
+    assert "cannot be read any more" in await refused(reader, **asked)
+
+
+@pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n\xff", b"text\0more"])
+async def test_a_binary_file_is_listed_and_answered_with_a_note(shelf, config, content):
+    put(shelf, "a/SKILL.md", "x")
+    put(shelf, "a/logo.png", content)
+    offered = tools(config, "a")
+    assert f"- logo.png ({len(content)} bytes)" in await told(offered["a"])
+    answer = await told(offered["skill_file"], skill="a", path="logo.png")
+    assert answer == (
+        f"(logo.png is not text but {len(content)} bytes; it cannot be shown.)"
+    )
+
+
+async def test_a_huge_file_is_answered_with_a_note(shelf, config, monkeypatch):
+    monkeypatch.setattr(skill_tools, "MAX_FILE_BYTES", 1024 * 1024)
+    put(shelf, "a/SKILL.md", "x")
+    put(shelf, "a/book.txt", b"x" * (1024 * 1024 + 1))
+    answer = await told(tools(config, "a")["skill_file"], skill="a", path="book.txt")
+    assert answer == "(book.txt is larger than 1 MiB and cannot be shown.)"
+
+
+async def test_a_long_file_is_read_in_parts_without_a_gap(shelf, config):
+    text = "".join(f"{number:07}\n" for number in range(9_000)) + "äöü😀"
+    put(shelf, "a/SKILL.md", "x")
+    put(shelf, "a/long.txt", text)
+    reader, read, offset = tools(config, "a")["skill_file"], "", 0
+    while True:
+        part = await told(reader, skill="a", path="long.txt", offset=offset)
+        shown, _, cut = part.partition("\n\n(Cut: ")
+        read += shown
+        if not cut:
+            break
+        assert cut == (
+            f"this is up to character {len(read)} of {len(text)}. To read on, call "
+            f"skill_file with skill 'a', path 'long.txt', offset {len(read)}.)"
+        )
+        assert len(part) < 32_000
+        offset = len(read)
+    assert read == text
+
+
+async def test_a_long_body_is_read_on_as_a_file(shelf, config):
+    body = "y" * 30_000 + "the end"
+    put(shelf, "a/SKILL.md", body)
+    for number in range(300):
+        put(shelf, f"a/{'long-name-' * 10}{number}.md")
+    offered = tools(config, "a")
+    first = await told(offered["a"])
+    assert len(first) < 32_000
+    assert "path 'SKILL.md', offset 24000" in first
+    assert first.endswith(" more")
+    rest = await told(offered["skill_file"], skill="a", path="SKILL.md", offset=24_000)
+    assert first[:24_000] + rest == body
+
+
+async def test_an_offset_at_and_behind_the_end(two):
+    reader = tools(two, "review")["skill_file"]
+    asked = {"skill": "review", "path": "rubric.md"}
+    assert await told(reader, **asked, offset=8) == "(rubric.md ends here.)"
+    complaint = await refused(reader, **asked, offset=9)
+    assert complaint == "offset: 'rubric.md' has only 8 characters"
+
+
+def test_unknown_names_are_left_out_and_logged_once_for_a_configuration(two, caplog):
+    for _ in range(3):
+        assert list(tools(two, "pay", "nobody")) == ["pay", "skill_file"]
+    assert warnings(caplog) == [
+        "skill 'nobody', which an agent lists, is not in ./skills; there are: pay, "
+        "review"
+    ]
+    skills.tools(Config(two.path, {}), ["nobody"])
+    assert len(warnings(caplog)) == 2
+
+
+# Edits.
+
+
+def test_an_edit_is_looked_for_twice_a_second():
+    assert skills.LOOK_SECONDS == 0.5
+
+
+@pytest.fixture
+def watching(two, monkeypatch):
+    monkeypatch.setattr(skills, "LOOK_SECONDS", 0.02)
+    watcher = skills.Watcher(two)
+    watcher.start()
+    yield two
+    watcher.stop()
+
+
+def soon(condition) -> None:
+    """Wait for a condition."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < 5, "it never came true"
+        time.sleep(0.005)
+
+
+def test_edits_are_followed_without_being_asked(watching, shelf):
+    put(shelf, "pay/SKILL.md", "Ask twice.")
+    put(shelf, "new/SKILL.md", "New.")
+    (shelf / "review/SKILL.md").unlink()
+    soon(lambda: sorted(skills.of(watching)) == ["new", "pay"])
+    soon(lambda: skills.of(watching)["pay"].body == "Ask twice.")
+
+
+def test_a_fault_does_not_end_the_watch(watching, shelf, caplog, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(skill_files, "visible", lambda folder: 1 / 0)
+        soon(lambda: "could not look for skills" in caplog.text)
+    put(shelf, "new/SKILL.md", "New.")
+    soon(lambda: "new" in skills.of(watching))
+
+
+def test_the_log_tells_what_changed(two, shelf, caplog):
+    skills.of(two)
+    assert caplog.messages == [f"skills in {shelf}: added 'pay', 'review'"]
+    put(shelf, "pay/SKILL.md", "Ask twice.")
+    put(shelf, "new/SKILL.md", "New.")
+    (shelf / "review/SKILL.md").unlink()
+    skills.refresh()
+    assert caplog.messages[1:] == [
+        f"skills in {shelf}: added 'new', removed 'review', changed 'pay'"
+    ]
+
+
+def test_the_log_is_silent_while_nothing_changes(two, caplog):
+    skills.of(two)
+    caplog.clear()
+    skills.refresh()
+    assert caplog.text == ""
+
+
+def test_a_directory_that_comes_later_is_seen(tmp_path, config):
+    assert skills.of(config) == {}
+    put(tmp_path, "skills/a/SKILL.md", "x")
+    assert found(config, "a")
+
+
+@pytest.mark.parametrize("kept_time", [False, True])
+def test_a_change_of_the_same_length_is_seen(two, shelf, kept_time):
+    skills.of(two)
+    file = shelf / "pay/SKILL.md"
+    before = file.stat()
+    file.write_text(file.read_text().replace("Ask", "Beg"))
+    if kept_time:
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert found(two, "pay").body == "Beg first."
+
+
+def test_a_skill_that_breaks_is_complained_about_and_comes_back(two, shelf, caplog):
+    skills.of(two)
+    good = (shelf / "pay/SKILL.md").read_text()
+    put(shelf, "pay/SKILL.md", "---\n")
+    assert found(two, "pay") is None
+    assert len(warnings(caplog)) == 1
+    put(shelf, "pay/SKILL.md", good)
+    assert found(two, "pay")
+    put(shelf, "pay/SKILL.md", "---\n")
+    assert found(two, "pay") is None
+    assert len(warnings(caplog)) == 2
+
+
+def test_what_did_not_change_is_not_read_again(two, shelf, monkeypatch):
+    past = time.time_ns() - 60_000_000_000
+    for name in ("pay", "review"):
+        os.utime(shelf / name / "SKILL.md", ns=(past, past))
+    skills.of(two)
+    read = []
+    original = skill_files.read
+    monkeypatch.setattr(
+        skill_files,
+        "read",
+        lambda *args: read.append(args[1][0]) or original(*args),
+    )
+    skills.refresh()
+    assert read == []
+    put(shelf, "pay/SKILL.md", "x")
+    skills.refresh()
+    assert read == ["pay"]
+
+
+def test_a_folder_that_cannot_be_read_does_not_hide_the_others(
+    two, shelf, caplog, monkeypatch
+):
+    def look(folder, original=skill_files.look):
+        if folder.name == "pay":
+            raise PermissionError(13, "Permission denied")
+        return original(folder)
+
+    monkeypatch.setattr(skill_files, "look", look)
+    assert list(skills.of(two)) == ["review"]
+    assert f"{shelf}/pay: cannot be read: Permission denied" in caplog.text
