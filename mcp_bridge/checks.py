@@ -1,0 +1,36 @@
+"""What `manage.py check` says of the keys of users' sign-ins.
+
+| id | what is wrong |
+|---|---|
+| coulisse.E521 | a key in the environment or in `.coulisse/secrets.env` is no good |
+"""
+
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core import checks
+
+from config import loader
+from config.errors import ConfigInvalid
+from mcp_bridge import secrets
+from mcp_bridge.config import MCP
+from mcp_bridge.sign_in_errors import SecretsInvalid
+
+
+def check_secrets(**_: Any) -> list[checks.CheckMessage]:
+    """Refuse keys that are no good, where a server needs them; make none."""
+    path = Path(settings.COULISSE_CONFIG)
+    if not path.exists():
+        return []
+    try:
+        servers = loader.load(path).get(MCP)
+    except ConfigInvalid:
+        return []  # The configuration's own check says why.
+    if not any(server.sign_in is not None for server in servers.values()):
+        return []
+    try:
+        secrets.check()
+    except SecretsInvalid as exc:
+        return [checks.Error(exc.message, id="coulisse.E521")]
+    return []

@@ -1,0 +1,226 @@
+"""A user connects a server: from the link to the tokens."""
+
+import base64
+import hashlib
+import hmac
+import logging
+import secrets as random
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+from mcp.client.auth.utils import issuers_match
+
+from config.sections import Config
+from core.ids import UserId
+from mcp_bridge import links, secrets, sign_in_links, token_endpoint, tokens
+from mcp_bridge.config import OAuth
+from mcp_bridge.parties import App, Cross, Fresh
+from mcp_bridge.registrar import Clock, Registrar, find, now, resource_of
+from mcp_bridge.sign_in_errors import (
+    OtherBrowser,
+    OtherUser,
+    ProviderBroken,
+    ProviderRefused,
+    TokenInvalid,
+    TokenUsed,
+)
+from mcp_bridge.sign_in_links import Link
+from mcp_bridge.sign_ins import boxed
+from mcp_bridge.web import Web
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """Where a user goes to consent, and where they come back to."""
+
+    url: str
+    redirect_uri: str
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """What a user comes back with."""
+
+    state: str
+    code: str | None = None
+    error: str | None = None
+    description: str | None = None
+    issuer: str | None = None
+
+
+class Connecting:
+    """Leads users through providers' sign-ins."""
+
+    def __init__(
+        self,
+        cross: Cross,
+        cross_to_end: Cross,
+        *,
+        web: Web | None = None,
+        clock: Clock = now,
+    ) -> None:
+        self._cross = cross
+        self._cross_to_end = cross_to_end
+        self._web = web or Web()
+        self._clock = clock
+        self._registrar = Registrar(cross, cross_to_end, self._web, clock=clock)
+
+    async def look(self, config: Config, server: str, token: str) -> Link:
+        """Return what a link says if it can be used still.
+
+        Raises `ServerUnknown`, `NoSignIn`, `TokenInvalid`, `TokenExpired` and
+        `TokenUsed`.
+        """
+        find(config, server)
+        seals = secrets.load().seals
+        link = sign_in_links.read_link(seals, server, token, now=self._clock())
+        if await self._cross(links.is_spent, link.nonce):
+            raise TokenUsed
+        return link
+
+    async def open(
+        self,
+        config: Config,
+        server: str,
+        token: str,
+        *,
+        browser: str,
+        named: UserId | None = None,
+    ) -> Departure:
+        """Use a link and return where the user goes from it.
+
+        `browser` is a secret its opener gets as a cookie; `named` is who the request
+        says it is for, if it does. A link whose provider fails is not used up. Raises
+        as `look` does, and `OtherUser` and `SignInFailed`.
+        """
+        link = await self.look(config, server, token)
+        if named is not None and named != link.user_id:
+            raise OtherUser
+        departure = await self.begin(config, server, link.user_id, browser=browser)
+        if not await self._cross_to_end(links.spend, link.nonce, link.expires_at):
+            raise TokenUsed
+        return departure
+
+    async def begin(
+        self, config: Config, server: str, user_id: UserId, *, browser: str | None
+    ) -> Departure:
+        """Return where a user goes to consent; raises `SignInFailed`.
+
+        With `browser` only who has this secret can come back.
+        """
+        configured, oauth = find(config, server)
+        app = await self._registrar.app(config, server)
+        verifier = random.token_urlsafe(48)
+        state = sign_in_links.new_state(
+            secrets.load().seals,
+            server,
+            user_id,
+            client_row=app.row,
+            resource=resource_of(configured),
+            verifier=verifier,
+            browser=browser,
+            now=self._clock(),
+        )
+        return Departure(
+            _authorization_url(app, oauth, state, verifier), app.redirect_uri
+        )
+
+    async def finish(
+        self, config: Config, server: str, came: Return, *, browser: str | None
+    ) -> None:
+        """Take a user back who consented, and store their tokens.
+
+        Raises as `look` does, and `OtherBrowser` and `SignInFailed`.
+        """
+        configured, oauth = find(config, server)
+        seals = secrets.load().seals
+        state = sign_in_links.read_state(seals, server, came.state, now=self._clock())
+        if state.browser and not hmac.compare_digest(
+            state.browser, sign_in_links.digest(browser or "")
+        ):
+            raise OtherBrowser
+        link = state.link
+        if not await self._cross_to_end(links.spend, link.nonce, link.expires_at):
+            raise TokenUsed
+        resource = resource_of(configured)
+        app = await self._registrar.stored(config, server, state.client_row)
+        if app is None or state.resource != sign_in_links.digest(resource):
+            raise TokenInvalid("The server's sign-in was set up anew in the meantime.")
+        fresh = await self._redeem(app, came, state.verifier)
+        boxes = boxed(fresh, server, resource, link.user_id, secrets.load().vault)
+        if boxes.scopes is None:
+            asked = oauth.scopes or app.provider.scopes
+            boxes = replace(boxes, scopes=" ".join(asked))
+        await self._cross_to_end(
+            tokens.put,
+            link.user_id,
+            server,
+            resource,
+            app.row,
+            boxes,
+            now=self._clock(),
+        )
+        logger.info("a user connected mcp server '%s'", server)
+
+    async def _redeem(self, app: App, came: Return, verifier: str) -> Fresh:
+        _check_issuer(app, came.issuer)
+        if came.error is not None:
+            raise ProviderRefused(
+                f"mcp server '{app.server}': its sign-in's provider says: "
+                f"{came.description or came.error}",
+                error=came.error,
+                provider=app.server,
+            )
+        if not came.code:
+            raise ProviderBroken(
+                f"mcp server '{app.server}': its sign-in's provider sends users back "
+                "without a code",
+                provider=app.server,
+            )
+        try:
+            return await token_endpoint.redeem(
+                *(self._web, app), code=came.code, verifier=verifier, now=self._clock()
+            )
+        except ProviderRefused as exc:
+            if exc.error == "invalid_client":
+                await self._registrar.forget(app)
+            raise
+
+
+def _check_issuer(app: App, issuer: str | None) -> None:
+    """Refuse an answer that another provider sends (RFC 9207)."""
+    expected = app.provider.issuer
+    if not expected:
+        return
+    if issuer is None and not app.provider.sends_issuer:
+        return
+    if issuer is None or not issuers_match(issuer, expected):
+        raise ProviderBroken(
+            f"mcp server '{app.server}': the answer does not come from {expected}",
+            provider=app.server,
+        )
+
+
+def _authorization_url(app: App, oauth: OAuth, state: str, verifier: str) -> str:
+    digest = hashlib.sha256(verifier.encode()).digest()
+    asked = {
+        "response_type": "code",
+        "client_id": app.client_id,
+        "redirect_uri": app.redirect_uri,
+        "state": state,
+        "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
+        "code_challenge_method": "S256",
+    }
+    scopes = oauth.scopes or app.provider.scopes
+    if scopes:
+        asked["scope"] = " ".join(scopes)
+    if app.provider.resource is not None:
+        asked["resource"] = app.provider.resource
+    if "offline_access" in scopes:
+        # OpenID Connect gives a refresh token only with it.
+        asked["prompt"] = "consent"
+    parts = urlsplit(app.provider.authorization_endpoint)
+    query = "&".join(filter(None, (parts.query, urlencode(asked))))
+    return urlunsplit(parts._replace(query=query, fragment=""))

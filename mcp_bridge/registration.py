@@ -1,0 +1,93 @@
+"""Registering with a provider (RFC 7591)."""
+
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+from mcp.shared.auth import OAuthClientInformationFull
+from pydantic import ValidationError
+
+from mcp_bridge.parties import App, Provider
+from mcp_bridge.sign_in_errors import ProviderBroken, ProviderRefused
+from mcp_bridge.token_endpoint import told
+from mcp_bridge.web import Web, is_loopback
+
+METHODS = ("client_secret_post", "client_secret_basic", "none")
+"""How we can say who we are, the preferred first."""
+
+
+async def register(
+    web: Web, server: str, provider: Provider, redirect_uri: str, *, now: datetime
+) -> App:
+    """Register this server with a provider; raises `SignInFailed`."""
+    if provider.registration_endpoint is None:
+        raise ProviderBroken(
+            f"mcp server '{server}': {provider.issuer} lets nobody register by "
+            "itself; register an app there and set oauth with mode: static",
+            provider=server,
+        )
+    method = next((m for m in METHODS if m in provider.auth_methods), None)
+    if method is None:
+        raise ProviderBroken(
+            f"mcp server '{server}': {provider.issuer} takes none of "
+            f"{', '.join(METHODS)}; register an app there and set oauth with mode: "
+            "static",
+            provider=server,
+        )
+    answer = await web.post(
+        server,
+        provider.registration_endpoint,
+        json=_request(provider, redirect_uri, method),
+    )
+    if answer.status not in (200, 201):
+        error, description = told(answer)
+        raise ProviderRefused(
+            f"mcp server '{server}': {provider.issuer} refuses to register this "
+            f"server with {answer.status}: {description}",
+            error=error,
+            provider=server,
+        )
+    try:
+        made = OAuthClientInformationFull.model_validate(answer.json())
+    except ValidationError as exc:
+        raise ProviderBroken(
+            f"mcp server '{server}': {provider.issuer} answers a registration with "
+            "what is none",
+            provider=server,
+        ) from exc
+    assigned = made.token_endpoint_auth_method or method
+    if made.client_secret is None:
+        assigned = "none"
+    elif assigned not in METHODS:
+        raise ProviderBroken(
+            f"mcp server '{server}': {provider.issuer} wants '{assigned}' at its token "
+            "endpoint, which is not supported",
+            provider=server,
+        )
+    ends = made.client_secret_expires_at
+    return App(
+        server=server,
+        provider=provider,
+        client_id=made.client_id,
+        client_secret=made.client_secret,
+        auth_method=assigned,
+        redirect_uri=redirect_uri,
+        discovered_at=now,
+        proven_at=now,
+        secret_expires_at=datetime.fromtimestamp(ends, UTC) if ends else None,
+    )
+
+
+def _request(provider: Provider, redirect_uri: str, method: str) -> dict[str, object]:
+    is_here = is_loopback(urlsplit(redirect_uri).hostname or "")
+    request: dict[str, object] = {
+        "client_name": "Coulisse",
+        "redirect_uris": [redirect_uri],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": method,
+        # OpenID Connect: plain http is for programs on the user's own machine.
+        "application_type": "native" if is_here else "web",
+    }
+    if provider.scopes:
+        request["scope"] = " ".join(provider.scopes)
+    return request

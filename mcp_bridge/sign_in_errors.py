@@ -1,0 +1,87 @@
+"""What can go wrong while a user signs in to an MCP server, or stays signed in."""
+
+from core.errors import Denied, Invalid, NotFound, Unavailable, Upstream
+
+
+class ServerUnknown(NotFound):
+    """There is no such MCP server."""
+
+    code = "mcp_server_unknown"
+
+
+class NoSignIn(Invalid):
+    """This MCP server has no sign-in."""
+
+    code = "mcp_no_sign_in"
+
+
+class TokenInvalid(Invalid):
+    """This is not a link of this server's: it is incomplete, was altered, or was made \
+with a key this server no longer has."""
+
+    code = "link_invalid"
+
+
+class TokenExpired(Invalid):
+    """This link has expired: links are good for 10 minutes."""
+
+    code = "link_expired"
+
+
+class TokenUsed(Invalid):
+    """This link was used already: each is good for one time."""
+
+    code = "link_used"
+
+
+class OtherUser(Denied):
+    """This link is another user's."""
+
+    code = "link_of_another_user"
+
+
+class OtherBrowser(Denied):
+    """This sign-in was not begun in this browser."""
+
+    code = "other_browser"
+
+
+class SignInFailed(Upstream):
+    """The provider of a sign-in failed."""
+
+    code = "sign_in_failed"
+
+
+class ProviderDown(SignInFailed):
+    """The provider of a sign-in cannot be reached."""
+
+    code = "sign_in_provider_down"
+
+
+class ProviderSlow(ProviderDown):
+    """The provider of a sign-in takes too long."""
+
+    code = "sign_in_provider_slow"
+
+
+class ProviderBroken(SignInFailed):
+    """The provider of a sign-in answered what makes no sense."""
+
+    code = "sign_in_provider_broken"
+
+
+class ProviderRefused(SignInFailed):
+    """The provider of a sign-in said no."""
+
+    code = "sign_in_refused"
+
+    def __init__(self, message: str, *, error: str, provider: str = "") -> None:
+        super().__init__(message, provider=provider)
+        self.error = error
+        """OAuth's own word for it, such as `invalid_grant`."""
+
+
+class SecretsInvalid(Unavailable):
+    """The keys of this server cannot be read."""
+
+    code = "secrets_invalid"

@@ -1,0 +1,330 @@
+"""Users' access tokens: read, refreshed before they expire, ended."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from urllib.parse import quote
+
+from config.sections import Config
+from core.errors import CoulisseError
+from core.ids import UserId
+from mcp_bridge import secrets, token_endpoint, tokens
+from mcp_bridge.config import MCP, public_base_url
+from mcp_bridge.parties import Boxes, Cross, Fresh, Held
+from mcp_bridge.registrar import Clock, Registrar, now, resource_of
+from mcp_bridge.sign_in_errors import ProviderRefused, SignInFailed
+from mcp_bridge.sign_in_links import new_link
+from mcp_bridge.vault import Unreadable, Vault
+from mcp_bridge.web import Web
+
+EARLY = timedelta(seconds=60)
+"""A token that ends sooner than this is refreshed before it is used."""
+CLAIM = timedelta(seconds=30)
+"""How long a process may take to refresh; after this another may."""
+LOOK_SECONDS = 0.05
+LOOK_LONGEST_SECONDS = 1.0
+
+OVER = {"invalid_client", "invalid_grant", "unauthorized_client"}
+"""Answers to a refresh after which the user has to connect again."""
+
+logger = logging.getLogger(__name__)
+
+Key = tuple[str, str, UserId]
+
+
+class SignIns:
+    """Keeps users' sign-ins to MCP servers; one for each process.
+
+    `cross` and `cross_to_end` are `turns.lane.run` and `run_to_end`.
+    """
+
+    def __init__(
+        self,
+        cross: Cross,
+        cross_to_end: Cross,
+        *,
+        web: Web | None = None,
+        clock: Clock = now,
+    ) -> None:
+        self._cross = cross
+        self._cross_to_end = cross_to_end
+        self._web = web or Web()
+        self._clock = clock
+        self._registrar = Registrar(cross, cross_to_end, self._web, clock=clock)
+        self._refreshing: dict[Key, asyncio.Task[str | None]] = {}
+
+    async def tokens(
+        self, config: Config, servers: Sequence[str], user_id: UserId
+    ) -> Mapping[str, str]:
+        """Return the user's valid access token for each server they connected.
+
+        One trip to the database. A token about to expire is refreshed first; a server
+        whose token cannot be had is left out.
+        """
+        wanted = with_sign_in(config, servers)
+        if not wanted:
+            return {}
+        found: dict[str, Held] = await self._cross(tokens.read, user_id, wanted)
+        if not found:
+            return {}
+        usable = await asyncio.gather(
+            *(self._usable(config, user_id, held) for held in found.values())
+        )
+        return {
+            server: token
+            for server, token in zip(found, usable, strict=True)
+            if token is not None
+        }
+
+    async def renewed(
+        self, config: Config, server: str, user_id: UserId, refused: str
+    ) -> str | None:
+        """Return another token in place of one the server answered with 401.
+
+        None when the user has to connect again. Of several callers one refreshes.
+        Raises `SignInFailed` when the provider does not answer: the user is connected
+        still, and may try again.
+        """
+        held = await self._read(config, server, user_id)
+        if held is None:
+            return None
+        token = opened(held, user_id, secrets.load().vault)
+        if token != refused:
+            return token
+        return await self._refresh(config, user_id, held, is_refused=True)
+
+    def link(self, config: Config, server: str, user_id: UserId) -> str:
+        """Return a new URL at which this user, and no other, connects the server."""
+        token = new_link(secrets.load().seals, server, user_id, now=self._clock())
+        base = public_base_url(config)
+        return f"{base}/mcp/{quote(server, safe='')}/connect?token={token}"
+
+    async def connected(
+        self, config: Config, user_id: UserId
+    ) -> dict[str, bool | None]:
+        """Return whether the user is connected to each server.
+
+        None for a server without sign-in.
+        """
+        servers = config.get(MCP)
+        wanted = with_sign_in(config, [*servers])
+        found: dict[str, Held] = {}
+        if wanted:
+            found = await self._cross(tokens.read, user_id, wanted)
+        return {
+            name: None
+            if name not in wanted
+            else name in found and self._is_good(found[name], user_id)
+            for name in servers
+        }
+
+    async def disconnect(self, config: Config, server: str, user_id: UserId) -> bool:
+        """End the user's sign-in, here and at the provider; False if there was none.
+
+        Here it is ended in any case; a provider that cannot be told is logged.
+        """
+        removed: list[Held] = await self._cross_to_end(tokens.remove, user_id, server)
+        for held in removed:
+            with contextlib.suppress(Unreadable):
+                await self._revoke(config, user_id, held)
+        return bool(removed)
+
+    async def close(self) -> None:
+        """Wait for the refreshes under way: a provider may take the old token back."""
+        while self._refreshing:
+            await asyncio.wait(self._refreshing.values())
+
+    async def _read(self, config: Config, server: str, user_id: UserId) -> Held | None:
+        wanted = with_sign_in(config, [server])
+        found: dict[str, Held] = await self._cross(tokens.read, user_id, wanted)
+        return found.get(server)
+
+    async def _usable(self, config: Config, user_id: UserId, held: Held) -> str | None:
+        token = opened(held, user_id, secrets.load().vault)
+        ends = held.boxes.expires_at
+        if token is None or ends is None or ends - EARLY > self._clock():
+            return token
+        try:
+            renewed = await self._refresh(config, user_id, held)
+        except CoulisseError as exc:
+            logger.warning("could not refresh a user's token: %s", exc)
+            renewed = None
+            still_theirs = True
+        else:
+            still_theirs = held.boxes.refresh_token is None
+        if renewed is None and still_theirs and ends > self._clock():
+            return token  # It lasts a little longer.
+        return renewed
+
+    async def _refresh(
+        self, config: Config, user_id: UserId, held: Held, *, is_refused: bool = False
+    ) -> str | None:
+        """Return a new token; of those who ask at once one fetches it for all.
+
+        It goes on if the caller is cancelled: the provider may take the old refresh
+        token back as soon as it has given a new one.
+        """
+        key = held.server, held.resource, user_id
+        task = self._refreshing.get(key)
+        if task is None:
+            fetching = self._fetch(config, user_id, held, is_refused=is_refused)
+            task = asyncio.create_task(fetching)
+            self._refreshing[key] = task
+            task.add_done_callback(lambda done: self._done(key, done))
+        return await asyncio.shield(task)
+
+    def _done(self, key: Key, task: asyncio.Task[str | None]) -> None:
+        del self._refreshing[key]
+        if not task.cancelled():
+            task.exception()  # Whoever still waits has it raised.
+
+    async def _fetch(
+        self, config: Config, user_id: UserId, held: Held, *, is_refused: bool
+    ) -> str | None:
+        """Refresh, or wait for another process that does."""
+        if held.boxes.refresh_token is None:
+            if is_refused or self._has_ended(held):
+                await self._cross_to_end(tokens.clear, held)
+            return None
+        claimed = await self._cross_to_end(
+            tokens.claim, held, now=self._clock(), until=self._clock() + CLAIM
+        )
+        if not claimed:
+            return await self._await_other(config, user_id, held)
+        return await self._exchange(config, user_id, held)
+
+    async def _exchange(
+        self, config: Config, user_id: UserId, held: Held
+    ) -> str | None:
+        vault = secrets.load().vault
+        app = await self._registrar.stored(config, held.server, held.client_row)
+        try:
+            old = opened_refresh_token(held, user_id, vault)
+            if app is None or old is None:
+                await self._cross_to_end(tokens.clear, held)
+                return None
+            fresh = await token_endpoint.refresh(self._web, app, old, now=self._clock())
+        except ProviderRefused as exc:
+            if exc.error not in OVER:
+                await self._cross_to_end(tokens.release, held)
+                raise
+            logger.info("a user has to connect again: %s", exc)
+            await self._cross_to_end(tokens.clear, held)
+            if app is not None and exc.error == "invalid_client":
+                await self._registrar.forget(app)
+            return None
+        except CoulisseError:
+            await self._cross_to_end(tokens.release, held)
+            raise
+        boxes = boxed(fresh, held.server, held.resource, user_id, vault)
+        if fresh.refresh_token is None:
+            boxes = replace(boxes, refresh_token=held.boxes.refresh_token)
+        is_kept = await self._cross_to_end(tokens.renew, held, boxes, now=self._clock())
+        # Otherwise the user has disconnected, or connected anew, in the meantime.
+        return fresh.access_token if is_kept else None
+
+    async def _await_other(
+        self, config: Config, user_id: UserId, held: Held
+    ) -> str | None:
+        """Wait for the process that has the claim; return what it brought."""
+        seconds = LOOK_SECONDS
+        while True:
+            found = await self._read(config, held.server, user_id)
+            if found is None:
+                return None
+            if found.version != held.version:
+                return opened(found, user_id, secrets.load().vault)
+            until = found.refreshing_until
+            if until is None or until <= self._clock():
+                raise SignInFailed(
+                    f"mcp server '{held.server}': the user's sign-in could not be "
+                    "refreshed just now",
+                    provider=held.server,
+                )
+            await asyncio.sleep(seconds)
+            seconds = min(2 * seconds, LOOK_LONGEST_SECONDS)
+
+    async def _revoke(self, config: Config, user_id: UserId, held: Held) -> None:
+        try:
+            app = await self._registrar.stored(config, held.server, held.client_row)
+            if app is None or app.provider.revocation_endpoint is None:
+                return
+            vault = secrets.load().vault
+            for token in (
+                opened_refresh_token(held, user_id, vault),
+                opened(held, user_id, vault),
+            ):
+                if token is not None:
+                    await token_endpoint.revoke(self._web, app, token)
+        except CoulisseError as exc:
+            logger.warning("a sign-in was ended here only: %s", exc)
+
+    def _has_ended(self, held: Held) -> bool:
+        ends = held.boxes.expires_at
+        return ends is None or ends <= self._clock()
+
+    def _is_good(self, held: Held, user_id: UserId) -> bool:
+        if opened(held, user_id, secrets.load().vault) is None:
+            return False
+        ends = held.boxes.expires_at
+        lasts = ends is None or ends > self._clock()
+        return lasts or held.boxes.refresh_token is not None
+
+
+def with_sign_in(config: Config, servers: Sequence[str]) -> dict[str, str]:
+    """Return where tokens go of those servers that have a sign-in, by name."""
+    configured = config.get(MCP)
+    return {
+        name: resource_of(server)
+        for name in servers
+        if (server := configured.get(name)) is not None and server.sign_in is not None
+    }
+
+
+def boxed(
+    fresh: Fresh, server: str, resource: str, user_id: UserId, vault: Vault
+) -> Boxes:
+    """Return tokens as they are stored, readable in this user's row alone."""
+    place = _place(server, resource, user_id)
+    refresh_token = fresh.refresh_token
+    return Boxes(
+        vault.key_id,
+        vault.close(fresh.access_token, *place, "access_token"),
+        None
+        if refresh_token is None
+        else vault.close(refresh_token, *place, "refresh_token"),
+        fresh.scopes,
+        fresh.expires_at,
+    )
+
+
+def opened(held: Held, user_id: UserId, vault: Vault) -> str | None:
+    """Return the access token; None if the vault's key is not the one it was."""
+    return _opened(held, user_id, vault, "access_token", held.boxes.access_token)
+
+
+def opened_refresh_token(held: Held, user_id: UserId, vault: Vault) -> str | None:
+    """Return the refresh token; None if there is none, or none that can be read."""
+    box = held.boxes.refresh_token
+    return None if box is None else _opened(held, user_id, vault, "refresh_token", box)
+
+
+def _opened(
+    held: Held, user_id: UserId, vault: Vault, name: str, box: bytes
+) -> str | None:
+    try:
+        return vault.open(box, *_place(held.server, held.resource, user_id), name)
+    except Unreadable:
+        logger.warning(
+            "a user's sign-in to mcp server '%s' was stored with another vault key; "
+            "they have to connect again",
+            held.server,
+        )
+        return None
+
+
+def _place(server: str, resource: str, user_id: UserId) -> tuple[str, ...]:
+    return "mcp_token", server, resource, str(user_id)
