@@ -585,6 +585,15 @@ def test_a_change_of_the_same_length_is_seen(two, shelf, kept_time):
     assert found(two, "pay").body == "Beg first."
 
 
+def test_a_change_too_quick_for_the_clock_of_the_disk_is_seen(two, shelf, monkeypatch):
+    now = time.time_ns()
+    coarse = skill_files.Stamp(10, now, now, 1)
+    monkeypatch.setattr(skill_files, "_stamp", lambda status: coarse)
+    skills.of(two)
+    put(shelf, "pay/SKILL.md", "Beg first.")
+    assert found(two, "pay").body == "Beg first."
+
+
 def test_a_skill_that_breaks_is_complained_about_and_comes_back(two, shelf, caplog):
     skills.of(two)
     good = (shelf / "pay/SKILL.md").read_text()
