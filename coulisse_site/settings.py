@@ -29,6 +29,7 @@ COULISSE_SECTIONS = [
     "agents.skills.SKILLS",
     "config.config.SERVER",
     "config.config.VARS",
+    "gateway.config.MCP_SERVER",
     "mcp_bridge.config.MCP",
     "mcp_bridge.config.PUBLIC_BASE_URL",
     "memory.config.MEMORY",

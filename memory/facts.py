@@ -44,8 +44,8 @@ def save(
 
     `embedded` has each draft's vector or None; `errors`, when given, says of each why
     it has none. `threshold` is the cosine similarity from which a known fact is
-    compared with a draft. `by` is `extraction`, `agent:NAME`, `user` or `operator`.
-    Returns what became of each. Raises `FactInvalid`.
+    compared with a draft. `by` is `extraction`, `agent:NAME`, `user`, `mcp` or
+    `operator`. Returns what became of each. Raises `FactInvalid`.
     """
     now = timezone.now()
     cleaned = [

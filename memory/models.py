@@ -197,7 +197,7 @@ class FactChange(models.Model):
     action = models.CharField(max_length=16)
     """created, updated, superseded, deleted, restored, pinned, unpinned, expired."""
     by = models.CharField(max_length=300)
-    """`extraction`, `agent:NAME`, `user` or `operator`."""
+    """`extraction`, `agent:NAME`, `user`, `mcp` (a client at /mcp) or `operator`."""
     reason = models.CharField(max_length=500, blank=True, default="")
     before: Any = models.JSONField(null=True)
     after: Any = models.JSONField(null=True)

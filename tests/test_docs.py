@@ -147,7 +147,10 @@ def test_every_field_of_the_server_is_listed():
 
 def test_every_id_of_a_problem_is_listed():
     used = set()
-    for folder in ("access", "agents", "config", "mcp_bridge", "memory", "providers"):
+    for folder in (
+        *("access", "agents", "config", "gateway", "mcp_bridge", "memory"),
+        "providers",
+    ):
         for file in (BASE / folder).glob("*.py"):
             used |= set(re.findall(r"\"(coulisse\.E\d{3})\"", file.read_text()))
     assert named("configuration.md", "id") == used

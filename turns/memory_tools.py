@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -38,6 +38,9 @@ class Arguments(BaseModel):
     """What a tool is called with; unknown names are refused."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+Shape = TypeVar("Shape", bound=Arguments)
 
 
 class SearchArguments(Arguments):
@@ -95,11 +98,15 @@ class MemoryTool:
         return _schema(self.shape)
 
     async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> str:
-        try:
-            checked = self.shape.model_validate(arguments)
-        except ValidationError as exc:
-            raise Invalid(_complaint(exc)) from exc
-        return orjson.dumps(await self.do(checked)).decode()
+        return orjson.dumps(await self.do(checked(self.shape, arguments))).decode()
+
+
+def checked(shape: type[Shape], arguments: Mapping[str, Any]) -> Shape:
+    """Return what a tool is called with; raises `Invalid`, naming each fault."""
+    try:
+        return shape.model_validate(arguments)
+    except ValidationError as exc:
+        raise Invalid(_complaint(exc)) from exc
 
 
 @cache
@@ -114,9 +121,14 @@ def _complaint(exc: ValidationError) -> str:
     )
 
 
-def make(user_id: UserId, agent: str, plan: Plan | None) -> Sequence[MemoryTool]:
-    """Return the four tools for one user; without a plan they go by words alone."""
-    tools = _Tools(user_id, f"agent:{agent}", agent, plan)
+def make(
+    user_id: UserId, agent: str, plan: Plan | None, *, by: str = ""
+) -> Sequence[MemoryTool]:
+    """Return the four tools for one user; without a plan they go by words alone.
+
+    `by` is whose changes they are in a memory's history, where it is not the agent.
+    """
+    tools = _Tools(user_id, by or f"agent:{agent}", agent, plan)
     return [
         MemoryTool(
             "search_memory",

@@ -1,0 +1,67 @@
+"""The YAML's `mcp_server:`, what this server offers to MCP clients."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from agents.config import AGENTS
+from config.sections import Config, Problem, Section
+from config.spelling import did_you_mean
+
+
+class McpServerConfig(BaseModel):
+    """What `/mcp` offers. It asks no more of a caller than `/v1` does, and is on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = Field(
+        default=True, description="Whether `/mcp` answers; off, it is not there."
+    )
+    agents: tuple[str, ...] | None = Field(
+        default=None,
+        description="The agents offered as tools. Unset offers all, `[]` none.",
+    )
+    memory_tools: bool = Field(
+        default=True,
+        description="Whether `search_memory` and `save_memory` are offered; they only "
+        "ever are where some agent remembers users.",
+    )
+
+
+def read_switch(value: Any) -> Any:
+    """Return `true` and `false` as maps that say no more."""
+    return {"enabled": value} if isinstance(value, bool) else value
+
+
+def check(settings: McpServerConfig, config: Config) -> Iterable[Problem]:
+    """Refuse agents that do not exist, and agents offered twice."""
+    known = config.get(AGENTS)
+    offered = settings.agents or ()
+    for place, name in enumerate(offered):
+        location = ("mcp_server", "agents", place)
+        if name not in known:
+            yield Problem(
+                location,
+                f"mcp_server offers the agent '{name}', which is not under agents:"
+                f"{did_you_mean(name, known)}",
+                "coulisse.E561",
+            )
+        elif name in offered[:place]:
+            yield Problem(
+                location,
+                f"mcp_server offers the agent '{name}' twice; name it once",
+                "coulisse.E562",
+            )
+
+
+MCP_SERVER: Section[McpServerConfig] = Section(
+    key="mcp_server",
+    shape=Annotated[
+        McpServerConfig,
+        BeforeValidator(read_switch, json_schema_input_type=bool | McpServerConfig),
+    ],
+    default=McpServerConfig,
+    check=check,
+    description="what MCP clients find at /mcp: the agents as tools, and memory",
+)
