@@ -8,6 +8,7 @@ import orjson
 
 from core.errors import Invalid
 from core.messages import Content, Message, Reasoning, ToolCall
+from providers import tool_pictures
 from providers.calls import ModelCall
 
 DEFAULT_MAX_TOKENS = 8192
@@ -200,7 +201,7 @@ def _tool_result(message: Message) -> dict[str, Any]:
         "type": "tool_result",
         "tool_use_id": message.tool_call_id or "",
     }
-    content = _content(message.content)
+    content = _content(tool_pictures.shown(message.content))
     return result | {"content": content} if content else result
 
 

@@ -21,7 +21,7 @@ from core.events import (
     Usage,
 )
 from core.messages import Message, Reasoning
-from providers import counts
+from providers import counts, tool_pictures
 from providers.calls import ModelCall
 from providers.counts import count
 from providers.failures import Source, broken, from_error_object
@@ -77,7 +77,10 @@ class OpenAIWire:
         """Return the JSON body of a call."""
         body: dict[str, Any] = {
             "model": call.model,
-            "messages": [self._message(message) for message in call.messages],
+            "messages": [
+                self._message(message)
+                for message in tool_pictures.put_after(call.messages)
+            ],
         }
         if call.tools:
             body["tools"] = list(call.tools)

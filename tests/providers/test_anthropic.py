@@ -142,6 +142,58 @@ def test_a_tool_loop_is_sent_back_thinking_first_and_results_first():
     ]
 
 
+def picture(url: str):
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_pictures_of_tools_are_in_their_results(fake, stream: bool):
+    calls = (ToolCall("1", "look", "{}"), ToolCall("2", "draw", "{}"))
+    jpeg = "data:image/jpg;charset=x;base64,/9j/"
+    messages = [
+        Message("user", "Look"),
+        Message("assistant", tool_calls=calls),
+        Message("tool", [text("Here:"), picture(PIXEL)], tool_call_id="1"),
+        Message("tool", [picture(jpeg)], tool_call_id="2"),
+    ]
+    call = asking(messages=messages, stream=stream)
+    await said(fake.provider("anthropic"), call)
+    png = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+    jpeg = {"type": "base64", "media_type": "image/jpeg", "data": "/9j/"}
+    assert fake.bodies[-1]["messages"][2]["content"] == [
+        {
+            "type": "tool_result",
+            "tool_use_id": "1",
+            "content": [text("Here:"), {"type": "image", "source": png}],
+        },
+        {
+            "type": "tool_result",
+            "tool_use_id": "2",
+            "content": [{"type": "image", "source": jpeg}],
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "becomes"),
+    [
+        (picture("data:image/svg+xml;base64,PA=="), "(image/svg+xml, which cannot be"),
+        (picture("data:image/png,x"), "(an image, which cannot be shown)"),
+        (picture("ftp://x.test/a.png"), "(an image, which cannot be shown)"),
+        ({"type": "input_audio", "input_audio": {}}, "(input_audio, which cannot be"),
+    ],
+)
+def test_what_no_model_sees_is_named_in_the_result(part, becomes):
+    sent = body(
+        Message("user", "Look"),
+        Message("assistant", tool_calls=(ToolCall("1", "look", "{}"),)),
+        Message("tool", [part], tool_call_id="1"),
+    )
+    (result,) = sent["messages"][2]["content"]
+    (told,) = result["content"]
+    assert told["text"].startswith(becomes)
+
+
 @pytest.mark.parametrize("arguments", ['{"a": ', "[1]", "3"])
 def test_arguments_that_are_no_object_still_make_a_valid_request(arguments: str):
     calls = (ToolCall("1", "add", arguments),)

@@ -20,6 +20,7 @@ from providers.openai import usage
 from .conftest import asking, said
 
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {}}}
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
 CALLED = Message("assistant", tool_calls=(ToolCall("call_1", "add", '{"a":1}'),))
 
 
@@ -138,6 +139,89 @@ async def test_it_sends_a_tool_loop_back(fake):
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "content": "2", "tool_call_id": "call_1"},
     ]
+
+
+def picture(url):
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def words(text):
+    return {"type": "text", "text": text}
+
+
+@pytest.mark.parametrize("kind", ["cohere", "deepseek", "gemini", "groq", "openai"])
+async def test_pictures_of_tools_follow_their_results(fake, kind):
+    looked = Message(
+        "assistant",
+        tool_calls=(ToolCall("1", "look", "{}"), ToolCall("2", "draw", "{}")),
+    )
+    said_and_seen = Message("tool", [words("Here:"), picture(PIXEL)], tool_call_id="1")
+    seen = [picture(PIXEL), picture("https://x.test/a.gif")]
+    only_seen = Message("tool", seen, tool_call_id="2")
+    after = Message("assistant", "I see."), Message("user", "And?")
+    messages = [Message("user", "Look"), looked, said_and_seen, only_seen, *after]
+    body = await sent(fake, kind, messages=messages)
+    assert [m["role"] for m in body["messages"]] == [
+        *("user", "assistant", "tool", "tool", "user", "assistant", "user")
+    ]
+    assert body["messages"][2:5] == [
+        {
+            "role": "tool",
+            "content": "Here:\n(1 image: shown after the results of the tools)",
+            "tool_call_id": "1",
+        },
+        {
+            "role": "tool",
+            "content": "(2 images: shown after the results of the tools)",
+            "tool_call_id": "2",
+        },
+        {
+            "role": "user",
+            "content": [
+                words("(returned by the tool 'look')"),
+                picture(PIXEL),
+                words("(returned by the tool 'draw')"),
+                *seen,
+            ],
+        },
+    ]
+
+
+async def test_pictures_of_the_last_result_follow_it_too(fake):
+    seen = Message("tool", [picture(PIXEL)], tool_call_id="call_1")
+    body = await sent(fake, messages=[Message("user", "Look"), CALLED, seen])
+    assert [m["role"] for m in body["messages"]][2:] == ["tool", "user"]
+
+
+async def test_a_result_of_texts_is_one_text(fake):
+    parts = Message("tool", [words("one"), words("two")], tool_call_id="call_1")
+    body = await sent(fake, messages=[Message("user", "Look"), CALLED, parts])
+    assert body["messages"][2:] == [
+        {"role": "tool", "content": "one\ntwo", "tool_call_id": "call_1"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "becomes"),
+    [
+        (picture("data:image/svg+xml;base64,PHN2Zz4="), "(image/svg+xml, which"),
+        (picture("data:,x"), "(an image, which cannot be shown)"),
+        (picture("data:image/png,x"), "(an image, which cannot be shown)"),
+        (picture("ftp://x.test/a.png"), "(an image, which cannot be shown)"),
+        ({"type": "input_audio", "input_audio": {}}, "(input_audio, which cannot be"),
+    ],
+)
+async def test_what_no_model_sees_is_named_in_the_result(fake, part, becomes):
+    result = Message("tool", [part], tool_call_id="call_1")
+    body = await sent(fake, messages=[Message("user", "Look"), CALLED, result])
+    (told,) = body["messages"][2:]
+    assert told["content"].startswith(becomes)
+
+
+async def test_a_picture_has_the_type_providers_know(fake):
+    result = Message("tool", [picture("data:IMAGE/JPG;base64,/9j/")], tool_call_id="1")
+    body = await sent(fake, messages=[Message("user", "Look"), CALLED, result])
+    assert body["messages"][3]["content"][1] == picture("data:image/jpeg;base64,/9j/")
 
 
 async def test_groq_gets_no_message_names(fake):

@@ -1,0 +1,100 @@
+"""Pictures in the results of tools, as far as models can be shown them."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from core.messages import Content, Message
+
+SEEN = {"image/gif", "image/jpeg", "image/png", "image/webp"}
+"""What every model that sees at all can see."""
+OTHER_NAMES = {"image/jpg": "image/jpeg"}
+"""What servers write that providers refuse."""
+
+HEAD = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,", re.IGNORECASE)
+
+Part = Mapping[str, Any]
+
+
+def shown(content: Content) -> Content:
+    """Return the content of a result with words in place of what no model takes.
+
+    A tool may return what it likes; it must not make a request one that is refused.
+    """
+    if content is None or isinstance(content, str):
+        return content
+    return [dict(_shown(part)) for part in content]
+
+
+def _shown(part: Part) -> Part:
+    kind = part.get("type")
+    if kind == "text":
+        return part
+    if kind != "image_url":
+        return _words(f"({kind}, which cannot be shown)")
+    url = part["image_url"]["url"]
+    if url.startswith(("https://", "http://")):
+        return part
+    head = HEAD.match(url)
+    written = head[1].lower() if head else "an image"
+    media_type = OTHER_NAMES.get(written, written)
+    if head is None or media_type not in SEEN:
+        return _words(f"({written}, which cannot be shown)")
+    named = f"data:{media_type};base64,{url[head.end() :]}"
+    return {**part, "image_url": {**part["image_url"], "url": named}}
+
+
+def _words(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
+def put_after(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages with tools' pictures in a user message after the results.
+
+    For wires on which a result is text. Results of one round stay together, as every
+    provider wants them.
+    """
+    if not any(_has_parts(message) for message in messages):
+        return messages
+    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    put: list[Message] = []
+    waiting: list[dict[str, Any]] = []
+    for message in messages:
+        if message.role != "tool" and waiting:
+            put.append(Message("user", waiting))
+            waiting = []
+        if _has_parts(message):
+            message, pictures = _parted(message)
+            waiting += _introduced(names.get(message.tool_call_id or "", ""), pictures)
+        put.append(message)
+    if waiting:
+        put.append(Message("user", waiting))
+    return put
+
+
+def _has_parts(message: Message) -> bool:
+    content = message.content
+    return message.role == "tool" and content is not None and type(content) is not str
+
+
+def _parted(message: Message) -> tuple[Message, list[dict[str, Any]]]:
+    """Return a result as text, and its pictures."""
+    content = shown(message.content)
+    parts: Iterable[dict[str, Any]] = content if isinstance(content, list) else ()
+    texts, pictures = [], []
+    for part in parts:
+        if part["type"] == "text":
+            texts.append(part["text"])
+        else:
+            pictures.append(part)
+    if pictures:
+        noun = "1 image" if len(pictures) == 1 else f"{len(pictures)} images"
+        texts.append(f"({noun}: shown after the results of the tools)")
+    return replace(message, content="\n".join(texts)), pictures
+
+
+def _introduced(name: str, pictures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    if not pictures:
+        return []
+    return [_words(f"(returned by the tool '{name}')"), *pictures]
