@@ -1,0 +1,386 @@
+"""One session with a server: one task enters and leaves it, anybody calls."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, assert_never
+
+import anyio
+import httpx2
+import mcp_types
+from mcp import Client as McpClient
+from mcp import MCPError
+from mcp.client import ClientSession
+from mcp.client._transport import TransportStreams
+from mcp.client.session import IncomingMessage
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import SubscriptionLost, ToolsListChanged
+from mcp.shared._httpx_utils import McpHttpClientFactory
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
+
+from mcp_bridge import http, listing, stdio
+from mcp_bridge.address import Address
+from mcp_bridge.errors import (
+    CallRefused,
+    ServerConfused,
+    ServerFailed,
+    ServerGone,
+    ServerSlow,
+    ServerUnreachable,
+    SignInNeeded,
+)
+from mcp_bridge.http import Exchange
+from mcp_bridge.listing import Offer
+
+logger = logging.getLogger(__name__)
+
+LISTING_SECONDS = 300.0
+"""After so long a list is read anew, beside the turn that noticed."""
+CLOSE_SECONDS = 5.0
+LISTEN_AGAIN_SECONDS = 30.0
+MAX_REFUSAL_LENGTH = 2000
+
+CLIENT = mcp_types.Implementation(name="coulisse", version="1")
+ANSWER: TypeAdapter[mcp_types.CallToolResult | mcp_types.InputRequiredResult] = (
+    TypeAdapter(mcp_types.CallToolResult | mcp_types.InputRequiredResult)
+)
+
+
+class Session:
+    """A session with one server, for one user or for all."""
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        connect_seconds: float,
+        is_legacy: bool = False,
+        warn: Callable[[str], None],
+    ) -> None:
+        """`is_legacy` spares a server of the older protocol the question."""
+        self.address = address
+        self.is_legacy = is_legacy
+        self.offers: tuple[Offer, ...] = ()
+        self._connect_seconds = connect_seconds
+        self._warn = warn
+        self._bearer = http.Bearer(address.token, address.renew)
+        self._client: ClientSession | None = None
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ending = asyncio.Event()
+        self._end_reason = ""
+        self._is_listing_old = False
+        self._listed_at = 0.0
+        self._listing: asyncio.Task[None] | None = None
+        self._owner = asyncio.create_task(self._own(), name=f"mcp {address.name}")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls can be made, as far as is known."""
+        return self._client is not None and not self._ending.is_set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it ended, or is about to."""
+        return self._ending.is_set()
+
+    async def opened(self) -> None:
+        """Wait until calls can be made; raise `ServerFailed` when they never can."""
+        await asyncio.shield(self._ready)
+
+    def use(self, address: Address) -> None:
+        """Take the user's token of today."""
+        self._bearer.use(address.token, address.renew)
+
+    async def tools(self) -> tuple[Offer, ...]:
+        """Return the tools: those known, unless the server said they changed."""
+        if self._is_listing_old:
+            await asyncio.shield(self._begin_listing())
+        elif time.monotonic() - self._listed_at > LISTING_SECONDS:
+            self._begin_listing()
+        return self.offers
+
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any]
+    ) -> mcp_types.CallToolResult:
+        """Call a tool under the server's own name for it.
+
+        Calls run beside each other. A caller that is cancelled cancels its call at
+        the server, and nothing else. Raises subclasses of `ServerFailed`.
+        """
+        if self._client is None or self._ending.is_set():
+            raise self._gone(was_unheard=True)
+        params = mcp_types.CallToolRequestParams(name=tool, arguments=dict(arguments))
+        request = mcp_types.CallToolRequest(params=params)
+        current = Exchange()
+        token = http.exchange.set(current)
+        limit = self.address.server.timeout_seconds
+        try:
+            async with asyncio.timeout(limit):
+                answer = await self._send(self._client, request)
+        except TimeoutError as exc:
+            message = f"gave no answer within {limit:g} seconds (timeout_seconds)"
+            raise self._error(ServerSlow, message) from exc
+        except Exception as exc:
+            raise self._meaning(exc, current) from exc
+        finally:
+            http.exchange.reset(token)
+        if isinstance(answer, mcp_types.InputRequiredResult):
+            message = "asks for input in the middle of a call, which nobody can give"
+            raise self._error(CallRefused, message)
+        return answer
+
+    async def close(self) -> None:
+        """End the session and wait until nothing of it is left."""
+        self._ending.set()
+        done, _ = await asyncio.wait([self._owner], timeout=CLOSE_SECONDS)
+        if not done:
+            self._owner.cancel()
+            await asyncio.wait([self._owner], timeout=CLOSE_SECONDS)
+
+    def break_off(self, reason: str) -> None:
+        """Let the session end, because something says it is no good any more."""
+        if not self._ending.is_set():
+            self._end_reason = reason
+            self._ending.set()
+
+    async def _send(
+        self, client: ClientSession, request: mcp_types.CallToolRequest
+    ) -> mcp_types.CallToolResult | mcp_types.InputRequiredResult:
+        try:
+            return await client.send_request(request, ANSWER)
+        except MCPError as exc:
+            if exc.code != mcp_types.HEADER_MISMATCH:
+                raise
+        # The tool changed since it was listed: read what it is now, and call again.
+        await self._read_listing(client)
+        return await client.send_request(request, ANSWER)
+
+    # What the owner does.
+
+    async def _own(self) -> None:
+        opening = Exchange()
+        http.exchange.set(opening)
+        try:
+            async with asyncio.timeout(self._connect_seconds) as limit:
+                async with self._make_client() as client:
+                    await self._read_listing(client.session)
+                    limit.reschedule(None)
+                    self._begin(client)
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(self._follow_changes, client)
+                        await self._ending.wait()
+                        tasks.cancel_scope.cancel()
+        except asyncio.CancelledError:
+            self._end(self._error(ServerUnreachable, "was given up"))
+            raise
+        except TimeoutError:
+            seconds = self._connect_seconds
+            message = f"did not answer within {seconds:g} seconds"
+            self._end(self._error(ServerUnreachable, message))
+        except Exception as exc:  # Whatever it is, it ends this session alone.
+            logger.debug("mcp server '%s': %r", self.address.name, exc)
+            self._end(self._why_not(exc, opening))
+        finally:
+            self._end(self._gone())
+            if self._listing is not None:
+                self._listing.cancel()
+
+    def _begin(self, client: McpClient) -> None:
+        self.is_legacy = client.protocol_version not in MODERN_PROTOCOL_VERSIONS
+        self._client = client.session
+        self._ready.set_result(None)
+
+    def _end(self, error: ServerFailed) -> None:
+        self._client = None
+        self._ending.set()
+        if not self._ready.done():
+            self._ready.set_exception(error)
+            # Nobody may be waiting any more.
+            self._ready.exception()
+
+    def _make_client(self) -> McpClient:
+        return McpClient(
+            listing.mended(self._transport(), self._complain),
+            cache=None,
+            client_info=CLIENT,
+            message_handler=self._hear,
+            mode="legacy" if self.is_legacy else "auto",
+        )
+
+    def _transport(self) -> AbstractAsyncContextManager[TransportStreams]:
+        address = self.address
+        kind = address.server.kind
+        if kind == "stdio":
+            return stdio.connect(address, self.break_off)
+        client = http.Client(address, self._bearer, self.break_off)
+        url = address.server.url or ""
+        if kind == "http":
+            return _closing(client, url)
+        if kind == "sse":
+            return sse_client(url, httpx_client_factory=_given(client))
+        assert_never(kind)
+
+    async def _follow_changes(self, client: McpClient) -> None:
+        """Hear of changed tools from a server of the newer protocol."""
+        tools = client.server_capabilities.tools
+        if self.is_legacy or tools is None or not tools.list_changed:
+            return
+        while True:
+            try:
+                async with client.listen(tools_list_changed=True) as changes:
+                    async for change in changes:
+                        if isinstance(change, ToolsListChanged):
+                            self._is_listing_old = True
+            except (MCPError, SubscriptionLost, TimeoutError):
+                logger.debug("mcp server '%s' tells no changes", self.address.name)
+            # It may have changed while nobody listened.
+            await asyncio.sleep(LISTEN_AGAIN_SECONDS)
+            self._is_listing_old = True
+
+    async def _hear(self, message: IncomingMessage) -> None:
+        if isinstance(message, mcp_types.ToolListChangedNotification):
+            self._is_listing_old = True
+
+    # Listing.
+
+    def _begin_listing(self) -> asyncio.Task[None]:
+        if self._listing is None or self._listing.done():
+            self._listing = asyncio.create_task(self._list_again())
+        return self._listing
+
+    async def _list_again(self) -> None:
+        """Read the list; where that fails, the old one stays for a while."""
+        client = self._client
+        if client is None:
+            return
+        try:
+            async with asyncio.timeout(self._connect_seconds):
+                await self._read_listing(client)
+        except Exception as exc:  # A server's fault, of whatever kind.
+            self._listed_at = time.monotonic()
+            self._warn(f"its tools cannot be listed again: {type(exc).__name__}")
+            if _is_closed(exc):
+                self.break_off("closed the connection")
+
+    async def _read_listing(self, client: ClientSession) -> None:
+        self._is_listing_old = False
+        self.offers = await listing.read(client, self._complain)
+        self._listed_at = time.monotonic()
+
+    def _complain(self, what: str) -> None:
+        self._warn(what)
+
+    # What errors mean.
+
+    def _why_not(self, exc: Exception, opening: Exchange) -> ServerFailed:
+        """Return what kept the session from beginning."""
+        cause = _cause(exc)
+        if isinstance(cause, ServerFailed):
+            return cause
+        if self._end_reason:
+            return self._error(ServerUnreachable, self._end_reason)
+        meaning = self._meaning(cause, opening)
+        if isinstance(meaning, SignInNeeded):
+            return meaning
+        return ServerUnreachable(meaning.message, server=self.address.name)
+
+    def _meaning(self, exc: Exception, current: Exchange) -> ServerFailed:
+        """Return what an exception of the SDK's says, in our words."""
+        if isinstance(exc, ServerFailed):
+            return exc
+        if current.is_too_large:
+            size = http.MAX_ANSWER_BYTES // 1024**2
+            return self._error(ServerConfused, f"answered with more than {size} MB")
+        if current.reason:
+            return self._gone(current.reason, was_unheard=not current.was_sent)
+        if current.status is not None:
+            return self._refused(current.status, exc)
+        if _is_closed(exc):
+            self.break_off("closed the connection")
+            return self._gone()
+        if isinstance(exc, MCPError):
+            message = exc.message[:MAX_REFUSAL_LENGTH]
+            return self._error(CallRefused, f"refused: {message}")
+        if isinstance(exc, ValidationError):
+            return self._error(ServerConfused, "gave an answer that makes no sense")
+        if isinstance(exc, httpx2.HTTPStatusError):
+            return self._refused(exc.response.status_code, exc)
+        logger.warning("mcp server '%s': %r", self.address.name, exc)
+        return self._error(ServerConfused, "does not keep to the protocol")
+
+    def _refused(self, status: int, exc: Exception) -> ServerFailed:
+        signs_in = self.address.server.sign_in is not None
+        if status == 401 and signs_in:
+            return self._error(SignInNeeded, "wants the user to sign in again")
+        if status == 401:
+            return self._error(
+                CallRefused,
+                "wants users to sign in (status 401): set oauth: for it, or give its "
+                "key another way",
+            )
+        if status == 404 and self._client is not None:
+            # It forgot the session: it was restarted, as a rule.
+            self.break_off("forgot the session")
+            return self._gone(was_unheard=True)
+        if isinstance(exc, MCPError) and exc.code not in _STAND_INS:
+            return self._error(
+                CallRefused, f"refused: {exc.message[:MAX_REFUSAL_LENGTH]}"
+            )
+        if 300 <= status < 400:
+            return self._error(
+                CallRefused, f"sends us elsewhere (status {status}); check its url"
+            )
+        return self._error(CallRefused, f"answered with status {status}")
+
+    def _gone(self, reason: str = "", *, was_unheard: bool = False) -> ServerGone:
+        reason = reason or self._end_reason or "closed the connection"
+        message = f"the MCP server '{self.address.name}' {reason}"
+        return ServerGone(message, server=self.address.name, was_unheard=was_unheard)
+
+    def _error(self, kind: type[ServerFailed], says: str) -> ServerFailed:
+        name = self.address.name
+        return kind(f"the MCP server '{name}' {says}", server=name)
+
+
+@asynccontextmanager
+async def _closing(client: http.Client, url: str) -> AsyncIterator[TransportStreams]:
+    """Speak streamable HTTP through a client, and close it at the end."""
+    async with (
+        client,
+        streamable_http_client(
+            url, http_client=client, max_sse_event_size=http.MAX_ANSWER_BYTES
+        ) as streams,
+    ):
+        yield streams
+
+
+def _given(client: http.Client) -> McpHttpClientFactory:
+    def factory(
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        return client
+
+    return factory
+
+
+_STAND_INS = {mcp_types.INTERNAL_ERROR, mcp_types.INVALID_REQUEST, -32000}
+"""Codes of the SDK's own for answers of HTTP that said nothing."""
+
+
+def _is_closed(exc: BaseException) -> bool:
+    if isinstance(exc, MCPError):
+        return exc.code == mcp_types.CONNECTION_CLOSED
+    return isinstance(exc, anyio.BrokenResourceError | anyio.ClosedResourceError)
+
+
+def _cause(exc: BaseException) -> Exception:
+    """Return the first real exception in what groups of tasks raise."""
+    while isinstance(exc, BaseExceptionGroup):
+        exc = exc.exceptions[0]
+    return exc if isinstance(exc, Exception) else RuntimeError(repr(exc))

@@ -1,0 +1,79 @@
+"""What can go wrong between us and a server of tools.
+
+Upstream
+└── ServerFailed
+    ├── ServerUnreachable  no session: no such command, no connection, no handshake
+    ├── ServerGone         the session ended: a crash, a broken connection
+    ├── ServerSlow         a call took longer than `timeout_seconds`
+    ├── ServerConfused     an answer that makes no sense, or is far too large
+    ├── CallRefused        the server would not make the call
+    ├── ToolFailed         the tool ran and says it failed
+    └── SignInNeeded       the server wants this user to sign in, or to do so again
+
+The model reads the messages, so they hold no address, no argument and no secret.
+"""
+
+from core.errors import Upstream
+
+
+class ServerFailed(Upstream):
+    """The MCP server failed."""
+
+    code = "mcp_server_failed"
+
+    def __init__(self, message: str | None = None, *, server: str = "") -> None:
+        super().__init__(message, provider=server)
+        self.server = server
+
+
+class ServerUnreachable(ServerFailed):
+    """The MCP server cannot be reached."""
+
+    code = "mcp_server_unreachable"
+
+
+class ServerGone(ServerFailed):
+    """The session with the MCP server ended."""
+
+    code = "mcp_server_gone"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        server: str = "",
+        was_unheard: bool = False,
+    ) -> None:
+        super().__init__(message, server=server)
+        self.was_unheard = was_unheard
+        """Whether the server certainly did not begin: the call may be made again."""
+
+
+class ServerSlow(ServerFailed):
+    """The MCP server takes too long."""
+
+    code = "mcp_server_slow"
+
+
+class ServerConfused(ServerFailed):
+    """The MCP server's answer makes no sense."""
+
+    code = "mcp_server_confused"
+
+
+class CallRefused(ServerFailed):
+    """The MCP server refused the call."""
+
+    code = "mcp_call_refused"
+
+
+class ToolFailed(ServerFailed):
+    """The tool failed."""
+
+    code = "mcp_tool_failed"
+
+
+class SignInNeeded(ServerFailed):
+    """The MCP server wants the user to sign in."""
+
+    code = "mcp_sign_in_needed"

@@ -1,0 +1,177 @@
+"""What a server says it offers, and what of it can be given to a model."""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import jsonschema_rs
+import mcp_types
+import orjson
+from mcp.client import ClientSession
+from mcp.client._transport import ReadStream, TransportStreams
+from mcp.shared.message import SessionMessage
+
+logger = logging.getLogger(__name__)
+
+MAX_PAGES = 100
+MAX_TOOLS = 1000
+MAX_SCHEMA_BYTES = 100_000
+MAX_SCHEMA_DEPTH = 40
+MAX_DESCRIPTION_LENGTH = 8000
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One tool of a server."""
+
+    name: str
+    """What the server calls it."""
+    description: str
+    parameters: Mapping[str, Any]
+
+
+async def read(
+    session: ClientSession, complain: Callable[[str], None]
+) -> tuple[Offer, ...]:
+    """Return what can be used of a server's tools, in order of their names.
+
+    All pages are read, to a limit. `complain` hears of each tool that is left out.
+    """
+    found: dict[str, Offer] = {}
+    cursor: str | None = None
+    for _ in range(MAX_PAGES):
+        params = mcp_types.PaginatedRequestParams(cursor=cursor) if cursor else None
+        page = await session.list_tools(params=params)
+        for tool in page.tools:
+            if (fault := _fault(tool, found)) is not None:
+                complain(f"tool '{tool.name[:80]}' is left out: {fault}")
+            else:
+                found[tool.name] = _offer(tool)
+        cursor, before = page.next_cursor, cursor
+        if cursor is None or cursor == before:
+            break
+    else:
+        complain(f"more than {MAX_PAGES} pages of tools; the rest is left out")
+    return tuple(found[name] for name in sorted(found))
+
+
+def _offer(tool: mcp_types.Tool) -> Offer:
+    description = tool.description or tool.title or ""
+    parameters = {"type": "object", "properties": {}} | tool.input_schema
+    return Offer(tool.name, description[:MAX_DESCRIPTION_LENGTH], parameters)
+
+
+def _fault(tool: mcp_types.Tool, found: Mapping[str, Offer]) -> str | None:
+    """Return why a tool cannot be used, or None."""
+    if not tool.name:
+        return "it has no name"
+    if tool.name in found:
+        return "there is another of that name"
+    if len(found) >= MAX_TOOLS:
+        return f"there are more than {MAX_TOOLS} tools"
+    return schema_fault(tool.input_schema)
+
+
+def schema_fault(schema: dict[str, Any]) -> str | None:
+    """Return why the schema of a tool's arguments cannot be used, or None."""
+    if schema.get("type", "object") != "object":
+        return "its arguments are not an object"
+    if _depth(schema) > MAX_SCHEMA_DEPTH:
+        return f"its schema is nested more than {MAX_SCHEMA_DEPTH} deep"
+    if len(orjson.dumps(schema)) > MAX_SCHEMA_BYTES:
+        return f"its schema is larger than {MAX_SCHEMA_BYTES // 1000} kB"
+    # What a `$schema` names is not looked up.
+    plain = {key: value for key, value in schema.items() if key != "$schema"}
+    try:
+        is_valid = jsonschema_rs.meta.is_valid(plain)
+    except ValueError:
+        is_valid = False
+    return None if is_valid else "its schema is no JSON Schema"
+
+
+def _depth(value: Any) -> int:
+    """Return how deep a value is nested, or what is more than enough."""
+    level, depth = [value], 0
+    while level and depth <= MAX_SCHEMA_DEPTH:
+        depth += 1
+        level = [child for node in level for child in _children(node)]
+    return depth
+
+
+def _children(node: Any) -> list[Any]:
+    if isinstance(node, dict):
+        return list(node.values())
+    return node if isinstance(node, list) else []
+
+
+@asynccontextmanager
+async def mended(
+    transport: AbstractAsyncContextManager[TransportStreams],
+    complain: Callable[[str], None],
+) -> AsyncIterator[TransportStreams]:
+    """Leave out of lists of tools what is none; the SDK would refuse the whole list."""
+    async with transport as (incoming, outgoing):
+        yield _Mended(incoming, complain), outgoing
+
+
+class _Mended:
+    def __init__(
+        self,
+        stream: ReadStream[SessionMessage | Exception],
+        complain: Callable[[str], None],
+    ) -> None:
+        self._stream = stream
+        self._complain = complain
+
+    @property
+    def last_context(self) -> Any:
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        return self._mend(await self._stream.receive())
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        return self._mend(await self._stream.__anext__())
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> bool | None:
+        return await self._stream.__aexit__(exc_type, exc_val, exc_tb)
+
+    def _mend(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+        if isinstance(item, SessionMessage):
+            message = item.message
+            if isinstance(message, mcp_types.JSONRPCResponse):
+                tools = message.result.get("tools")
+                if isinstance(tools, list):
+                    message.result["tools"] = [t for t in tools if self._is_one(t)]
+        return item
+
+    def _is_one(self, tool: Any) -> bool:
+        name = tool.get("name") if isinstance(tool, dict) else None
+        try:
+            mcp_types.Tool.model_validate(tool, by_name=False)
+            if tool["inputSchema"].setdefault("type", "object") == "object":
+                return True
+            fault = "its arguments are not an object"
+        except ValueError:
+            fault = "its description or schema is malformed"
+        shown = name[:80] if isinstance(name, str) else "without a name"
+        self._complain(f"tool '{shown}' is left out: {fault}")
+        return False

@@ -1,0 +1,250 @@
+"""The sessions of this process, kept open between turns."""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from config.sections import Config
+from mcp_bridge.address import Address, Key
+from mcp_bridge.config import MCP
+from mcp_bridge.connection import Session
+from mcp_bridge.errors import ServerFailed, SignInNeeded
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS = 5.0
+LONGEST_PAUSE_SECONDS = 60.0
+MAX_REMEMBERED = 1000
+"""Failures and warnings of this many keys are kept in mind."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    session: Session
+    users: int = 0
+    """How many calls and openings are under way."""
+    used_at: float = field(default_factory=time.monotonic)
+    is_free: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def take(self) -> None:
+        self.users += 1
+        self.is_free.clear()
+
+    def leave(self) -> None:
+        self.users -= 1
+        self.used_at = time.monotonic()
+        if not self.users:
+            self.is_free.set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    error: ServerFailed
+    until: float
+    pause_seconds: float
+
+
+class _Shelf:
+    """The sessions of one event loop."""
+
+    def __init__(self) -> None:
+        self.kept: OrderedDict[Key, _Kept] = OrderedDict()
+        """The one used last is last."""
+        self.failures: OrderedDict[Key, _Failure] = OrderedDict()
+        self.closing: dict[asyncio.Task[None], _Kept] = {}
+        self.sweep: asyncio.TimerHandle | None = None
+        self.config_digest: str | None = None
+
+
+class Pool:
+    """Sessions by server and user: opened once, shared, closed when idle."""
+
+    def __init__(
+        self,
+        capacity: int = 256,
+        idle_seconds: float = 1800,
+        connect_seconds: float = 20,
+    ) -> None:
+        self._capacity = capacity
+        self._idle_seconds = idle_seconds
+        self._connect_seconds = connect_seconds
+        self._shelves: WeakKeyDictionary[asyncio.AbstractEventLoop, _Shelf] = (
+            WeakKeyDictionary()
+        )
+        self._said: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._legacy: set[tuple[str, str]] = set()
+
+    def __len__(self) -> int:
+        return len(self._shelf().kept)
+
+    @asynccontextmanager
+    async def session(self, address: Address) -> AsyncIterator[Session]:
+        """Lend the session of an address, open; others may use it at the same time.
+
+        Whoever comes while it is being opened waits for the same session. Raises
+        `ServerFailed`; for a while without trying, when it could not be had lately.
+        """
+        kept = self._take(address)
+        try:
+            await kept.session.opened()
+        except ServerFailed as exc:
+            self._failed(address.key, kept, exc)
+            raise
+        except BaseException:
+            kept.leave()
+            raise
+        try:
+            self._succeeded(address.key, kept)
+            yield kept.session
+        finally:
+            self._give_back(address.key, kept)
+
+    def follow(self, config: Config) -> None:
+        """End the sessions of servers that left the YAML, or changed in it."""
+        shelf = self._shelf()
+        if shelf.config_digest == config.digest and config.digest:
+            return
+        shelf.config_digest = config.digest
+        servers = config.get(MCP)
+        for key in list(shelf.kept):
+            server = servers.get(key.server)
+            if server is None or not key.digest.startswith(server.digest):
+                self._drop(key)
+
+    def warn_once(self, address: Address, what: str) -> None:
+        """Log a warning about a server, the first time it is given."""
+        said = (address.name, address.server.digest, what)
+        if said in self._said:
+            return
+        self._said[said] = None
+        if len(self._said) > MAX_REMEMBERED:
+            self._said.popitem(last=False)
+        logger.warning("mcp server '%s': %s", address.name, what)
+
+    async def close(self) -> None:
+        """End every session of this event loop, and wait until they are gone."""
+        shelf = self._shelves.pop(asyncio.get_running_loop(), None)
+        if shelf is None:
+            return
+        if shelf.sweep is not None:
+            shelf.sweep.cancel()
+        for kept in shelf.closing.values():
+            kept.is_free.set()
+        sessions = [kept.session.close() for kept in shelf.kept.values()]
+        await asyncio.gather(*sessions, *shelf.closing, return_exceptions=True)
+
+    def _shelf(self) -> _Shelf:
+        return self._shelves.setdefault(asyncio.get_running_loop(), _Shelf())
+
+    def _take(self, address: Address) -> _Kept:
+        shelf, key = self._shelf(), address.key
+        kept = shelf.kept.get(key)
+        if kept is None or kept.session.is_over:
+            self._wait_for_better_times(key)
+            self._drop(key)
+            self._end_older(key)
+            kept = shelf.kept[key] = _Kept(self._open(address))
+            self._make_room()
+        else:
+            kept.session.use(address)
+        shelf.kept.move_to_end(key)
+        kept.take()
+        return kept
+
+    def _open(self, address: Address) -> Session:
+        return Session(
+            address,
+            connect_seconds=self._connect_seconds,
+            is_legacy=(address.name, address.server.digest) in self._legacy,
+            warn=lambda what: self.warn_once(address, what),
+        )
+
+    def _wait_for_better_times(self, key: Key) -> None:
+        failure = self._shelf().failures.get(key)
+        if failure is not None and time.monotonic() < failure.until:
+            # A new one each time: a traceback would grow with each raise.
+            error = failure.error
+            raise type(error)(error.message, server=error.server)
+
+    def _failed(self, key: Key, kept: _Kept, error: ServerFailed) -> None:
+        """Remember that a session cannot be had, each time for longer."""
+        kept.leave()
+        shelf = self._shelf()
+        if shelf.kept.get(key) is not kept:
+            return  # Somebody else who waited for it did.
+        self._drop(key)
+        if isinstance(error, SignInNeeded):
+            return
+        before = shelf.failures.pop(key, None)
+        pause = FIRST_PAUSE_SECONDS
+        if before is not None:
+            pause = min(before.pause_seconds * 2, LONGEST_PAUSE_SECONDS)
+        shelf.failures[key] = _Failure(error, time.monotonic() + pause, pause)
+        if len(shelf.failures) > MAX_REMEMBERED:
+            shelf.failures.popitem(last=False)
+
+    def _succeeded(self, key: Key, kept: _Kept) -> None:
+        self._shelf().failures.pop(key, None)
+        if kept.session.is_legacy:
+            server = kept.session.address
+            self._legacy.add((server.name, server.server.digest))
+
+    def _give_back(self, key: Key, kept: _Kept) -> None:
+        kept.leave()
+        shelf = self._shelf()
+        if shelf.kept.get(key) is kept and kept.session.is_over:
+            self._drop(key)
+        self._make_room()
+        if shelf.sweep is None and shelf.kept:
+            self._sweep_in(self._idle_seconds)
+
+    def _end_older(self, key: Key) -> None:
+        """End what the same user had of the server before it changed."""
+        for other in list(self._shelf().kept):
+            is_same = other.server == key.server and other.user_id == key.user_id
+            if is_same and other != key:
+                self._drop(other)
+
+    def _make_room(self) -> None:
+        """Close what was used longest ago; what is in use stays."""
+        kept = self._shelf().kept
+        excess = len(kept) - self._capacity
+        for key in [key for key, one in kept.items() if not one.users][
+            : max(excess, 0)
+        ]:
+            self._drop(key)
+
+    def _drop(self, key: Key) -> None:
+        shelf = self._shelf()
+        kept = shelf.kept.pop(key, None)
+        if kept is not None:
+            task = asyncio.create_task(self._close_when_free(kept))
+            shelf.closing[task] = kept
+            task.add_done_callback(shelf.closing.pop)
+
+    async def _close_when_free(self, kept: _Kept) -> None:
+        # Calls under way end with their answer; they have a limit of their own.
+        if kept.users and not kept.session.is_over:
+            await kept.is_free.wait()
+        await kept.session.close()
+
+    def _sweep_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._shelf().sweep = loop.call_later(max(seconds, 0.01), self._sweep)
+
+    def _sweep(self) -> None:
+        """Close what nobody used for long."""
+        shelf = self._shelf()
+        shelf.sweep = None
+        oldest = time.monotonic() - self._idle_seconds
+        for key, kept in list(shelf.kept.items()):
+            if not kept.users and kept.used_at <= oldest:
+                self._drop(key)
+        if shelf.kept:
+            next_at = min(kept.used_at for kept in shelf.kept.values())
+            self._sweep_in(next_at - oldest)

@@ -1,0 +1,273 @@
+"""A server that is a child process: lines of JSON on its input and output.
+
+Written here and not taken from the SDK, whose own reads lines of any length, keeps
+nothing of what the child says on its standard error and leaves it behind when we are
+killed.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import anyio
+import mcp_types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client._transport import TransportStreams
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+
+from mcp_bridge import child
+from mcp_bridge.address import Address
+from mcp_bridge.errors import ServerUnreachable
+
+logger = logging.getLogger(__name__)
+
+TOKEN_VARIABLE = "MCP_OAUTH_TOKEN"  # noqa: S105 (a name)
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
+MAX_LOGGED_LENGTH = 500
+LAST_LINES = 10
+"""Lines of a child's standard error that are told when it dies at its start."""
+
+GRACE_SECONDS = 1.0
+"""How long a child may take to go after its input was closed."""
+POLL_SECONDS = 0.01
+
+MIN_SECRET_LENGTH = 4
+"""Shorter values are as good as words: `1`, `yes`."""
+
+Incoming = MemoryObjectSendStream[SessionMessage | Exception]
+Outgoing = MemoryObjectReceiveStream[SessionMessage]
+
+
+@asynccontextmanager
+async def connect(
+    address: Address, on_end: Callable[[str], None]
+) -> AsyncIterator[TransportStreams]:
+    """Start the child and exchange messages with it; it is gone afterwards.
+
+    `on_end` is told why when the child ends first. Raises `ServerUnreachable` when
+    the command cannot be started.
+    """
+    process = await _start(address)
+    said = _Said(address)
+    send_in, receive_in = anyio.create_memory_object_stream[SessionMessage | Exception](
+        0
+    )
+    send_out, receive_out = anyio.create_memory_object_stream[SessionMessage](0)
+    try:
+        async with (
+            send_in,
+            receive_in,
+            send_out,
+            receive_out,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(said.listen, process)
+            tasks.start_soon(_read, process, send_in, said, on_end)
+            tasks.start_soon(_write, process, receive_out)
+            yield receive_in, send_out
+            await _part(process)
+            tasks.cancel_scope.cancel()
+    finally:
+        # Without waiting for anything: we may have been cancelled.
+        kill_group(process)
+        with anyio.CancelScope(shield=True):
+            await _is_gone(process, GRACE_SECONDS)
+        _close_pipes(process)
+
+
+def kill_group(process: Process) -> None:
+    """Kill the child and whatever it started that is still in its group."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+async def _start(address: Address) -> Process:
+    folder = address.folder / (address.server.cwd or "")
+    environment = get_default_environment() | {
+        name: value.get_secret_value() for name, value in address.server.env.items()
+    }
+    if address.token is not None:
+        environment[TOKEN_VARIABLE] = address.token
+    command = _find(address, folder, environment)
+    try:
+        return await asyncio.create_subprocess_exec(
+            *_bound_to_us(command, address.server.args),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            cwd=folder,
+            env=environment,
+            limit=MAX_LINE_BYTES,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else str(exc)
+        raise ServerUnreachable(
+            f"the MCP server '{address.name}' cannot start: {reason}",
+            server=address.name,
+        ) from exc
+
+
+def _find(address: Address, folder: Path, environment: dict[str, str]) -> str:
+    """Return the path of the command; raise `ServerUnreachable` when there is none."""
+    name = address.server.command or ""
+    if not folder.is_dir():
+        raise ServerUnreachable(
+            f"the MCP server '{address.name}' cannot start: its cwd "
+            f"'{address.server.cwd}' is not a folder",
+            server=address.name,
+        )
+    # A path is seen from where the command runs.
+    where = str(folder / name) if os.sep in name else name
+    found = shutil.which(where, path=environment.get("PATH"))
+    if found is None:
+        raise ServerUnreachable(
+            f"the MCP server '{address.name}' cannot start: its command '{name}' is "
+            "not there, or cannot be run",
+            server=address.name,
+        )
+    return found
+
+
+def _bound_to_us(command: str, arguments: Iterable[str]) -> list[str]:
+    if sys.platform != "linux":
+        return [command, *arguments]
+    wrapper = [sys.executable, "-I", "-S", child.__file__, str(os.getpid())]
+    return [*wrapper, command, *arguments]
+
+
+class _Said:
+    """What a child says that is no message: it goes to the log."""
+
+    def __init__(self, address: Address) -> None:
+        self._name = address.name
+        self._secrets = [s for s in address.secrets if len(s) >= MIN_SECRET_LENGTH]
+        self._last: deque[str] = deque(maxlen=LAST_LINES)
+        self.is_answering = False
+        """Whether a message has come yet."""
+
+    async def listen(self, process: Process) -> None:
+        """Log the child's standard error until it ends."""
+        stream = _of(process.stderr)
+        rest = b""
+        while piece := await stream.read(4096):
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                self.add(line)
+            if len(rest) > MAX_LOGGED_LENGTH * 4:
+                self.add(rest)
+                rest = b""
+        if rest:
+            self.add(rest)
+
+    def add(self, line: bytes) -> None:
+        """Log one line, without the secrets the child was given."""
+        text = line[: MAX_LOGGED_LENGTH * 4].decode("utf-8", "replace")
+        text = text.rstrip()[:MAX_LOGGED_LENGTH]
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        if text:
+            self._last.append(text)
+            logger.debug("mcp server '%s' says: %s", self._name, text)
+
+    def warn(self) -> None:
+        """Tell the last lines of a child that died before it answered."""
+        if self._last and not self.is_answering:
+            lines = "\n  ".join(self._last)
+            logger.warning("mcp server '%s' said last:\n  %s", self._name, lines)
+
+
+async def _read(
+    process: Process, into: Incoming, said: _Said, on_end: Callable[[str], None]
+) -> None:
+    stream = _of(process.stdout)
+    reason = ""
+    async with into:
+        try:
+            while line := await stream.readline():
+                message = _parsed(line, said)
+                if message is not None:
+                    said.is_answering = True
+                    await into.send(message)
+        except ValueError:
+            reason = f"sent more than {MAX_LINE_BYTES // 1024**2} MB at once"
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            return  # Nobody listens any more.
+        await _is_gone(process, GRACE_SECONDS)
+        # Said before the stream closes, which is what wakes those who wait.
+        on_end(reason or _ending(process))
+        said.warn()
+
+
+def _parsed(line: bytes, said: _Said) -> SessionMessage | None:
+    try:
+        text = line.decode("utf-8", "replace")
+        message = mcp_types.jsonrpc_message_adapter.validate_json(text, by_name=False)
+    except ValueError:
+        said.add(line)
+        return None
+    return SessionMessage(message)
+
+
+def _ending(process: Process) -> str:
+    if process.returncode is None:
+        return "closed its output"
+    if process.returncode < 0:
+        return f"was killed by {signal.Signals(-process.returncode).name}"
+    return f"ended with exit code {process.returncode}"
+
+
+async def _write(process: Process, outgoing: Outgoing) -> None:
+    stdin = process.stdin
+    async with outgoing:
+        async for item in outgoing:
+            text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+            if stdin is None or stdin.is_closing():
+                return
+            stdin.write(text.encode("utf-8", "replace") + b"\n")
+            try:
+                await stdin.drain()
+            except ConnectionError:
+                return  # Its reader tells what happened.
+
+
+async def _part(process: Process) -> None:
+    """Let the child go by itself, as the protocol has it: its input ends."""
+    if process.stdin is not None:
+        process.stdin.close()
+    await _is_gone(process, GRACE_SECONDS)
+
+
+async def _is_gone(process: Process, seconds: float) -> bool:
+    # Not process.wait(), which waits for the pipes too, and a grandchild may keep
+    # those open.
+    deadline = asyncio.get_running_loop().time() + seconds
+    while process.returncode is None:
+        if asyncio.get_running_loop().time() >= deadline:
+            return False
+        await anyio.sleep(POLL_SECONDS)
+    return True
+
+
+def _close_pipes(process: Process) -> None:
+    # Nothing public closes them while a grandchild holds the other ends.
+    transport = getattr(process, "_transport", None)
+    if transport is not None:
+        with suppress(PermissionError):
+            transport.close()
+
+
+def _of(stream: asyncio.StreamReader | None) -> asyncio.StreamReader:
+    if stream is None:
+        raise RuntimeError("the child was started without pipes")
+    return stream

@@ -1,0 +1,271 @@
+"""The tools of servers an agent may call in a turn, and a first look at them all."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal
+
+from config.sections import Config
+from core.ids import UserId
+from core.tools import Result, Tool
+from core.trace import ToolCall
+from mcp_bridge import naming, results
+from mcp_bridge.address import Address
+from mcp_bridge.config import MCP
+from mcp_bridge.credentials import Credentials
+from mcp_bridge.errors import ServerFailed, ServerGone, SignInNeeded
+from mcp_bridge.listing import Offer
+from mcp_bridge.pool import Pool
+
+logger = logging.getLogger(__name__)
+
+Link = Callable[[], str]
+"""Makes a new link at which the user connects a server."""
+
+NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
+MAX_NAMES_LOGGED = 30
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What an agent may use of a server."""
+
+    server: str
+    only: tuple[str, ...] | None
+    """The tools' names, as the server calls them; None is all of them."""
+
+
+async def open_tools(
+    config: Config,
+    grants: Sequence[Grant],
+    user_id: UserId,
+    *,
+    pool: Pool,
+    credentials: Credentials,
+) -> list[Tool]:
+    """Return the tools an agent may call in a turn of this user's.
+
+    A server that cannot be reached, or that the user has not signed in to, is stood
+    in for by a tool that says so; neither raises. Names are fit for providers and
+    different from each other. With open sessions this waits for nothing, except for
+    the tokens of servers with sign-in.
+    """
+    pool.follow(config)
+    opening = await _opening(config, grants, user_id, pool, credentials)
+    if len(opening) == 1:
+        found = [await opening[0].tools()]
+    else:
+        found = await asyncio.gather(*(one.tools() for one in opening))
+    tools = [tool for group in found for tool in group]
+    names = naming.named([(tool.target, tool.name) for tool in tools])
+    return [
+        tool if tool.name == name else replace(tool, name=name)
+        for tool, name in zip(tools, names, strict=True)
+    ]
+
+
+async def discover(config: Config, *, pool: Pool) -> None:
+    """Look at every server without sign-in: log its tools, or why there are none."""
+    pool.follow(config)
+    addresses = [
+        Address(name, server, config.path.absolute().parent)
+        for name, server in config.get(MCP).items()
+        if server.sign_in is None
+    ]
+    await asyncio.gather(*(_look(address, pool) for address in addresses))
+
+
+async def _look(address: Address, pool: Pool) -> None:
+    try:
+        async with pool.session(address) as session:
+            offers = await session.tools()
+    except ServerFailed as exc:
+        logger.warning("%s; agents go on without it until it answers", exc.message)
+        return
+    names = [offer.name for offer in offers]
+    more = len(names) - MAX_NAMES_LOGGED
+    logger.info(
+        "mcp server '%s' offers %d tools: %s%s",
+        *(address.name, len(names), ", ".join(names[:MAX_NAMES_LOGGED]) or "none"),
+        f" and {more} more" if more > 0 else "",
+    )
+
+
+async def _opening(
+    config: Config,
+    grants: Sequence[Grant],
+    user_id: UserId,
+    pool: Pool,
+    credentials: Credentials,
+) -> "list[_Granted]":
+    servers = config.get(MCP)
+    known = {one.server: one for one in grants if one.server in servers}
+    signed = [name for name in known if servers[name].sign_in is not None]
+    tokens: Mapping[str, str] = {}
+    if signed:
+        tokens = await credentials.tokens(config, signed, user_id)
+
+    def address(name: str) -> Address:
+        server = servers[name]
+        folder = config.path.absolute().parent
+        if server.sign_in is None:
+            return Address(name, server, folder)
+        renew = partial(credentials.renewed, config, name, user_id)
+        return Address(name, server, folder, user_id, tokens.get(name), renew)
+
+    def link(name: str) -> str:
+        return credentials.link(config, name, user_id)
+
+    return [
+        _Granted(grant, address(name), pool, partial(link, name))
+        for name, grant in known.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Granted:
+    """A server an agent may use, for the user of this turn."""
+
+    grant: Grant
+    address: Address
+    pool: Pool
+    link: Link
+
+    async def tools(self) -> "list[ServerTool | StandIn]":
+        """Return what can be called, or what stands in for it."""
+        if self.address.user_id is not None and self.address.token is None:
+            return self._not_connected()
+        try:
+            async with self.pool.session(self.address) as session:
+                offers = await session.tools()
+        except SignInNeeded:
+            return self._not_connected()
+        except ServerFailed as exc:
+            return [self._unreachable(exc)]
+        return [self._tool(offer) for offer in self._allowed(offers)]
+
+    def _tool(self, offer: Offer) -> "ServerTool":
+        return ServerTool(
+            name=offer.name,
+            target=self.address.name,
+            description=offer.description,
+            parameters=offer.parameters,
+            offered_as=offer.name,
+            address=self.address,
+            pool=self.pool,
+            link=self.link,
+        )
+
+    def _allowed(self, offers: Sequence[Offer]) -> Sequence[Offer]:
+        only = self.grant.only
+        if only is None:
+            return offers
+        names = {offer.name for offer in offers}
+        for name in only:
+            if name not in names:
+                self.pool.warn_once(
+                    self.address, f"has no tool '{name}', which an agent's only: names"
+                )
+        return [offer for offer in offers if offer.name in only]
+
+    def _not_connected(self) -> "list[ServerTool | StandIn]":
+        server = self.address.name
+        if self.grant.only is None:
+            about = (
+                f"Connects the user's account with '{server}'. Call it when the user "
+                f"wants something done with {server}: it returns a link for them to "
+                "open. Once they did, the tools of that server take its place."
+            )
+            return [self._stand_in(f"connect_{server}", about, "connect")]
+        about = (
+            f"A tool of '{server}', which the user has not connected yet. Call it to "
+            "get a link for them to open; its arguments are known after that."
+        )
+        return [self._stand_in(name, about, "connect") for name in self.grant.only]
+
+    def _unreachable(self, exc: ServerFailed) -> "StandIn":
+        about = (
+            f"The tools of the MCP server '{self.address.name}' are not available "
+            f"now: {exc.message}. Do not call this; tell the user if they need it."
+        )
+        return self._stand_in(f"{self.address.name}_unreachable", about, "unreachable")
+
+    def _stand_in(
+        self, name: str, about: str, kind: "Literal['connect', 'unreachable']"
+    ) -> "StandIn":
+        says = None if kind == "connect" else about
+        return StandIn(
+            name=name,
+            target=self.address.name,
+            description=about,
+            says=says,
+            link=self.link,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTool:
+    """A tool of a server, for one user."""
+
+    name: str
+    target: str
+    description: str
+    parameters: Mapping[str, Any]
+    offered_as: str
+    """What the server calls it."""
+    address: Address
+    pool: Pool
+    link: Link
+    kind: Literal["mcp"] = "mcp"
+
+    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> Result:
+        """Call it at the server; say where to sign in when that is what it takes."""
+        try:
+            return await self._call(arguments)
+        except SignInNeeded:
+            return not_connected(self.target, self.link())
+        except ServerGone as exc:
+            if not exc.was_unheard:
+                raise
+        # The session was over before the call began: a new one may take it.
+        try:
+            return await self._call(arguments)
+        except SignInNeeded:
+            return not_connected(self.target, self.link())
+
+    async def _call(self, arguments: Mapping[str, Any]) -> Result:
+        async with self.pool.session(self.address) as session:
+            answer = await session.call(self.offered_as, arguments)
+        return results.read(answer, self.target)
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """Stands for tools that cannot be called, and says why not."""
+
+    name: str
+    target: str
+    description: str
+    says: str | None
+    """What it answers; None is where to sign in."""
+    link: Link
+    kind: Literal["mcp"] = "mcp"
+    parameters: Mapping[str, Any] = field(default_factory=lambda: NO_ARGUMENTS)
+
+    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> Result:
+        """Say what keeps the tools from being called."""
+        if self.says is None:
+            return not_connected(self.target, self.link())
+        return self.says
+
+
+def not_connected(server: str, link: str) -> str:
+    """Return what a model is told when the user has not signed in to a server."""
+    return (
+        f"Not connected: the user has not authorized access to the '{server}' MCP "
+        "server. Show them this link and ask them to open it to connect their account. "
+        "It works once and for them alone, so nobody else should get it: "
+        f"{link}"
+    )
