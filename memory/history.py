@@ -7,6 +7,7 @@ queries (see docs/performance.md). Every function takes the user it works for.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from django.db import connection, transaction
@@ -201,14 +202,17 @@ def append(
     if not entries:
         return
     now = datetime.now(UTC)
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         thread_id, length = _claim(user_id, thread, len(entries), now)
         first = length - len(entries)
         _insert(thread_id, first, turn_id, entries, now)
         if study is not None:
             turn = Turn(user_id, thread_id, turn_id, first, length)
             lessons.add(turn, study, now)
-    _hold(user_id, thread, thread_id, first, entries, cap)
+        # Not before it is certain: the caller may have more to store with it.
+        transaction.on_commit(
+            partial(_hold, user_id, thread, thread_id, first, entries, cap)
+        )
 
 
 def _hold(

@@ -63,7 +63,12 @@ def database(
         path = tmp_path_factory.mktemp("database") / "test.db"
         connection.settings_dict["TEST"]["NAME"] = str(path)
     with django_db_blocker.unblock():
-        made = setup_databases(verbosity=0, interactive=False)
+        made = setup_databases(
+            verbosity=0,
+            interactive=False,
+            # Nothing is put back between tests, so nothing need be read for it.
+            serialized_aliases=[],
+        )
         yield
         if connection.vendor == "postgresql":
             end_other_connections()

@@ -7,9 +7,11 @@ Streaming or not, a turn is the same events; the way in encodes them.
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from access import identity
@@ -17,22 +19,26 @@ from agents import catalog, loop
 from agents.config import AgentConfig
 from agents.loop import Task
 from config import live
-from core import tokens, usage
+from core import tokens, trace, usage
 from core.errors import CoulisseError
 from core.events import Event, Finished
 from core.ids import TurnId, UserId
 from core.messages import Message
 from core.reply import Reply
 from core.tools import Tool, definition
-from memory import gather, history, plan, wake
+from core.trace import Call
+from memory import gather, plan, wake
 from memory.config import MemoryConfig
 from memory.gather import Gathered, Wanted
 from memory.lessons import Study
 from memory.transcript import Entry
 from providers import kinds
 from providers.config import PROVIDERS, ProviderConfig
-from turns import context, lane, recollection, structured, toolbox
+from telemetry.config import TELEMETRY, TelemetryConfig
+from telemetry.known import Outcome, Record
+from turns import context, keeping, lane, recollection, structured, toolbox
 from turns.options import Options
+from turns.toolbox import Toolbox
 
 logger = logging.getLogger(__name__)
 
@@ -72,8 +78,13 @@ class Turn:
     memory: MemoryConfig
     study: Study | None
     """The wish to learn from this turn."""
+    telemetry: TelemetryConfig
     tools: Sequence[Tool] = ()
     """The agent's own, for this user."""
+    started_at: datetime = field(default_factory=trace.now)
+    begun: float = field(default_factory=time.perf_counter)
+    record: list[Call] = field(default_factory=list)
+    """What it has called until now."""
 
 
 async def run(request: TurnRequest) -> AsyncGenerator[Event]:
@@ -99,9 +110,8 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
     except (asyncio.CancelledError, GeneratorExit):
         await _finish_early(turn, reply, "cancelled")
         raise
-    except Exception:
-        if reply.said_something:
-            await _finish_early(turn, reply, "error")
+    except Exception as exc:
+        await _finish_early(turn, reply, "error", exc)
         raise
 
 
@@ -114,7 +124,8 @@ async def prepare(request: TurnRequest) -> Turn:
     settings, remembering = plan.of_agent(config, agent.name)
     if options.is_memory_off:
         remembering = None
-    tools = toolbox.open_for(agent, options, user_id, remembering, request.tools)
+    tools = await Toolbox(config, user_id, options).open(agent)
+    toolbox.check_names(agent, tools, request.tools)
     new: Sequence[Message] = context.new_messages(request.messages)
     instructions = [options.language_instruction]
     if request.format is not None:
@@ -151,6 +162,7 @@ async def prepare(request: TurnRequest) -> Turn:
         prompt=[*system, *context.told(past.block), *spoken],
         memory=settings,
         study=None if remembering is None else Study(agent.name, options.time_zone),
+        telemetry=config.get(TELEMETRY),
         tools=tools,
     )
 
@@ -180,6 +192,7 @@ def _events(turn: Turn) -> AsyncGenerator[Event]:
                 stream=request.stream,
                 has_format=request.format is not None,
                 user=turn.user_id.hex,
+                record=turn.record,
             )
         )
 
@@ -190,41 +203,88 @@ def _events(turn: Turn) -> AsyncGenerator[Event]:
     return structured.repaired(ask, turn.prompt, request.format)
 
 
-async def finish(turn: Turn, reply: Reply, *, finish_reason: str = "") -> None:
-    """Store what the turn added, in one trip, unless it is incognito."""
+async def finish(
+    turn: Turn,
+    reply: Reply,
+    *,
+    outcome: Outcome = "ok",
+    error: Exception | None = None,
+) -> None:
+    """Store what the turn added and what it called, in one trip, unless incognito.
+
+    A turn that failed before it said anything adds nothing to the transcript.
+    """
     if turn.request.options.is_incognito:
         return
-    importance = turn.memory.importance
-    entries = [
-        Entry(
-            message,
-            tokens.estimate_message(message),
-            importance=getattr(importance, message.role),
-        )
-        for message in turn.new
-    ]
-    if reply.said_something:
-        message = reply.message()
-        entries.append(
-            Entry(
-                message,
-                _reply_tokens(turn, reply, message),
-                agent=turn.agent.name,
-                finish_reason=finish_reason or reply.finish_reason or "",
-                importance=importance.assistant,
-            )
-        )
+    is_void = outcome == "error" and not reply.said_something
+    study = None if is_void else turn.study
     await lane.run_to_end(
-        history.append,
+        keeping.keep,
         turn.user_id,
         turn.request.options.thread,
         turn.request.turn_id,
-        entries,
-        study=turn.study,
+        () if is_void else _entries(turn, reply, outcome),
+        study=study,
         cap=turn.memory.working_memory_cap,
+        record=_record(turn, reply, outcome, error),
+        telemetry=turn.telemetry,
     )
-    if turn.study is not None:
+    if study is not None:
         wake.soon()
+
+
+def _entries(turn: Turn, reply: Reply, outcome: Outcome) -> list[Entry]:
+    importance = turn.memory.importance
+
+    def entry(message: Message, count: int | None = None, **more: str) -> Entry:
+        if message.role == "assistant":
+            more["agent"] = turn.agent.name
+        return Entry(
+            message,
+            tokens.estimate_message(message) if count is None else count,
+            importance=getattr(importance, message.role),
+            **more,
+        )
+
+    entries = [entry(message) for message in turn.new]
+    if reply.said_something:
+        said = reply.exchange or (reply.message(),)
+        *_, last = (message for message in said if message.role == "assistant")
+        how = (reply.finish_reason or "") if outcome == "ok" else outcome
+        entries += [
+            entry(message, _reply_tokens(turn, reply, last), finish_reason=how)
+            if message is last
+            else entry(message)
+            for message in said
+        ]
+    return entries
+
+
+def _record(
+    turn: Turn, reply: Reply, outcome: Outcome, error: Exception | None
+) -> Record:
+    request = turn.request
+    return Record(
+        turn_id=request.turn_id,
+        user_id=turn.user_id,
+        thread=request.options.thread,
+        agent=turn.agent.name,
+        user_message=recollection.last_said(request.messages),
+        is_streamed=request.stream,
+        started_at=turn.started_at,
+        seconds=time.perf_counter() - turn.begun,
+        outcome=outcome,
+        finish_reason=reply.finish_reason or "",
+        error=None if error is None else _said_of(error),
+        usage=trace.usage(turn.record),
+        calls=turn.record,
+    )
+
+
+def _said_of(error: Exception) -> str:
+    """Return what the record says of an error: of a fault of ours, its kind alone."""
+    is_ours = not isinstance(error, CoulisseError)
+    return type(error).__name__ if is_ours else str(error)
 
 
 def _reply_tokens(turn: Turn, reply: Reply, message: Message) -> int:
@@ -238,16 +298,19 @@ def _reply_tokens(turn: Turn, reply: Reply, message: Message) -> int:
         # With a format or tools the count may be the sum of several rounds.
         or turn.request.format is not None
         or turn.tools
+        or reply.exchange
     ):
         return tokens.estimate_message(message)
     return count.output_tokens - count.reasoning_tokens + tokens.MESSAGE_OVERHEAD
 
 
-async def _finish_early(turn: Turn, reply: Reply, finish_reason: str) -> None:
+async def _finish_early(
+    turn: Turn, reply: Reply, outcome: Outcome, error: Exception | None = None
+) -> None:
     if reply.finish_reason is not None:
         return
     try:
-        await finish(turn, reply, finish_reason=finish_reason)
+        await finish(turn, reply, outcome=outcome, error=error)
     except CoulisseError as exc:
         # The client is gone or about to hear of a worse error; say it in the log.
         logger.error("turn %s was not stored: %s", turn.request.turn_id, exc)

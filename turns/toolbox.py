@@ -1,45 +1,130 @@
-"""What an agent may call in a turn."""
+"""What an agent may call in a turn: its memory, its skills, other agents, MCP servers.
 
-from collections.abc import Sequence
+Each tool is made for one turn and knows its user; no argument of the model's changes
+whom it works for.
+"""
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agents import catalog
 from agents.config import AgentConfig
+from agents.subagents import Subagent
+from config.sections import Config
+from core import tool_names
 from core.errors import Invalid
 from core.ids import UserId
-from core.tools import Tool
-from memory.plan import Plan
+from core.tools import Result, Tool
+from core.trace import ToolCall, ToolKind
+from memory import plan
+from providers.config import PROVIDERS
 from turns import memory_tools
 from turns.options import Options
 
 
-def open_for(
-    agent: AgentConfig,
-    options: Options,
-    user_id: UserId,
-    plan: Plan | None,
-    client_tools: Sequence[dict[str, object]],
-) -> Sequence[Tool]:
-    """Return the agent's own tools, bound to the turn's user.
+@dataclass(frozen=True, slots=True)
+class Toolbox:
+    """Makes the tools of the agents that work in one turn."""
 
-    Raises `Invalid` when the client brings one of the same name.
+    config: Config
+    user_id: UserId
+    options: Options
+    depth: int = 0
+    """How many agents stand above those it opens for."""
+
+    async def open(self, agent: AgentConfig) -> list[Tool]:
+        """Return all an agent may call, under names that are theirs alone.
+
+        A server that cannot be reached costs its own tools and nothing else.
+        """
+        return distinct([*self._memory(agent), *self._subagents(agent)])
+
+    def _memory(self, agent: AgentConfig) -> Iterable[Tool]:
+        if not agent.memory_tools or self.options.is_memory_off:
+            return ()
+        _, remembering = plan.of_agent(self.config, agent.name)
+        return memory_tools.make(self.user_id, agent.name, remembering)
+
+    def _subagents(self, agent: AgentConfig) -> Iterable[Tool]:
+        if not agent.subagents:
+            return
+        below = Toolbox(self.config, self.user_id, self.options, self.depth + 1)
+        providers = self.config.get(PROVIDERS)
+        for name in agent.subagents:
+            called = catalog.find(self.config, name)
+            yield Subagent(
+                called,
+                providers[called.provider],
+                below.open,
+                depth=below.depth,
+                user=self.user_id.hex,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """A tool under another name."""
+
+    tool: Tool
+    name: str
+
+    @property
+    def kind(self) -> ToolKind:
+        return self.tool.kind
+
+    @property
+    def target(self) -> str:
+        return self.tool.target
+
+    @property
+    def description(self) -> str:
+        return self.tool.description
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return self.tool.parameters
+
+    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> Result:
+        return await self.tool.call(arguments, record)
+
+
+def distinct(tools: Iterable[Tool]) -> list[Tool]:
+    """Return the tools with every name there once: the first keeps it.
+
+    The later ones are told apart by what they belong to, or by a number.
     """
-    if not agent.memory_tools or options.is_memory_off:
-        return ()
-    tools = memory_tools.make(user_id, agent.name, plan)
-    _check_names(agent, tools, client_tools)
-    return tools
+    named: dict[str, Tool] = {}
+    for tool in tools:
+        name = tool.name
+        if name in named:
+            name = _free_name(tool, named)
+            tool = Renamed(tool, name)
+        named[name] = tool
+    return list(named.values())
 
 
-def _check_names(
+def _free_name(tool: Tool, taken: Mapping[str, Tool]) -> str:
+    wish = tool_names.safe(f"{tool.target or tool.kind}_{tool.name}")
+    number, name = 2, wish
+    while name in taken:
+        name = tool_names.safe(f"{wish}_{number}")
+        number += 1
+    return name
+
+
+def check_names(
     agent: AgentConfig,
     tools: Sequence[Tool],
-    client_tools: Sequence[dict[str, object]],
+    client_tools: Sequence[dict[str, Any]],
 ) -> None:
+    """Raise `Invalid` when the client brings a tool of a name the agent has taken."""
     own = {tool.name for tool in tools}
     for tool in client_tools:
-        function = tool["function"]
-        if isinstance(function, dict) and function["name"] in own:
+        name = tool["function"]["name"]
+        if name in own:
             raise Invalid(
-                f"the tool '{function['name']}' has the name of one that agent "
-                f"'{agent.name}' has itself; rename yours",
+                f"the tool '{name}' has the name of one that agent '{agent.name}' has "
+                "itself; rename yours",
                 param="tools",
             )

@@ -79,21 +79,22 @@ def frames(server: str, request: dict[str, Any]) -> list[Any]:
 
 
 def read_frames(content: bytes) -> list[Any]:
-    """Return the data of each frame of a whole stream."""
+    """Return the data of each frame of a whole stream, without heartbeats."""
     *blocks, rest = content.decode().split("\n\n")
     assert rest == "", f"the stream ends within a frame: {rest!r}"
-    read = [_frame(block) for block in blocks]
-    for data in read:
-        if data != DONE:
-            check("error" if "error" in data else "chunk", data)
-    return read
+    return [_frame(block) for block in blocks if block != ": heartbeat"]
 
 
 def _frame(block: str) -> Any:
-    assert block.startswith("data: "), block
-    assert "\n" not in block, block
-    data = block.removeprefix("data: ")
-    return data if data == DONE else json.loads(data)
+    *before, line = block.split("\n")
+    assert before in ([], ["event: handoff_started"]), block
+    assert line.startswith("data: "), block
+    if (text := line.removeprefix("data: ")) == DONE:
+        return DONE
+    data = json.loads(text)
+    known = {name: data[name] for name in data if not before or name != "agent"}
+    check("error" if "error" in data else "chunk", known)
+    return data
 
 
 def choices(read: Sequence[Any]) -> list[dict[str, Any]]:

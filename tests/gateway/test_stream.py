@@ -84,8 +84,10 @@ def test_usage_the_provider_did_not_count_is_estimated(server, fake, user):
 @BOTH
 def test_tool_calls_are_named_on_their_first_piece_only(server, fake, user, agent):
     fake.reply(tool_calls=[("add", {"a": 1}), ("look", {"at": "sky"})])
-    tool = {"type": "function", "function": {"name": "add"}}
-    read = frames(server, body(user, agent=agent, tools=[tool]))
+    tools = [
+        {"type": "function", "function": {"name": name}} for name in ("add", "look")
+    ]
+    read = frames(server, body(user, agent=agent, tools=tools))
     pieces = [
         piece for c in choices(read) for piece in c["delta"].get("tool_calls", ())
     ]
@@ -303,7 +305,8 @@ def test_a_fault_of_ours_in_the_middle_tells_nothing_of_its_inside(
 
     monkeypatch.setattr("gateway.sse.Frames._call", fail)
     fake.reply("Hel", tool_calls=[("add", {})])
-    text, error = broken(server, body(user))
+    tool = {"type": "function", "function": {"name": "add"}}
+    text, error = broken(server, body(user, tools=[tool]))
     assert text == "Hel"
     assert error["type"] == "server_error"
     assert "secret" not in json.dumps(error)

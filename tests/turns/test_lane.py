@@ -36,7 +36,7 @@ def test_a_turn_is_one_trip_in_and_one_out(server, client, user, trips, stream):
     with calling(server, body(user, stream=stream)) as caller:
         caller.hear("stop")
         until(lambda: stored(user))
-    assert trips == ["gather", "append"]
+    assert trips == ["gather", "keep"]
 
 
 def test_an_incognito_turn_makes_none(client, user, trips):

@@ -1,0 +1,176 @@
+"""What is put down of a turn, however it ends."""
+
+import asyncio
+import json
+import uuid
+
+import pytest
+
+from access import identity
+from core.trace import ModelCall
+from telemetry import records
+from telemetry.models import Turn
+from tests.conftest import CONFIG
+from tests.gateway import calls
+from tests.gateway.calls import ask, body, frames, post, until
+from turns import keeping, memory_tools
+
+pytestmark = pytest.mark.database
+
+TOOLED = (
+    CONFIG
+    + """
+  - name: keeper
+    provider: openai
+    model: gpt-test
+    memory_tools: true
+"""
+)
+
+
+@pytest.fixture
+def keeper(running, configure):
+    configure(TOOLED)
+    return running
+
+
+def turns(user: str) -> list[Turn]:
+    return list(Turn.objects.filter(user_id=identity.derive(user)))
+
+
+def the_turn(user: str):
+    """Return the record of the only turn of a user, once it is there."""
+    until(lambda: turns(user))
+    (row,) = turns(user)
+    return records.tree(row.pk)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_turn_is_a_tree(keeper, fake, user, stream):
+    fake.call_tool("save_memory", {"content": "The user likes tea."})
+    fake.reply("Noted.")
+    request = body(user, "I like tea.", agent="keeper", metadata={"thread_id": "t"})
+    answer = post(keeper, {**request, "stream": stream})
+    turn = the_turn(user)
+    assert answer.headers["x-request-id"] == f"chatcmpl-{turn.turn_id.hex}"
+    assert (turn.agent, turn.thread, turn.user_message) == (
+        *("keeper", "t", "I like tea."),
+    )
+    assert (turn.outcome, turn.finish_reason, turn.error) == ("ok", "stop", None)
+    assert turn.is_streamed is stream
+    assert turn.seconds > 0
+    first, tool, second = turn.calls
+    assert (first.provider, first.model, first.agent) == (
+        *("openai", "gpt-test", "keeper"),
+    )
+    assert (tool.name, tool.kind) == ("save_memory", "memory")
+    assert json.loads(tool.arguments) == {"content": "The user likes tea."}
+    assert json.loads(tool.result)["outcome"] == "created"
+    assert tool.seconds is not None
+    assert turn.usage == first.usage + second.usage
+
+
+def test_a_turn_without_tools_is_put_down_too(server, client, user):
+    ask(client, user)
+    (call,) = the_turn(user).calls
+    assert isinstance(call, ModelCall)
+    assert call.usage.output_tokens == 3
+
+
+def test_a_client_that_leaves_while_a_tool_runs(keeper, fake, user, monkeypatch):
+    configure_hanging_search(monkeypatch)
+    fake.reply("Let me see.", tool_calls=[("search_memory", {"query": "tea"})])
+    request = body(user, "What do I like?", agent="keeper", stream=True)
+    with calls.calling(keeper, request) as caller:
+        caller.hear("Let me see.")
+        until(lambda: HANGING)
+    turn = the_turn(user)
+    assert turn.outcome == "cancelled"
+    assert (turn.calls[1].result, turn.calls[1].error) == (None, None)
+    assert turn.calls[1].seconds is None
+    assert calls.stored(user)[-1][1:] == ("Let me see.", "cancelled")
+
+
+HANGING: list[bool] = []
+
+
+def configure_hanging_search(monkeypatch) -> None:
+    HANGING.clear()
+
+    async def hang(self, arguments, record):
+        HANGING.append(True)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(memory_tools.MemoryTool, "call", hang)
+
+
+def test_a_client_that_leaves_while_the_model_speaks(server, fake, user):
+    fake.hang("mid_stream", "Once ", "upon ")
+    with calls.calling(server, body(user, "Tell.", stream=True)) as caller:
+        caller.hear("Once")
+    turn = the_turn(user)
+    assert turn.outcome == "cancelled"
+    # What was said until then was paid for.
+    assert turn.usage.output_tokens > 0
+    assert turn.usage.input_tokens > 0
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_provider_that_fails_leaves_a_record_and_no_message(
+    server, fake, user, stream
+):
+    fake.fail(400, "the prompt is too long")
+    post(server, body(user, "hi", stream=stream))
+    turn = the_turn(user)
+    assert turn.outcome == "error"
+    assert "the prompt is too long" in turn.error
+    assert "the prompt is too long" in turn.calls[0].error
+    assert calls.stored(user) == []
+
+
+def test_a_stream_that_breaks_is_an_error(server, fake, user):
+    fake.cut("mid_stream", "Once ")
+    read = frames(server, body(user, "hi"))
+    assert "error" in read[-2]
+    turn = the_turn(user)
+    assert turn.outcome == "error"
+    assert turn.usage.output_tokens > 0
+
+
+def test_a_request_that_is_refused_leaves_no_record(server, user):
+    calls.refused(server, body(user, "hi", agent="nobody"), 404)
+    assert turns(user) == []
+
+
+def test_an_incognito_turn_leaves_no_record(server, client, user):
+    ask(client, user, metadata={"memory": "incognito"})
+    ask(client, user)
+    assert len(turns(user)) == 1
+
+
+def test_no_record_where_none_is_wanted(running, configure, client, user):
+    configure(CONFIG + "\ntelemetry: {sqlite: {enabled: false}}\n")
+    ask(client, user)
+    assert turns(user) == []
+    assert calls.stored(user)
+
+
+def test_a_repaired_reply_is_one_turn_with_all_its_calls(server, client, fake, user):
+    fake.reply("no json")
+    fake.reply('{"a": 1}')
+    ask(client, user, response_format={"type": "json_object"}, agent="claude")
+    turn = the_turn(user)
+    assert len(turn.calls) == 2
+    assert turn.usage.output_tokens == 6
+
+
+def test_the_conversation_is_kept_where_the_record_cannot_be(
+    server, client, user, monkeypatch, caplog
+):
+    def refuse(record, settings):
+        Turn(pk=uuid.uuid4()).save()
+
+    monkeypatch.setattr(keeping.records, "insert", refuse)
+    ask(client, user)
+    assert [text for _, text, _ in calls.stored(user)] == ["hi", "Hello from the fake."]
+    assert "was not stored" in caplog.text

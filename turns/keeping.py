@@ -1,0 +1,47 @@
+"""What a turn leaves behind: its messages, and the record of what it called."""
+
+import logging
+from collections.abc import Sequence
+
+from django.db import transaction
+from django.db.utils import DataError, IntegrityError
+
+from core.ids import TurnId, UserId
+from memory import history
+from memory.lessons import Study
+from memory.transcript import Entry
+from telemetry import records
+from telemetry.config import TelemetryConfig
+from telemetry.known import Record
+
+logger = logging.getLogger(__name__)
+
+
+def keep(
+    user_id: UserId,
+    thread: str,
+    turn_id: TurnId,
+    entries: Sequence[Entry],
+    *,
+    study: Study | None,
+    cap: int,
+    record: Record,
+    telemetry: TelemetryConfig,
+) -> None:
+    """Store the messages and the record of a turn, all or none, in one transaction.
+
+    What a user said is worth more than how it was answered: where the database takes
+    the messages but not the record, they are stored without.
+    """
+
+    def append() -> None:
+        history.append(user_id, thread, turn_id, entries, study=study, cap=cap)
+
+    try:
+        with transaction.atomic():
+            records.insert(record, telemetry)
+            append()
+    except (DataError, IntegrityError):
+        logger.exception("the record of turn %s was not stored", turn_id)
+        append()
+    records.log(record)

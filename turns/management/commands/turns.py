@@ -1,0 +1,45 @@
+"""`manage.py turns`: what happened lately."""
+
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from access import identity
+from memory.command import MemoryCommand
+from telemetry import drawing, records
+
+SHOWN = 20
+
+
+class Command(MemoryCommand):
+    """List, a line for each."""
+
+    help = "List the recorded turns, the newest first."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--user", help="Only this user's.")
+        parser.add_argument("--agent", help="Only this agent's.")
+        parser.add_argument(
+            "--failed", action="store_true", help="Only those that ended in an error."
+        )
+        parser.add_argument(
+            "--limit", type=int, default=SHOWN, help=f"How many; {SHOWN} by default."
+        )
+
+    def handle(self, **options: Any) -> None:
+        if options["limit"] < 1:
+            raise CommandError("--limit must be at least 1")
+        user = options["user"]
+        page, has_more = records.page(
+            user_id=None if user is None else identity.derive(identity.checked(user)),
+            agent=options["agent"],
+            outcome="error" if options["failed"] else None,
+            limit=options["limit"],
+        )
+        for turn in page:
+            self.stdout.write(drawing.line(turn))
+        if not page:
+            self.stdout.write("no such turn is recorded")
+        elif has_more:
+            self.stdout.write("there are more: --limit says how many are listed")
