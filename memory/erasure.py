@@ -29,6 +29,7 @@ from memory.models import (
     Summary,
     Thread,
 )
+from telemetry import records
 
 LIFETIME = timedelta(minutes=15)
 """How long a confirmation is good for."""
@@ -189,6 +190,7 @@ def owned(user_id: UserId) -> dict[str, QuerySet[Any]]:
         "summaries": Summary.objects.filter(thread__in=threads),
         "messages": Message.objects.filter(thread__in=threads),
         "threads": threads,
+        **records.owned(user_id),
         "owners": Owner.objects.filter(user_id=user_id),
     }
 

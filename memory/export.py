@@ -24,6 +24,8 @@ from memory.models import (
     Thread,
 )
 from memory.models import Message as MessageRow
+from telemetry import records
+from telemetry import telling as turn_telling
 
 PAGE = 200
 """Rows of a piece."""
@@ -31,6 +33,8 @@ MESSAGES = 25
 """Messages read at a time: each may hold pictures."""
 THREADS = 50
 """Threads looked at in one piece."""
+TURNS = 25
+"""Turns read at a time: each may have called many tools."""
 MAX_BYTES = 1024 * 1024
 """A piece that has come to this ends, whatever more it might hold."""
 
@@ -42,7 +46,7 @@ class Place:
     section: int = -1
     """Of `SECTIONS`; the document's head comes before them."""
     after: Any = None
-    """The id of the last row written of this section; None is at its beginning."""
+    """The last row written of this section; None is at its beginning."""
     position: int | None = None
     """The last message written of the thread `after`, which is not closed yet."""
 
@@ -145,6 +149,21 @@ def _rest_of_thread(place: Place, position: int) -> tuple[bytes, Place]:
     return _listed(position < 0, items) + b"]}", replace(place, position=None)
 
 
+# Turns, each with all it called.
+
+
+def _turns(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
+    items: list[bytes] = []
+    size = 0
+    for turn in records.oldest_first(user_id, place.after, TURNS):
+        items.append(orjson.dumps(turn_telling.turn(turn)))
+        size += len(items[-1])
+        if size >= MAX_BYTES or len(items) == TURNS:
+            after = (turn.started_at, turn.turn_id)
+            return _listed(place.after is None, items), replace(place, after=after)
+    return _listed(place.after is None, items), None
+
+
 # The other lists: rows in the order of their ids.
 
 
@@ -193,4 +212,5 @@ SECTIONS: list[tuple[str, Callable[[UserId, Place], tuple[bytes, Place | None]]]
     ("summaries", _in_pages(_summaries_of, export_rows.summaries)),
     ("lessons", _in_pages(_lessons_of, export_rows.lessons)),
     ("passages", _in_pages(_passages_of, export_rows.passages)),
+    ("turns", _turns),
 ]

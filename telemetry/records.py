@@ -20,7 +20,7 @@ from telemetry.models import ToolCall as ToolCallRow
 from telemetry.models import Turn
 from telemetry.rows import Row
 
-__all__ = ["Listed", "Outcome", "Record", "insert", "log", "owned", "page", "tree"]
+__all__ = ["Outcome", "Record", "insert", "log", "owned", "page", "tree"]
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +87,24 @@ def whole(turns: QuerySet[Turn]) -> list[Record]:
         Record(*(*rows.outline(row), rows.nested(*called)))
         for row, called in zip(found, calls, strict=True)
     ]
+
+
+def place(turn_id: TurnId, user_id: UserId) -> tuple[datetime, uuid.UUID] | None:
+    """Return where a turn of this user stands among the others, or None."""
+    found = Turn.objects.filter(pk=turn_id, user_id=user_id)
+    return found.values_list("started_at", "id").first()
+
+
+def oldest_first(
+    user_id: UserId, after: tuple[datetime, uuid.UUID] | None, limit: int
+) -> list[Record]:
+    """Return a user's turns with all they called, those that follow a place."""
+    turns = Turn.objects.filter(user_id=user_id)
+    if after is not None:
+        at, last_id = after
+        later = Q(started_at__gt=at) | Q(id__gt=last_id)
+        turns = turns.filter(Q(started_at__gte=at) & later)
+    return whole(turns.order_by("started_at", "id")[:limit])
 
 
 def _by_turn(

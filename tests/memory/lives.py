@@ -24,6 +24,7 @@ from memory.models import (
 from memory.models import Message as MessageRow
 from memory.transcript import Entry
 from memory.vectors import write_vector
+from tests.telemetry.turns import model_call, put, tool_call
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 HASH = "hash:2"
@@ -62,6 +63,8 @@ def live(user_id: UserId, secret: str = "plums") -> None:
         created_at=AT,
     )
     Erasure.objects.create(user_id=user_id, confirmation_digest="", expires_at=AT)
+    search = tool_call("search", model_call(), arguments=secret, result=secret)
+    put(model_call(), search, user_id=user_id, user_message=secret, started_at=AT)
     assert old.pk != new.pk
 
 

@@ -59,6 +59,9 @@ def test_what_would_go_is_what_goes(owner):
         "summaries": 1,
         "messages": 8,
         "threads": 2,
+        "model_calls": 2,
+        "tool_calls": 1,
+        "turns": 1,
         "owners": 1,
     }
     assert erasure.erase(owner) == would_delete
@@ -131,7 +134,7 @@ def test_no_table_is_read_whole_for_each_row_that_goes():
         slow = [
             f"{table}.{found['columns'][0]}"
             for table in tables
-            if table.startswith("memory_")
+            if table.startswith(("memory_", "telemetry_"))
             for constraints in [
                 connection.introspection.get_constraints(cursor, table).values()
             ]

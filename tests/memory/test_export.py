@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
+from datetime import timedelta
 
 import orjson
 import pytest
@@ -13,7 +14,9 @@ from core.messages import Message
 from memory import erasure, export, history
 from memory.models import FactChange, Passage
 from memory.transcript import Entry
+from telemetry import telling
 from tests.memory.lives import AT, live, put_passage, remember, talk
+from tests.telemetry.turns import deep, put, tool_call
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -38,7 +41,7 @@ def test_everything_is_in_it(owner):
     assert sum(len(t["messages"]) for t in told["threads"]) == counts["messages"]
     assert len(told["memories"]) == counts["facts"]
     assert sum(len(m["history"]) for m in told["memories"]) == counts["fact_changes"]
-    for name in ("summaries", "lessons", "passages"):
+    for name in ("summaries", "lessons", "passages", "turns"):
         assert len(told[name]) == counts[name]
 
 
@@ -88,10 +91,28 @@ def test_passages_say_whose_vectors_they_have_and_no_more(owner):
     assert "terms" not in told[0]
 
 
+def test_turns_are_told_with_all_they_called(owner):
+    turn = put(*deep(), user_id=owner)
+    [told] = exported(owner)["turns"]
+    assert told == telling.turn(turn)
+    assert [call["object"] for call in told["calls"][2]["calls"]] == [
+        *("model_call", "tool_call", "tool_call", "model_call")
+    ]
+
+
+def test_long_turns_end_a_piece(owner, monkeypatch):
+    monkeypatch.setattr(export, "MAX_BYTES", 1000)
+    for _ in range(6):
+        put(tool_call(result="x" * 600), user_id=owner)
+    sizes = [len(written) for written in export.pieces(owner)]
+    assert max(sizes) < 3000
+    assert len(exported(owner)["turns"]) == 6
+
+
 def test_who_is_unknown_has_an_empty_one(owner):
     told = exported(owner)
-    lists = ("threads", "memories", "summaries", "lessons", "passages")
-    assert [told[name] for name in lists] == [[]] * 5
+    lists = ("threads", "memories", "summaries", "lessons", "passages", "turns")
+    assert [told[name] for name in lists] == [[]] * 6
     assert told["settings"]["time_zone"] is None
 
 
@@ -107,7 +128,7 @@ SIZES = [0, 1, 2, 3, 4, 5, 6, 9]
 
 @pytest.fixture
 def small_pages(monkeypatch) -> None:
-    for name in ("PAGE", "MESSAGES", "THREADS"):
+    for name in ("PAGE", "MESSAGES", "THREADS", "TURNS"):
         monkeypatch.setattr(export, name, 2)
 
 
@@ -118,6 +139,8 @@ def test_pages_join_without_a_seam(owner, count):
         talk(owner, f"t{number}", thread=f"t{number}", turns=number % 3 + 1)
         fact = remember(owner, f"fact {number}")
         put_passage(owner, fact=fact)
+        # Two in one instant: their ids tell them apart.
+        put(user_id=owner, started_at=AT + number // 2 * timedelta(seconds=1))
     told = exported(owner)
     assert [t["thread_id"] for t in told["threads"]] == [f"t{n}" for n in range(count)]
     for number, thread in enumerate(told["threads"]):
@@ -127,6 +150,9 @@ def test_pages_join_without_a_seam(owner, count):
     assert contents == [f"fact {n}" for n in range(count)]
     assert all(len(memory["history"]) == 1 for memory in told["memories"])
     assert len(told["passages"]) == count
+    assert len({turn["id"] for turn in told["turns"]}) == len(told["turns"]) == count
+    instants = [turn["started_at"] for turn in told["turns"]]
+    assert instants == sorted(instants)
 
 
 def test_a_long_text_ends_a_piece(owner, monkeypatch):
@@ -179,5 +205,7 @@ def test_it_costs_no_query_per_row(owner):
     before = queries()
     for number in range(50):
         put_passage(owner, fact=remember(owner, f"fact {number}"))
+    for _ in range(20):
+        put(*deep(), user_id=owner)
     assert queries() == before
     assert Passage.objects.filter(user_id=owner).count() == 52

@@ -1,0 +1,93 @@
+"""A turn as clients and operators are told of it: JSON in place of our own values.
+
+Instants are ISO 8601 in UTC, durations seconds. What broke off has neither duration nor
+result.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from core.events import Usage
+from core.trace import Call, ModelCall, ToolCall
+from telemetry.known import Listed, Outline, Record
+
+COMPLETION = "chatcmpl-"
+"""What the id of a chat's reply begins with; the turn's follows, in hexadecimal."""
+
+
+def turn(record: Record) -> dict[str, Any]:
+    """Return a turn as a `turn` object, with the tree of its calls."""
+    return {**_outline(record), "calls": list(_calls(record.calls))}
+
+
+def listed(turn: Listed) -> dict[str, Any]:
+    """Return a turn as lists have it: its calls are counted."""
+    counts = {"model_calls": turn.model_calls, "tool_calls": turn.tool_calls}
+    return {**_outline(turn), **counts}
+
+
+def _outline(turn: Outline) -> dict[str, Any]:
+    return {
+        "id": str(turn.turn_id),
+        "object": "turn",
+        "completion_id": f"{COMPLETION}{turn.turn_id.hex}",
+        "user_id": str(turn.user_id),
+        "thread_id": turn.thread or None,
+        "agent": turn.agent,
+        "user_message": turn.user_message,
+        "stream": turn.is_streamed,
+        "started_at": _instant(turn.started_at),
+        "seconds": turn.seconds,
+        "outcome": turn.outcome,
+        "finish_reason": turn.finish_reason or None,
+        "error": turn.error,
+        "usage": asdict(turn.usage),
+    }
+
+
+def _calls(calls: Sequence[Call]) -> Iterator[dict[str, Any]]:
+    for call in calls:
+        if isinstance(call, ModelCall):
+            yield _model_call(call)
+        else:
+            yield _tool_call(call)
+
+
+def _model_call(call: ModelCall) -> dict[str, Any]:
+    return {
+        "object": "model_call",
+        "agent": call.agent,
+        "provider": call.provider,
+        "model": call.model,
+        "started_at": _instant(call.started_at),
+        "seconds": call.seconds,
+        "finish_reason": call.finish_reason or None,
+        "error": call.error,
+        "usage": _usage(call.usage),
+    }
+
+
+def _tool_call(call: ToolCall) -> dict[str, Any]:
+    return {
+        "object": "tool_call",
+        "id": call.id or None,
+        "name": call.name,
+        "kind": call.kind,
+        "target": call.target or None,
+        "arguments": call.arguments,
+        "started_at": _instant(call.started_at),
+        "seconds": call.seconds,
+        "result": call.result,
+        "error": call.error,
+        "calls": list(_calls(call.calls)),
+    }
+
+
+def _usage(usage: Usage | None) -> dict[str, Any] | None:
+    return None if usage is None else asdict(usage)
+
+
+def _instant(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
