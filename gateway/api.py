@@ -14,7 +14,7 @@ from agents import catalog
 from agents.config import AGENTS
 from config import live
 from core.errors import CoulisseError, Invalid
-from gateway import chat, errors, memories, my_data, requests, wire
+from gateway import chat, errors, memories, my_data, requests, turns, wire
 from gateway.schemas import ChatRequest
 
 STARTED_AT = int(time.time())
@@ -52,6 +52,7 @@ api.exception_handler(ValidationError)(errors.on_invalid_body)
 api.exception_handler(HttpError)(errors.on_http_error)
 api.exception_handler(Exception)(errors.on_internal_error)
 api.add_router("/memories", memories.router)
+api.add_router("/turns", turns.router)
 api.add_router("/users/me", my_data.router)
 
 

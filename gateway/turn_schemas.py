@@ -1,0 +1,104 @@
+"""What clients send about turns, as pydantic reads it, and what they get."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, Field
+
+from core.trace import ToolKind
+from gateway.callers import CallerQuery
+from gateway.memory_schemas import Instant, Limit, without_nul
+from telemetry.known import Outcome
+
+
+class TurnsQuery(CallerQuery):
+    """Query of `GET /v1/turns`."""
+
+    agent: Annotated[str, AfterValidator(without_nul)] | None = Field(
+        default=None, description="Only this agent's."
+    )
+    outcome: Outcome | None = Field(
+        default=None, description="Only those that ended so."
+    )
+    since: Instant | None = Field(
+        default=None, description="Only those that began then or later."
+    )
+    limit: Limit = 20
+    after: str | None = Field(
+        default=None, description="The `last_id` of the page before."
+    )
+
+
+# What clients get. Only described: the answers are written by `telemetry.telling`.
+
+
+class TurnUsage(BaseModel):
+    input_tokens: int = Field(description="The whole prompt, cached or not.")
+    output_tokens: int = Field(description="Thinking included.")
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+
+
+class ModelCall(BaseModel):
+    object: Literal["model_call"]
+    agent: str
+    provider: str
+    model: str
+    started_at: datetime
+    seconds: float | None = Field(description="Null when it was broken off.")
+    finish_reason: str | None
+    error: str | None
+    usage: TurnUsage | None = Field(description="Null when it failed.")
+
+
+class ToolCall(BaseModel):
+    object: Literal["tool_call"]
+    id: str | None = Field(description="The model's own id of the call.")
+    name: str
+    kind: ToolKind
+    target: str | None = Field(
+        description="The MCP server or the agent that was called, if one was."
+    )
+    arguments: str = Field(description="JSON, as the model wrote it.")
+    started_at: datetime
+    seconds: float | None = Field(description="Null when it was broken off.")
+    result: str | None = Field(description="Null when it failed or was broken off.")
+    error: str | None
+    calls: "list[ModelCall | ToolCall]" = Field(
+        description="What it called in its turn."
+    )
+
+
+class Outline(BaseModel):
+    id: str = Field(description="A UUID.")
+    object: Literal["turn"]
+    completion_id: str = Field(description="The `id` of the reply the client got.")
+    user_id: str
+    thread_id: str | None
+    agent: str
+    user_message: str
+    stream: bool
+    started_at: datetime
+    seconds: float
+    outcome: Outcome
+    finish_reason: str | None
+    error: str | None
+    usage: TurnUsage
+
+
+class ListedTurn(Outline):
+    model_calls: int = Field(description="How many, at every depth.")
+    tool_calls: int = Field(description="How many, at every depth.")
+
+
+class Turn(Outline):
+    calls: list[ModelCall | ToolCall] = Field(description="In order of beginning.")
+
+
+class TurnList(BaseModel):
+    object: Literal["list"]
+    data: list[ListedTurn]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None

@@ -1,0 +1,91 @@
+"""`/v1/turns`: what happened in a user's turns, for that user to see."""
+
+import uuid
+from datetime import datetime
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Query, Router
+
+from core.errors import Invalid, NotFound
+from core.ids import TurnId, UserId
+from gateway.callers import IN_OPENAPI, CallerQuery, identify
+from gateway.errors import json_response
+from gateway.turn_schemas import Turn, TurnList, TurnsQuery
+from telemetry import records, telling, turn_ids
+from turns import lane
+
+router = Router(tags=["Turns"])
+
+
+class TurnUnknown(NotFound):
+    """There is no such turn. Turns are deleted after a while, and those of others \
+are not shown."""
+
+    code = "turn_not_found"
+
+
+@router.get(
+    "",
+    summary="List turns, the newest first",
+    response=TurnList,
+    openapi_extra=IN_OPENAPI,
+)
+async def list_turns(request: HttpRequest, asked: Query[TurnsQuery]) -> HttpResponse:
+    user_id = identify(request, asked)
+    page, has_more = await lane.run(
+        records.page,
+        user_id=user_id,
+        agent=asked.agent,
+        outcome=asked.outcome,
+        since=asked.since,
+        after=await _place(user_id, asked.after),
+        limit=asked.limit,
+    )
+    told = [telling.listed(turn) for turn in page]
+    answer = {
+        "object": "list",
+        "data": told,
+        "has_more": has_more,
+        "first_id": told[0]["id"] if told else None,
+        "last_id": told[-1]["id"] if told else None,
+    }
+    return json_response(answer)
+
+
+async def _place(
+    user_id: UserId, after: str | None
+) -> tuple[datetime, uuid.UUID] | None:
+    """Return where a page ends; raises `Invalid` for no turn of this user."""
+    if after is None:
+        return None
+    turn_id = turn_ids.read(after)
+    place = None
+    if turn_id is not None:
+        place = await lane.run(records.place, turn_id, user_id)
+    if place is None:
+        raise Invalid("'after' must be the last_id of the page before", param="after")
+    return place
+
+
+@router.get(
+    "/{turn_id}",
+    summary="Show a turn and all it called",
+    response=Turn,
+    openapi_extra=IN_OPENAPI,
+)
+async def show_turn(
+    request: HttpRequest, turn_id: str, asked: Query[CallerQuery]
+) -> HttpResponse:
+    user_id = identify(request, asked)
+    record = await lane.run(records.tree, _id(turn_id), user_id)
+    if record is None:
+        raise TurnUnknown
+    return json_response(telling.turn(record))
+
+
+def _id(text: str) -> TurnId:
+    """Return the id; what is none is answered as one nobody has."""
+    turn_id = turn_ids.read(text)
+    if turn_id is None:
+        raise TurnUnknown
+    return turn_id

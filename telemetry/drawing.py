@@ -1,0 +1,91 @@
+"""Turns for the terminal: a line each, or the tree of one."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from core.events import Usage
+from core.trace import Call, ModelCall, ToolCall
+from telemetry.known import Listed, Outline, Record
+
+WIDTH = 160
+"""Characters of a text, which is cut to one line."""
+INDENT = "    "
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+def line(turn: Listed) -> str:
+    """Return a turn in a line: who, how, how long, how much, about what."""
+    calls = f"{turn.model_calls}+{turn.tool_calls} calls"
+    said = _cut(turn.error if turn.outcome == "error" else turn.user_message, 60)
+    return f"{_head(turn)}  {calls}  {said}".rstrip()
+
+
+def tree(record: Record) -> Iterator[str]:
+    """Yield the lines of a turn and of all it called, each within its caller."""
+    yield _head(record)
+    yield f"{INDENT}user id: {record.user_id}"
+    if record.thread:
+        yield f"{INDENT}thread: {_cut(record.thread)}"
+    yield from _texts(INDENT, ("user", record.user_message), ("error", record.error))
+    yield from _calls(record.calls, INDENT)
+
+
+def _head(turn: Outline) -> str:
+    ended: str = turn.outcome
+    if turn.finish_reason and turn.finish_reason != turn.outcome:
+        ended += f" ({turn.finish_reason})"
+    return "  ".join(
+        [
+            *(str(turn.turn_id), f"{turn.started_at:%Y-%m-%d %H:%M:%S}"),
+            *(_cut(turn.agent), ended, _seconds(turn.seconds), _tokens(turn.usage)),
+        ]
+    )
+
+
+def _calls(calls: Sequence[Call], indent: str) -> Iterator[str]:
+    for call in calls:
+        if isinstance(call, ModelCall):
+            yield from _model_call(call, indent)
+        else:
+            yield from _tool_call(call, indent)
+
+
+def _model_call(call: ModelCall, indent: str) -> Iterator[str]:
+    told = [_cut(f"{call.provider}/{call.model}"), _seconds(call.seconds)]
+    if call.usage is not None:
+        told.append(_tokens(call.usage))
+    if call.finish_reason:
+        told.append(_cut(call.finish_reason))
+    yield indent + "  ".join(told)
+    yield from _texts(indent + INDENT, ("error", call.error))
+
+
+def _tool_call(call: ToolCall, indent: str) -> Iterator[str]:
+    whose = f"{call.kind} {call.target}".strip()
+    yield indent + _cut(f"{call.name} ({whose})") + f"  {_seconds(call.seconds)}"
+    inner = indent + INDENT
+    yield from _texts(inner, ("arguments", call.arguments))
+    yield from _calls(call.calls, inner)
+    yield from _texts(inner, ("result", call.result), ("error", call.error))
+
+
+def _texts(indent: str, *named: tuple[str, str | None]) -> Iterator[str]:
+    for name, text in named:
+        if text:
+            yield f"{indent}{name}: {_cut(text)}"
+
+
+def _cut(text: str | None, width: int = WIDTH) -> str:
+    """Return a text as one line that says nothing to the terminal itself."""
+    found = UNPRINTABLE.sub(" ", (text or "")[: 2 * width])
+    flat = " ".join(found.split())
+    is_cut = len(flat) > width or len(text or "") > 2 * width
+    return f"{flat[:width]}…" if is_cut else flat
+
+
+def _seconds(seconds: float | None) -> str:
+    return "broken off" if seconds is None else f"{seconds:.2f} s"
+
+
+def _tokens(usage: Usage) -> str:
+    return f"{usage.input_tokens} + {usage.output_tokens} tokens"

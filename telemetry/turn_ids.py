@@ -1,0 +1,20 @@
+"""The ids of turns, in the forms people have them in."""
+
+import re
+import uuid
+
+from core.ids import TurnId
+
+WRITTEN = re.compile(
+    r"(?:chatcmpl-)?([0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def read(text: str) -> TurnId | None:
+    """Return the id in a text, or None.
+
+    It may be a UUID, or the id of the chat's reply, which is also its `x-request-id`.
+    """
+    found = WRITTEN.fullmatch(text)
+    return TurnId(uuid.UUID(found[1])) if found else None

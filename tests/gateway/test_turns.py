@@ -1,0 +1,174 @@
+"""Users see what happened in their own turns, and in nobody else's."""
+
+import uuid
+from datetime import timedelta
+
+import pytest
+
+from access import identity
+from gateway.turn_schemas import Turn, TurnList, TurnsQuery
+from telemetry import telling
+from tests.gateway.hands import Hands
+from tests.gateway.test_memory_docs import default_of, names
+from tests.telemetry.turns import NOON, SECOND, deep, put, tool_call
+from tests.test_docs import CODE, named, rows
+
+pytestmark = pytest.mark.database
+
+TURNS = "/v1/turns"
+
+
+def put_of(hands: Hands, *calls, **fields):
+    """Keep a turn of theirs."""
+    return put(*calls, user_id=identity.derive(hands.user), **fields)
+
+
+# One turn.
+
+
+def test_a_turn_is_told_with_all_it_called(hands):
+    turn = put_of(hands, *deep(), thread="trip")
+    told = hands.get(f"{TURNS}/{turn.turn_id}")
+    assert told == telling.turn(turn)
+    assert list(told)[:3] == ["id", "object", "completion_id"]
+    assert told["calls"][2]["calls"][1]["calls"][0]["error"] == "429"
+    Turn.model_validate(told)
+
+
+def test_a_turn_has_several_names(hands):
+    turn = put_of(hands)
+    for name in (turn.turn_id.hex, str(turn.turn_id).upper(), completion(turn)):
+        assert hands.get(f"{TURNS}/{name}")["id"] == str(turn.turn_id)
+
+
+def completion(turn) -> str:
+    return f"chatcmpl-{turn.turn_id.hex}"
+
+
+def test_a_turn_of_another_is_answered_like_none(hands, neighbour):
+    turn = put_of(hands)
+    message = neighbour.refused("GET", f"{TURNS}/{turn.turn_id}", 404)
+    assert message == hands.refused("GET", f"{TURNS}/{uuid.uuid4()}", 404)
+    assert message["code"] == "turn_not_found"
+
+
+@pytest.mark.parametrize("name", ["x", "0" * 33, "chatcmpl-", "%00", "\u0661" * 32])
+def test_what_is_no_id_is_answered_like_none(hands, name):
+    assert hands.refused("GET", f"{TURNS}/{name}", 404)["code"] == "turn_not_found"
+
+
+# The list.
+
+
+def test_turns_are_listed_the_newest_first(hands, neighbour):
+    first = put_of(hands, *deep())
+    second = put_of(hands, tool_call(), started_at=NOON + SECOND)
+    put_of(neighbour)
+    told = hands.get(TURNS)
+    assert [turn["id"] for turn in told["data"]] == [
+        *(str(second.turn_id), str(first.turn_id))
+    ]
+    assert (told["first_id"], told["last_id"]) == (
+        *(str(second.turn_id), str(first.turn_id)),
+    )
+    assert told["has_more"] is False
+    assert [(t["model_calls"], t["tool_calls"]) for t in told["data"]] == [
+        *((0, 1), (5, 5))
+    ]
+    assert "calls" not in told["data"][0]
+    TurnList.model_validate(told)
+
+
+def test_who_has_no_turns_has_an_empty_list(hands):
+    assert hands.get(TURNS) == {
+        "object": "list",
+        "data": [],
+        "has_more": False,
+        "first_id": None,
+        "last_id": None,
+    }
+
+
+def test_pages_follow_each_other(hands):
+    turns = {str(put_of(hands).turn_id) for _ in range(5)}
+    seen, after, has_more = [], None, True
+    while has_more:
+        page = hands.get(TURNS, limit=2, after=after)
+        seen += [turn["id"] for turn in page["data"]]
+        after, has_more = page["last_id"], page["has_more"]
+    assert seen == sorted(turns, reverse=True)
+
+
+def test_a_page_can_follow_the_id_of_a_reply(hands):
+    first, second = put_of(hands), put_of(hands, started_at=NOON + SECOND)
+    [told] = hands.get(TURNS, after=completion(second))["data"]
+    assert told["id"] == str(first.turn_id)
+
+
+def test_the_list_can_be_narrowed(hands):
+    put_of(hands)
+    failed = put_of(hands, outcome="error", agent="writer")
+    later = put_of(hands, started_at=NOON + SECOND)
+    since = (NOON + SECOND).astimezone().isoformat()
+    for asked, expected in (
+        ({"outcome": "error"}, failed),
+        ({"agent": "writer"}, failed),
+        ({"since": since}, later),
+    ):
+        [told] = hands.get(TURNS, **asked)["data"]
+        assert told["id"] == str(expected.turn_id)
+    future = (NOON + timedelta(days=99_999)).isoformat()
+    assert hands.get(TURNS, since=future)["data"] == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "param"),
+    [
+        ({"limit": 0}, "limit"),
+        ({"limit": 101}, "limit"),
+        ({"outcome": "fine"}, "outcome"),
+        ({"since": "yesterday"}, "since"),
+        ({"since": "2026-05-06T12:00:00"}, "since"),
+        ({"after": "x"}, "after"),
+        ({"after": str(uuid.uuid4())}, "after"),
+        ({"agent": "a\0"}, "agent"),
+        ({"status": "x"}, "status"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(hands, asked, param):
+    assert hands.refused("GET", TURNS, **asked)["param"] == param
+
+
+def test_anothers_turn_is_no_place_to_go_on_from(hands, neighbour):
+    theirs = put_of(neighbour)
+    refused = hands.refused("GET", TURNS, after=str(theirs.turn_id))
+    assert refused["param"] == "after"
+
+
+def test_any_agents_name_can_be_asked_for(hands):
+    for agent in ("x" * 5000, "ünï", "'; --"):
+        assert hands.get(TURNS, agent=agent)["data"] == []
+
+
+# The documentation.
+
+
+def test_every_parameter_is_documented():
+    heading = "parameter of the list of turns"
+    assert named("telemetry.md", heading) == names(TurnsQuery)
+    for first, told, *_ in rows("telemetry.md", heading):
+        for name in CODE.findall(first):
+            field = TurnsQuery.model_fields[name]
+            assert told.split("`")[1:2] == default_of(field).split("`")[1:2], name
+
+
+def test_it_is_described_in_openapi(hands):
+    described = hands.client.get("/v1/openapi.json").json()
+    listing = described["paths"]["/v1/turns"]["get"]
+    assert {parameter["name"] for parameter in listing["parameters"]} == {
+        *names(TurnsQuery),
+        "X-Coulisse-User",
+    }
+    reference = listing["responses"]["200"]["content"]["application/json"]["schema"]
+    assert reference["$ref"].endswith("TurnList")
+    assert "/v1/turns/{turn_id}" in described["paths"]

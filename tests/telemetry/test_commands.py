@@ -1,0 +1,149 @@
+"""`turns` lists what happened, `turn` draws one."""
+
+import json
+import uuid
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import OperationalError
+
+from access import identity
+from core.events import Usage
+from core.ids import UserId
+from telemetry import records, telling
+from tests.telemetry.turns import NOON, SECOND, deep, model_call, put, tool_call
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+
+@pytest.fixture
+def name() -> str:
+    return f"ada-{uuid.uuid4()}"
+
+
+@pytest.fixture
+def owner(name: str) -> UserId:
+    return identity.derive(name)
+
+
+def run(*arguments: str, **options: object) -> list[str]:
+    output = StringIO()
+    call_command(*arguments, stdout=output, **options)
+    return output.getvalue().splitlines()
+
+
+# turns
+
+
+def test_the_newest_are_listed_first(name, owner):
+    first = put(user_id=owner)
+    second = put(*deep(), user_id=owner, started_at=NOON + SECOND, agent="writer")
+    put()
+    assert run("turns", user=name) == [
+        f"{second.turn_id}  2026-05-06 12:00:01  writer  ok (stop)  1.25 s  "
+        "200 + 40 tokens  5+5 calls  What is 1 + 1?",
+        f"{first.turn_id}  2026-05-06 12:00:00  assistant  ok (stop)  1.25 s  "
+        "200 + 40 tokens  0+0 calls  What is 1 + 1?",
+    ]
+
+
+def test_the_list_can_be_narrowed(name, owner):
+    ok = put(user_id=owner, agent=name)
+    failed = put(user_id=owner, agent=name, outcome="error", error="no answer")
+    [line] = run("turns", "--failed", "--agent", name)
+    assert line.startswith(str(failed.turn_id))
+    assert line.endswith("no answer")
+    listed, hint = run("turns", "--user", str(owner), "--limit", "1")
+    assert listed.split()[0] == str(max(ok.turn_id, failed.turn_id))
+    assert hint == "there are more: --limit says how many are listed"
+
+
+def test_it_says_when_there_is_none(name):
+    assert run("turns", user=name) == ["no such turn is recorded"]
+
+
+def test_a_limit_of_nothing_is_refused():
+    with pytest.raises(CommandError, match="at least 1"):
+        run("turns", limit=0)
+
+
+def test_a_blank_user_is_refused():
+    with pytest.raises(CommandError, match="empty"):
+        run("turns", user=" ")
+
+
+def test_it_says_what_to_do_without_tables(monkeypatch):
+    def fail(**_):
+        raise OperationalError("no such table: telemetry_turn")
+
+    monkeypatch.setattr(records, "page", fail)
+    with pytest.raises(CommandError, match=r"manage\.py migrate"):
+        run("turns")
+
+
+# turn
+
+
+def test_the_tree_is_drawn(owner):
+    turn = put(*deep(), user_id=owner, thread="trip", error="oh")
+    assert run("turn", str(turn.turn_id)) == [
+        f"{turn.turn_id}  2026-05-06 12:00:00  assistant  ok (stop)  1.25 s  "
+        "200 + 40 tokens",
+        f"    user id: {owner}",
+        "    thread: trip",
+        "    user: What is 1 + 1?",
+        "    error: oh",
+        "    openai/gpt-test  0.50 s  100 + 20 tokens  tool_calls",
+        "    add (mcp calculator)  0.25 s",
+        '        arguments: {"a": 1}',
+        "        result: 2",
+        "    ask_researcher (subagent researcher)  0.25 s",
+        '        arguments: {"a": 1}',
+        "        openai/gpt-test  0.50 s  100 + 20 tokens  tool_calls",
+        "        ask_librarian (subagent librarian)  0.25 s",
+        '            arguments: {"a": 1}',
+        "            openai/gpt-test  0.10 s  stop",
+        "                error: 429",
+        "            error: the librarian failed",
+        "        search (memory)  0.25 s",
+        '            arguments: {"a": 1}',
+        "            result: nothing",
+        "        openai/gpt-test  0.50 s  100 + 20 tokens  stop",
+        "        result: 2",
+        "    slow (mcp calculator)  broken off",
+        '        arguments: {"a": 1}',
+        "    openai/gpt-test  0.50 s  100 + 20 tokens  stop",
+    ]
+
+
+def test_the_id_of_a_reply_is_enough():
+    turn = put()
+    for written in (turn.turn_id.hex, f"chatcmpl-{turn.turn_id.hex}"):
+        assert run("turn", written)[0].startswith(str(turn.turn_id))
+
+
+def test_texts_are_cut_to_a_line_and_cannot_steer_the_terminal():
+    evil = "one\n\x1b[2Jtwo\x9b31m" + "x" * 1000
+    turn = put(tool_call(evil, arguments=evil, result=evil), user_message=evil)
+    lines = run("turn", str(turn.turn_id))
+    assert len(lines) == 6
+    assert not any(c in "".join(lines) for c in "\x1b\x9b\n")
+    assert max(map(len, lines)) < 200
+    assert lines[-1].endswith("…")
+
+
+def test_all_of_it_can_be_had_as_json():
+    turn = put(tool_call(result="x" * 1000), model_call(usage=Usage(1, 2)))
+    printed = "\n".join(run("turn", str(turn.turn_id), "--json"))
+    assert json.loads(printed) == telling.turn(turn)
+
+
+def test_what_is_no_id_is_refused():
+    with pytest.raises(CommandError, match="'abc' is no id of a turn"):
+        run("turn", "abc")
+
+
+def test_a_turn_there_is_not_is_an_error():
+    with pytest.raises(CommandError, match="is not recorded, or was deleted"):
+        run("turn", str(uuid.uuid4()))
