@@ -8,7 +8,7 @@ from config import live
 from gateway.handler import Handler
 from memory import wake
 from providers import client
-from turns import lane, remembering, schema_children
+from turns import lane, remembering, schema_children, tool_servers
 
 
 class Lifespan:
@@ -29,12 +29,15 @@ class Lifespan:
             await send({"type": "lifespan.startup.failed", "message": str(exc)})
             return
         warming = asyncio.create_task(asyncio.to_thread(remembering.warm))
+        discovery = asyncio.create_task(tool_servers.discover())
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await warming
+        discovery.cancel()
         watcher.stop()
         skills_watcher.stop()
         await self._handler.drain()
+        await tool_servers.close()
         await lane.drain()
         await asyncio.to_thread(wake.flush)
         await schema_children.close()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agents import catalog
+from agents import catalog, skills
 from agents.config import AgentConfig
 from agents.subagents import Subagent
 from config.sections import Config
@@ -17,9 +17,11 @@ from core.errors import Invalid
 from core.ids import UserId
 from core.tools import Result, Tool
 from core.trace import ToolCall, ToolKind
+from mcp_bridge import toolset
+from mcp_bridge.toolset import Grant
 from memory import plan
 from providers.config import PROVIDERS
-from turns import memory_tools
+from turns import memory_tools, tool_servers
 from turns.options import Options
 
 
@@ -38,7 +40,13 @@ class Toolbox:
 
         A server that cannot be reached costs its own tools and nothing else.
         """
-        return distinct([*self._memory(agent), *self._subagents(agent)])
+        own = [
+            *self._memory(agent),
+            *self._subagents(agent),
+            *self._skills(agent),
+            *await self._servers(agent),
+        ]
+        return distinct(own)
 
     def _memory(self, agent: AgentConfig) -> Iterable[Tool]:
         if not agent.memory_tools or self.options.is_memory_off:
@@ -60,6 +68,20 @@ class Toolbox:
                 depth=below.depth,
                 user=self.user_id.hex,
             )
+
+    def _skills(self, agent: AgentConfig) -> Iterable[Tool]:
+        return skills.tools(self.config, agent.skills) if agent.skills else ()
+
+    async def _servers(self, agent: AgentConfig) -> Iterable[Tool]:
+        if not agent.mcp_tools:
+            return ()
+        return await toolset.open_tools(
+            self.config,
+            [Grant(granted.server, granted.only) for granted in agent.mcp_tools],
+            self.user_id,
+            pool=tool_servers.POOL,
+            credentials=tool_servers.SIGN_INS,
+        )
 
 
 @dataclass(frozen=True, slots=True)
