@@ -34,6 +34,7 @@ class Lifespan:
         await receive()
         await warming
         discovery.cancel()
+        await asyncio.gather(discovery, return_exceptions=True)
         watcher.stop()
         skills_watcher.stop()
         await self._handler.drain()

@@ -227,6 +227,7 @@ async def finish(
         study=study,
         cap=turn.memory.working_memory_cap,
         record=_record(turn, reply, outcome, error),
+        results=_results(turn.new),
         telemetry=turn.telemetry,
     )
     if study is not None:
@@ -279,6 +280,15 @@ def _record(
         usage=trace.usage(turn.record),
         calls=turn.record,
     )
+
+
+def _results(new: Sequence[Message]) -> dict[str, str]:
+    """Return what the client's tools answered, by the ids of the calls."""
+    return {
+        message.tool_call_id: message.text
+        for message in new
+        if message.tool_call_id is not None
+    }
 
 
 def _said_of(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """What a turn leaves behind: its messages, and the record of what it called."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from django.db import transaction
 from django.db.utils import DataError, IntegrityError
@@ -10,7 +10,7 @@ from core.ids import TurnId, UserId
 from memory import history
 from memory.lessons import Study
 from memory.transcript import Entry
-from telemetry import records
+from telemetry import client_calls, records
 from telemetry.config import TelemetryConfig
 from telemetry.known import Record
 
@@ -26,11 +26,13 @@ def keep(
     study: Study | None,
     cap: int,
     record: Record,
+    results: Mapping[str, str],
     telemetry: TelemetryConfig,
 ) -> None:
     """Store the messages and the record of a turn, all or none, in one transaction.
 
-    What a user said is worth more than how it was answered: where the database takes
+    `results` are the client's, by the ids of the calls they answer. What a user said is
+    worth more than how it was answered: where the database takes
     the messages but not the record, they are stored without.
     """
 
@@ -39,6 +41,7 @@ def keep(
 
     try:
         with transaction.atomic():
+            client_calls.answered(user_id, results, telemetry)
             records.insert(record, telemetry)
             append()
     except (DataError, IntegrityError):

@@ -174,3 +174,40 @@ def test_the_conversation_is_kept_where_the_record_cannot_be(
     ask(client, user)
     assert [text for _, text, _ in calls.stored(user)] == ["hi", "Hello from the fake."]
     assert "was not stored" in caplog.text
+
+
+LOOK = {"type": "function", "function": {"name": "look", "parameters": {}}}
+
+
+def test_a_clients_result_is_put_where_it_was_asked_for(server, client, fake, user):
+    fake.call_tool("look", {"at": "sky"})
+    asked = ask(client, user, "Look!", tools=[LOOK])
+    (call,) = asked.choices[0].message.tool_calls
+    (_, waiting) = the_turn(user).calls
+    assert (waiting.name, waiting.kind, waiting.result, waiting.seconds) == (
+        *("look", "client", None, None),
+    )
+    for result in ("blue", "not blue"):
+        answer = {"role": "tool", "tool_call_id": call.id, "content": result}
+        ask(client, user, tools=[LOOK], messages=[answer])
+    first = min(turns(user), key=lambda turn: turn.started_at)
+    (_, done) = records.tree(first.pk).calls
+    assert done.result == "blue"
+    assert done.seconds > 0
+
+
+def test_a_result_is_not_put_into_another_users_turn(server, client, fake, user):
+    fake.call_tool("look", {})
+    (call,) = ask(client, user, tools=[LOOK]).choices[0].message.tool_calls
+    calling = {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": "look", "arguments": "{}"},
+    }
+    messages = [
+        calls.says("hi"),
+        {"role": "assistant", "tool_calls": [calling]},
+        {"role": "tool", "tool_call_id": call.id, "content": "mine"},
+    ]
+    ask(client, f"{user}-other", tools=[LOOK], messages=messages)
+    assert the_turn(user).calls[1].result is None
