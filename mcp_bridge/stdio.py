@@ -203,7 +203,8 @@ async def _read(
             reason = f"sent more than {MAX_LINE_BYTES // 1024**2} MB at once"
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             return  # Nobody listens any more.
-        await _is_gone(process, GRACE_SECONDS)
+        if not reason:
+            await _is_gone(process, GRACE_SECONDS)
         # Said before the stream closes, which is what wakes those who wait.
         on_end(reason or _ending(process))
         said.warn()

@@ -1,0 +1,112 @@
+"""Real servers of tools: children and over HTTP, well-behaved and not."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from config.sections import Config
+from core.ids import UserId
+from core.tools import Result
+from core.trace import ToolCall
+from mcp_bridge.config import ServerConfig
+from mcp_bridge.pool import Pool
+from mcp_bridge.toolset import Grant, open_tools
+
+HERE = Path(__file__).parent
+USER = UserId(uuid.uuid4())
+
+
+def raw(mode: str = "", **fields) -> ServerConfig:
+    """A child that does what it is told, even the wrong thing."""
+    return ServerConfig(
+        command=sys.executable,
+        args=("-I", "-S", str(HERE / "raw_child.py"), mode),
+        **fields,
+    )
+
+
+def configured(folder: Path = HERE, /, **servers: ServerConfig) -> Config:
+    return Config(folder / "coulisse.yaml", {"mcp": servers}, uuid.uuid4().hex)
+
+
+class Nobody:
+    """Credentials of users who never signed in anywhere."""
+
+    async def tokens(
+        self, config: Config, servers: Sequence[str], user_id: UserId
+    ) -> Mapping[str, str]:
+        return {}
+
+    async def renewed(
+        self, config: Config, server: str, user_id: UserId, refused: str
+    ) -> str | None:
+        return None
+
+    def link(self, config: Config, server: str, user_id: UserId) -> str:
+        return f"https://me.example/mcp/{server}/connect?token={user_id}"
+
+
+NOBODY = Nobody()
+
+
+async def opened(config: Config, pool: Pool, *names: str, user_id=USER, by=NOBODY):
+    """The tools of those servers, by their names."""
+    grants = [Grant(name, None) for name in names or config.values["mcp"]]
+    tools = await open_tools(config, grants, user_id, pool=pool, credentials=by)
+    return {tool.name: tool for tool in tools}
+
+
+async def use(tool, **arguments) -> Result:
+    return await tool.call(arguments, ToolCall(tool.name, tool.kind, "{}"))
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[Pool]:
+    pool = Pool(connect_seconds=10)
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture
+async def spick_and_span() -> AsyncIterator[None]:
+    """Nothing is left behind: no child, no open file, no task."""
+    before = children(), descriptors(), len(asyncio.all_tasks())
+    yield
+    async with asyncio.timeout(5):
+        while (children(), descriptors(), len(asyncio.all_tasks())) != before:
+            await asyncio.sleep(0.01)
+
+
+def children() -> set[int]:
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            found |= {int(pid) for pid in (task / "children").read_text().split()}
+    return found
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+async def gone(pid: int) -> bool:
+    """Whether a process ends within a few seconds."""
+    for _ in range(500):
+        if not is_alive(pid):
+            return True
+        await asyncio.sleep(0.01)
+    return False

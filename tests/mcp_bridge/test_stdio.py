@@ -1,0 +1,230 @@
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+
+import pytest
+
+from mcp_bridge.address import Address
+from mcp_bridge.errors import (
+    CallRefused,
+    ServerConfused,
+    ServerFailed,
+    ServerGone,
+    ServerSlow,
+    ToolFailed,
+)
+from mcp_bridge.pool import Pool
+from tests.mcp_bridge.conftest import HERE, configured, gone, opened, raw, use
+
+pytestmark = pytest.mark.usefixtures("spick_and_span")
+
+
+async def test_a_tool_is_called(pool):
+    tools = await opened(configured(it=raw()), pool)
+    assert await use(tools["echo"], text="hello") == "hello"
+    echo = tools["echo"]
+    assert (echo.kind, echo.target, echo.description) == ("mcp", "it", "Does echo.")
+    assert echo.parameters["properties"] == {"text": {"type": "string"}}
+
+
+async def test_the_child_is_started_once(pool):
+    config = configured(it=raw())
+    pids = {await use((await opened(config, pool))["pid"]) for _ in range(2)}
+    assert len(pids) == 1
+
+
+async def test_the_child_sees_its_own_environment_and_not_ours(pool, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "mine")
+    tools = await opened(configured(it=raw(env={"COLOUR": "green"})), pool)
+    seen = json.loads(await use(tools["env"]))
+    assert seen["COLOUR"] == "green"
+    assert seen["PATH"] == os.environ["PATH"]
+    assert "OPENAI_API_KEY" not in seen
+
+
+async def test_it_runs_where_the_yaml_is_or_below(pool, tmp_path):
+    (tmp_path / "below").mkdir()
+    config = configured(tmp_path, here=raw(), there=raw(cwd="below"))
+    found = {}
+    for name in ("here", "there"):
+        found[name] = await use((await opened(config, pool, name))["cwd"])
+    assert found == {"here": str(tmp_path), "there": str(tmp_path / "below")}
+
+
+async def test_calls_run_beside_each_other(pool):
+    tools = await opened(configured(it=raw(timeout_seconds=20)), pool)
+    hanging = asyncio.create_task(use(tools["hang"]))
+    answers = await asyncio.gather(
+        *(use(tools["echo"], text=str(n)) for n in range(50))
+    )
+    assert answers == [str(n) for n in range(50)]
+    hanging.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hanging
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_server_and_nothing_else(pool):
+    tools = await opened(configured(it=raw(timeout_seconds=20)), pool)
+    pid = await use(tools["pid"])
+    hanging = asyncio.create_task(use(tools["hang"]))
+    await use(tools["echo"])
+    hanging.cancel()
+    await asyncio.wait([hanging])
+    assert "notifications/cancelled" in await use(tools["heard"])
+    assert await use(tools["pid"]) == pid
+
+
+async def test_a_call_that_takes_too_long_ends_alone(pool):
+    tools = await opened(configured(it=raw(timeout_seconds=0.2)), pool)
+    pid = await use(tools["pid"])
+    with pytest.raises(ServerSlow, match=r"no answer within 0.2 seconds \(timeout_s"):
+        await use(tools["hang"])
+    assert await use(tools["pid"]) == pid
+
+
+async def test_a_crash_fails_its_call_and_the_next_one_starts_a_child(pool):
+    tools = await opened(configured(it=raw()), pool)
+    pid = await use(tools["pid"])
+    with pytest.raises(ServerGone, match="'it' ended with exit code 3"):
+        await use(tools["die"])
+    assert await use(tools["pid"]) != pid
+
+
+async def test_a_killed_child_is_noticed_before_the_next_call(pool):
+    config = configured(it=raw())
+    tools = await opened(config, pool)
+    pid = int(await use(tools["pid"]))
+    async with pool.session(Address("it", config.values["mcp"]["it"], HERE)) as session:
+        os.kill(pid, signal.SIGKILL)
+        while not session.is_over:
+            await asyncio.sleep(0.01)
+    assert int(await use(tools["pid"])) != pid
+
+
+async def test_ten_megabytes_are_cut(pool):
+    tools = await opened(configured(it=raw()), pool)
+    answer = await use(tools["big"])
+    assert len(answer) < 101_000
+    assert answer.endswith("[cut: the answer is longer]")
+
+
+async def test_more_than_sixteen_end_the_session(pool):
+    tools = await opened(configured(it=raw()), pool)
+    with pytest.raises(ServerGone, match="sent more than 16 MB at once"):
+        await use(tools["huge"])
+    assert await use(tools["echo"], text="again") == "again"
+
+
+async def test_text_that_is_not_utf8_is_read(pool):
+    tools = await opened(configured(it=raw()), pool)
+    assert await use(tools["bytes"]) == "caf� �"
+
+
+async def test_rubbish_on_its_output_is_passed_over(pool, caplog):
+    tools = await opened(configured(it=raw()), pool)
+    with caplog.at_level(logging.DEBUG, "mcp_bridge"):
+        assert await use(tools["rubbish"]) == "still here"
+    assert "says: Listening on port 1" in caplog.text
+    assert {record.levelname for record in caplog.records} == {"DEBUG"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "error", "says"),
+    [
+        ("fail", ToolFailed, "^the oven is cold$"),
+        ("refuse", CallRefused, "'it' refused: text must be short"),
+        ("wrong", ServerConfused, "'it' gave an answer that makes no sense"),
+    ],
+)
+async def test_what_fails_says_so_and_the_session_lives_on(pool, tool, error, says):
+    tools = await opened(configured(it=raw()), pool)
+    pid = await use(tools["pid"])
+    with pytest.raises(error, match=says) as caught:
+        await use(tools[tool])
+    assert isinstance(caught.value, ServerFailed)
+    assert await use(tools["pid"]) == pid
+
+
+async def test_a_child_takes_its_own_children_along(pool):
+    tools = await opened(configured(it=raw("stubborn")), pool)
+    pids = [int(await use(tools[name])) for name in ("pid", "spawn")]
+    await pool.close()
+    assert all([await gone(pid) for pid in pids])
+
+
+async def test_a_missing_command_is_named(pool):
+    config = configured(it=raw().model_copy(update={"command": "no-such-thing"}))
+    tools = await opened(config, pool)
+    assert list(tools) == ["it_unreachable"]
+    assert (
+        "its command 'no-such-thing' is not there"
+        in tools["it_unreachable"].description
+    )
+
+
+async def test_a_command_that_cannot_be_executed_says_why(pool, tmp_path, caplog):
+    script = tmp_path / "server"
+    script.write_text("no program")
+    script.chmod(0o755)
+    server = raw().model_copy(update={"command": "./server"})
+    tools = await opened(configured(tmp_path, it=server), pool)
+    assert "ended with exit code 126" in tools["it_unreachable"].description
+    assert "Exec format error" in caplog.text
+
+
+async def test_a_missing_folder_is_named(pool):
+    tools = await opened(configured(it=raw(cwd="nowhere")), pool)
+    assert "its cwd 'nowhere' is not a folder" in tools["it_unreachable"].description
+
+
+async def test_a_child_that_exits_at_once_is_quoted_without_its_secrets(pool, caplog):
+    server = raw("exit", env={"KEY": "hush-hush"})
+    tools = await opened(configured(it=server), pool)
+    about = tools["it_unreachable"].description
+    assert "the MCP server 'it' ended with exit code 4" in about
+    assert "key" not in about
+    assert "the key *** is wrong" in caplog.text
+    assert await use(tools["it_unreachable"]) == about
+
+
+async def test_a_child_that_never_answers_is_given_up():
+    pool = Pool(connect_seconds=0.3)
+    tools = await opened(configured(it=raw("mute")), pool)
+    about = tools["it_unreachable"].description
+    assert "did not answer within 0.3 seconds" in about
+    await pool.close()
+
+
+PARENT = """
+import asyncio, sys
+from pathlib import Path
+import os
+os.environ["DJANGO_SETTINGS_MODULE"] = "coulisse_site.settings"
+from mcp_bridge.pool import Pool
+from tests.mcp_bridge.conftest import configured, opened, raw, use
+
+async def main():
+    tools = await opened(configured(it=raw("stubborn")), Pool())
+    print(await use(tools["pid"]), flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills orphans for us")
+async def test_no_child_outlives_us_even_if_we_are_killed():
+    root = HERE.parent.parent
+    parent = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", PARENT),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    pid = int(await parent.stdout.readline())
+    parent.kill()
+    await parent.wait()
+    assert await gone(pid)

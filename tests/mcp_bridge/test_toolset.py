@@ -1,0 +1,273 @@
+import asyncio
+import logging
+import uuid
+
+import jsonschema_rs
+import pytest
+
+from core.ids import UserId
+from core.tools import definition
+from mcp_bridge.naming import named
+from mcp_bridge.pool import Pool
+from mcp_bridge.toolset import Grant, discover, open_tools
+from tests.mcp_bridge.conftest import (
+    NOBODY,
+    USER,
+    Nobody,
+    configured,
+    opened,
+    raw,
+    use,
+)
+
+pytestmark = pytest.mark.usefixtures("spick_and_span")
+
+SIGNED = {"url": "http://127.0.0.1:9/mcp"}
+
+
+async def granted(config, pool, *grants, by=NOBODY):
+    return await open_tools(config, grants, USER, pool=pool, credentials=by)
+
+
+async def names(config, pool, *grants):
+    return [tool.name for tool in await granted(config, pool, *grants)]
+
+
+# What is offered.
+
+
+async def test_only_what_is_granted_is_offered_in_a_lasting_order(pool):
+    config = configured(it=raw())
+    grant = Grant("it", ("pid", "echo"))
+    assert await names(config, pool, grant) == ["echo", "pid"]
+
+
+async def test_a_granted_tool_that_is_not_there_is_warned_of_once(pool, caplog):
+    config = configured(it=raw())
+    for _ in range(2):
+        assert await names(config, pool, Grant("it", ("echo", "ehco"))) == ["echo"]
+    assert caplog.text.count("has no tool 'ehco', which an agent's only: names") == 1
+
+
+async def test_no_grant_opens_nothing(pool):
+    assert await names(configured(it=raw()), pool) == []
+    assert len(pool) == 0
+
+
+async def test_a_grant_of_an_empty_list_offers_nothing(pool):
+    assert await names(configured(it=raw()), pool, Grant("it", ())) == []
+
+
+async def test_what_every_page_lists_is_offered(pool):
+    config = configured(it=raw("pages"), whole=raw())
+    found = [await names(config, pool, Grant(n, None)) for n in ("it", "whole")]
+    assert found[0] == found[1]
+    assert len(found[0]) == 16
+
+
+async def test_a_list_without_end_is_cut_off(pool, caplog):
+    assert len(await opened(configured(it=raw("endless")), pool)) == 100
+    assert "more than 100 pages of tools; the rest is left out" in caplog.text
+
+
+async def test_names_are_fit_for_providers_and_mapped_back(pool):
+    tools = await opened(configured(it=raw("names")), pool)
+    assert sorted(len(name) for name in tools)[-2:] == [64, 64]
+    assert {"fine", "gr__e", "it_a_b_"} <= {name[:7] for name in tools}
+    assert all(set(name) <= ALLOWED for name in tools)
+    assert len(tools) == 6
+    answers = {name: await use(tool) for name, tool in tools.items()}
+    assert sorted(answers.values()) == sorted(
+        f"no {name}"
+        for name in ["a.b", "a_b", "n" * 200, "n" * 199 + "m", "größe", "fine"]
+    )
+
+
+ALLOWED = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+async def test_two_servers_with_one_name_are_told_apart(pool):
+    config = configured(one=raw(env={"WHO": "1"}), other=raw(), third=raw("pages"))
+    grants = [Grant("one", ("pid", "echo")), Grant("other", ("pid",))]
+    tools = {tool.name: tool for tool in await granted(config, pool, *grants)}
+    assert list(tools) == ["echo", "one_pid", "other_pid"]
+    pids = [await use(tools[name]) for name in ("one_pid", "other_pid")]
+    assert pids[0] != pids[1]
+
+
+def test_a_name_that_clashes_even_then_gets_a_hash():
+    tools = [("a", "b_c"), ("a_b", "c"), ("x", "c"), ("y", "b_c")]
+    given = named(tools)
+    assert len(set(given)) == 4
+    assert given[2:] == ["x_c", "y_b_c"]
+    assert named(list(reversed(tools))) == list(reversed(given))
+
+
+async def test_a_tool_whose_schema_is_no_good_is_left_out_with_a_warning(pool, caplog):
+    config = configured(it=raw("schemas"))
+    assert list(await opened(config, pool)) == ["good"]
+    for fault in (
+        *("'list' is left out: its arguments are not an object",),
+        "'not_a_map' is left out: its description or schema is malformed",
+        "'not_json_schema' is left out: its schema is no JSON Schema",
+        "'deep' is left out: its schema is nested more than 40 deep",
+        "'large' is left out: its schema is larger than 100 kB",
+        "'good' is left out: there is another of that name",
+        "'without a name' is left out",
+        "'without' is left out",
+    ):
+        assert caplog.text.count(fault) == 1, fault
+    caplog.clear()
+    await opened(config, pool)
+    assert caplog.text == ""
+
+
+async def test_every_definition_can_be_sent_to_a_provider(pool):
+    config = configured(it=raw(), bad=raw("exit"), far=SIGNED_SERVER)
+    for tool in (await opened(config, pool)).values():
+        function = definition(tool)["function"]
+        assert function["parameters"]["type"] == "object"
+        assert jsonschema_rs.meta.is_valid(function["parameters"])
+
+
+SIGNED_SERVER = raw().model_copy(update={"command": None, **SIGNED, "args": ()})
+
+
+# What stands in.
+
+
+async def test_a_broken_server_is_stood_in_for_and_the_others_work(pool):
+    config = configured(bad=raw("exit"), it=raw())
+    tools = await opened(config, pool)
+    assert "bad_unreachable" in tools
+    assert tools["bad_unreachable"].target == "bad"
+    assert await use(tools["echo"], text="fine") == "fine"
+
+
+async def test_a_server_that_is_not_connected_has_a_tool_that_connects(pool):
+    tools = await opened(configured(todoist=SIGNED_SERVER), pool)
+    assert list(tools) == ["connect_todoist"]
+    answer = await use(tools["connect_todoist"])
+    assert answer.startswith(
+        "Not connected: the user has not authorized access to the 'todoist' MCP server."
+    )
+    assert answer.endswith(f"https://me.example/mcp/todoist/connect?token={USER}")
+    assert len(pool) == 0
+
+
+async def test_each_pinned_name_is_stood_in_for(pool):
+    config = configured(todoist=SIGNED_SERVER)
+    tools = await granted(config, pool, Grant("todoist", ("add", "list")))
+    assert [tool.name for tool in tools] == ["add", "list"]
+    assert {(await use(tool))[:14] for tool in tools} == {"Not connected:"}
+    assert all("not connected" in tool.description for tool in tools)
+
+
+async def test_a_grant_of_a_server_that_is_gone_is_passed_over(pool):
+    assert await names(configured(it=raw()), pool, Grant("gone", None)) == []
+
+
+# Sign-in of a child.
+
+
+class Somebody(Nobody):
+    def __init__(self) -> None:
+        self.trips = 0
+        self.held = {}
+
+    async def tokens(self, config, servers, user_id):
+        self.trips += 1
+        return {name: self.held[user_id] for name in servers if user_id in self.held}
+
+
+def signed_child():
+    oauth = {
+        "mode": "static",
+        "authorization_url": "https://auth.example/authorize",
+        "token_url": "https://auth.example/token",
+        "client_id": "me",
+        "client_secret": "hush-hush",
+        "redirect_uri": "https://me.example/mcp/it/oauth/callback",
+    }
+    return raw(oauth=oauth)
+
+
+async def test_each_user_has_a_child_with_their_own_token(pool):
+    config, by = configured(it=signed_child()), Somebody()
+    alice, bob = UserId(uuid.uuid4()), UserId(uuid.uuid4())
+    by.held = {alice: "alices", bob: "bobs"}
+    seen = {}
+    for user_id in (alice, bob):
+        tools = await opened(config, pool, user_id=user_id, by=by)
+        seen[user_id] = await use(tools["env"]), await use(tools["pid"])
+    assert '"MCP_OAUTH_TOKEN": "alices"' in seen[alice][0]
+    assert "bobs" not in seen[alice][0]
+    assert '"MCP_OAUTH_TOKEN": "bobs"' in seen[bob][0]
+    assert seen[alice][1] != seen[bob][1]
+
+
+async def test_another_token_takes_another_child_and_ends_the_old_one(pool):
+    config, by = configured(it=signed_child()), Somebody()
+    pids = []
+    for token in ("first", "first", "second"):
+        by.held = {USER: token}
+        pids.append(await use((await opened(config, pool, by=by))["pid"]))
+    assert pids[0] == pids[1] != pids[2]
+    assert len(pool) == 1
+
+
+async def test_tokens_are_asked_for_once_and_only_where_there_is_sign_in(pool):
+    by = Somebody()
+    config = configured(a=raw(), b=signed_child(), c=signed_child())
+    await opened(config, pool, "a", by=by)
+    assert by.trips == 0
+    await opened(config, pool, by=by)
+    assert by.trips == 1
+
+
+async def test_servers_are_opened_at_the_same_time():
+    pool = Pool(connect_seconds=0.5)
+    config = configured(**{f"mute{n}": raw("mute") for n in range(4)})
+    async with asyncio.timeout(1.5):
+        assert len(await opened(config, pool)) == 4
+    await pool.close()
+
+
+async def test_an_open_session_waits_for_nothing(pool):
+    config = configured(it=raw(), other=raw())
+    await opened(config, pool, "it")
+    turn = open_tools(config, [Grant("it", None)], USER, pool=pool, credentials=NOBODY)
+    with pytest.raises(StopIteration):
+        turn.send(None)  # Through without a single pause.
+
+
+# Changes.
+
+
+async def test_changed_tools_are_there_for_the_next_turn_and_not_for_this_one(pool):
+    config = configured(it=raw())
+    before = await opened(config, pool)
+    await use(before["change"])
+    assert "newcomer" not in before
+    assert await use(before["echo"], text="still") == "still"
+    after = await opened(config, pool)
+    assert await use(after["newcomer"]) == "no newcomer"
+
+
+# The first look.
+
+
+async def test_the_tools_found_at_the_start_are_logged(pool, caplog):
+    config = configured(it=raw(), bad=raw("exit"), far=SIGNED_SERVER)
+    with caplog.at_level(logging.INFO, "mcp_bridge"):
+        await discover(config, pool=pool)
+    assert "mcp server 'it' offers 16 tools: big, bytes, change" in caplog.text
+    assert "the MCP server 'bad' ended with exit code 4; agents go on" in caplog.text
+    assert "far" not in caplog.text
+    assert len(pool) == 1
+
+
+async def test_a_start_without_servers_is_quiet(pool, caplog):
+    with caplog.at_level(logging.INFO, "mcp_bridge"):
+        await discover(configured(), pool=pool)
+    assert caplog.text == ""
