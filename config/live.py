@@ -28,6 +28,11 @@ def current() -> Config:
     return config if config is not None else _load()
 
 
+def in_force() -> Config | None:
+    """Return the configuration in force, if any; reads nothing and waits for nobody."""
+    return _current
+
+
 def _load() -> Config:
     with _first_load:
         config = _current

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from ruamel.yaml.nodes import Node
 
 from config import errors, planned, reader, sections, shapes
+from config.config import VARS
 from config.errors import ConfigInvalid
 from config.placeholders import Expander
 from config.sections import Config, Problem, Section
@@ -23,8 +24,6 @@ from config.spelling import did_you_mean
 from config.tree import Tree
 
 T = TypeVar("T")
-
-VARS_KEY = "vars"
 
 
 def load(path: Path) -> Config:
@@ -40,6 +39,17 @@ def parse(content: bytes, path: Path) -> Config:
     if reading.problems:
         raise ConfigInvalid(reading.in_file_order())
     return Config(path, MappingProxyType(values), digest(content))
+
+
+def section(content: bytes, wanted: Section[T]) -> T:
+    """Return one section's value in a content that is valid, without reading the rest.
+
+    Raises `ConfigInvalid` for what is no YAML.
+    """
+    source = reader.parse(content, "")
+    known: dict[str, Section[Any]] = {VARS.key: VARS, wanted.key: wanted}
+    values = _Reading(Tree(source, Expander(os.environ)), known).values()
+    return Config(Path(), values).get(wanted)
 
 
 def digest(content: bytes) -> str:
@@ -111,9 +121,9 @@ class _Reading:
         """Return each section's slice: `vars:` first, for the others may use it."""
         expander = self.tree.expander
         data: dict[str, Any] = {}
-        for key in sorted(self.sections, key=lambda key: key != VARS_KEY):
-            if key != VARS_KEY and expander.variables is None:
-                expander.variables = _snippets(data.get(VARS_KEY))
+        for key in sorted(self.sections, key=lambda key: key != VARS.key):
+            if key != VARS.key and expander.variables is None:
+                expander.variables = _snippets(data.get(VARS.key))
             if key in nodes:
                 data[key] = self.tree.value(nodes[key], (key,))
         return data

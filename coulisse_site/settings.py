@@ -246,7 +246,19 @@ LOGGING = {
     "formatters": {
         "line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}
     },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {
+        "switch": {
+            "()": "telemetry.logs.Switch",
+            "is_wanted": "telemetry.fmt.is_wanted",
+        }
+    },
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "formatter": "line",
+            "filters": ["switch"],
+        }
+    },
     "loggers": {
         # The gateway tells a client of its mistakes, and logs ours itself.
         "django.request": {"level": "CRITICAL"},

@@ -1,0 +1,141 @@
+"""The log on stderr can be switched off, in every process, while it runs."""
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from io import StringIO
+from logging.config import DictConfigurator
+from pathlib import Path
+
+import pytest
+from django.conf import settings as django_settings
+
+from config import kept, live
+from config.sections import Config
+from telemetry.config import FmtConfig, TelemetryConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+
+OFF = b"telemetry: {fmt: {enabled: false}}"
+
+
+@pytest.fixture
+def written() -> Iterator[StringIO]:
+    """What the handler of the settings writes."""
+    configured = DictConfigurator(django_settings.LOGGING)
+    written = StringIO()
+    logger = logging.getLogger("test.of.the.log")
+    logger.propagate = False
+    handler = logging.StreamHandler(written)
+    made = configured.configure_filter(configured.config["filters"]["switch"])
+    assert configured.config["handlers"]["stderr"]["filters"] == ["switch"]
+    handler.addFilter(made)
+    logger.addHandler(handler)
+    yield written
+    logger.removeHandler(handler)
+
+
+@pytest.fixture
+def put() -> Iterator[Callable[[Config | None], None]]:
+    """Put a configuration in force, for a while."""
+    before = live._current
+    yield live.replace
+    live.replace(before)
+
+
+def config(*, enabled: bool) -> Config:
+    telemetry = TelemetryConfig(fmt=FmtConfig(enabled=enabled))
+    return Config(Path("coulisse.yaml"), {"telemetry": telemetry})
+
+
+def say(level: int = logging.WARNING) -> None:
+    logging.getLogger("test.of.the.log").log(level, "said")
+
+
+def test_it_is_on_by_default(written, put):
+    put(Config(Path("coulisse.yaml"), {}))
+    say()
+    assert written.getvalue() == "said\n"
+
+
+def test_it_is_switched_while_it_runs(written, put):
+    put(config(enabled=False))
+    say(logging.ERROR)
+    assert written.getvalue() == ""
+    put(config(enabled=True))
+    say()
+    assert written.getvalue() == "said\n"
+
+
+def test_what_ends_a_process_is_always_said(written, put):
+    put(config(enabled=False))
+    say(logging.CRITICAL)
+    assert written.getvalue() == "said\n"
+
+
+@pytest.fixture
+def state(tmp_path, settings, put) -> Path:
+    """A state directory of a process that has put no configuration in force."""
+    settings.COULISSE_STATE_DIR = tmp_path
+    put(None)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("state")
+def test_who_reads_no_yaml_goes_by_what_is_in_force_for_the_server(written):
+    kept.write(OFF)
+    say()
+    assert written.getvalue() == ""
+    kept.write(b"telemetry: {fmt: {enabled: true}}")
+    say()
+    assert written.getvalue() == "said\n"
+
+
+@pytest.mark.usefixtures("state")
+@pytest.mark.parametrize("content", [None, b"", b"{", b"agents: []\nvars: {a: b}"])
+def test_it_is_on_where_nothing_is_known(written, content):
+    if content is not None:
+        kept.write(content)
+    say()
+    assert written.getvalue() == "said\n"
+
+
+@pytest.mark.usefixtures("state")
+def test_the_switch_may_be_a_variable(written, monkeypatch):
+    monkeypatch.setenv("LOG", "false")
+    kept.write(b"telemetry: {fmt: {enabled: '${LOG:-true}'}}")
+    say()
+    assert written.getvalue() == ""
+
+
+PROCESS = """
+import logging.config, sys
+from django.conf import settings
+logging.config.dictConfig(settings.LOGGING)
+assert "pydantic" not in sys.modules, "a process that is silent loads it for nothing"
+logging.getLogger("processes.beat").warning("waits")
+logging.getLogger("processes.beat").critical("ends")
+"""
+
+
+def test_a_process_of_its_own_is_silent(tmp_path):
+    state = tmp_path / ".coulisse"
+    state.mkdir()
+    (state / kept.NAME).write_bytes(OFF)
+    environment = {
+        **os.environ,
+        "COULISSE_CONFIG": str(tmp_path / "coulisse.yaml"),
+        "DJANGO_SETTINGS_MODULE": "coulisse_site.settings",
+    }
+    ran = subprocess.run(
+        [sys.executable, "-c", PROCESS],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stderr.endswith("ends\n")
+    assert "waits" not in ran.stderr
