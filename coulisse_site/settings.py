@@ -22,7 +22,10 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 COULISSE_CONFIG = Path(env.str("COULISSE_CONFIG", default="coulisse.yaml")).absolute()
 COULISSE_STATE_DIR = COULISSE_CONFIG.parent / ".coulisse"
+# The keys of users' sign-ins, where the environment gives none.
+COULISSE_SECRETS_FILE = COULISSE_STATE_DIR / "secrets.env"
 COULISSE_SECTIONS = [
+    "access.config.AUTH",
     "access.config.DEFAULT_USER_ID",
     "access.config.USERS",
     "agents.config.AGENTS",
@@ -235,6 +238,7 @@ def every(seconds: int, task: str) -> dict[str, Any]:
 
 
 CELERY_BEAT_SCHEDULE = {
+    "mcp-sweep": every(600, "mcp_bridge.jobs.sweep"),
     "memory-consolidate": every(600, "memory.jobs.consolidate"),
     "memory-sweep": every(30, "memory.jobs.sweep"),
     "telemetry-prune": every(3600, "telemetry.jobs.prune"),
