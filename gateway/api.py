@@ -14,7 +14,16 @@ from agents import catalog
 from agents.config import AGENTS
 from config import live
 from core.errors import CoulisseError, Invalid
-from gateway import chat, errors, memories, my_data, requests, turns, wire
+from gateway import (
+    chat,
+    errors,
+    mcp_connections,
+    memories,
+    my_data,
+    requests,
+    turns,
+    wire,
+)
 from gateway.schemas import ChatRequest
 
 STARTED_AT = int(time.time())
@@ -51,6 +60,7 @@ api.exception_handler(CoulisseError)(errors.on_domain_error)
 api.exception_handler(ValidationError)(errors.on_invalid_body)
 api.exception_handler(HttpError)(errors.on_http_error)
 api.exception_handler(Exception)(errors.on_internal_error)
+api.add_router("/mcp", mcp_connections.router)
 api.add_router("/memories", memories.router)
 api.add_router("/turns", turns.router)
 api.add_router("/users/me", my_data.router)

@@ -60,7 +60,7 @@ def identify(
     route does not know, `UserRequired` and `UserInvalid` as a chat's request does.
     """
     refuse_unknown(request, type(query))
-    names = [*request.GET.getlist("safety_identifier"), *_in_header(request)]
+    names = [*request.GET.getlist("safety_identifier"), *in_header(request)]
     if body is not None:
         names += _in_body(body)
     config = live.current()
@@ -95,7 +95,8 @@ def _in_body(body: CallerBody) -> Iterable[str]:
     return () if name is None else (name,)
 
 
-def _in_header(request: HttpRequest) -> Iterable[str]:
+def in_header(request: HttpRequest) -> Iterable[str]:
+    """Return the name in the header, if there is one."""
     name = request.headers.get(HEADER)
     if name is None:
         return ()

@@ -23,6 +23,7 @@ from core.errors import (
     Upstream,
 )
 from gateway import complaints
+from gateway.pages import Page
 from providers.errors import Overloaded, RateLimited, TimedOut
 
 logger = logging.getLogger(__name__)
@@ -153,7 +154,8 @@ NAMES = {
 
 def shaped(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
     """Return `answer`, in OpenAI's shape where Django speaks of its own accord."""
-    if answer.status_code < 400 or answer.get("Content-Type") == "application/json":
+    is_whole = answer.get("Content-Type") == "application/json"
+    if answer.status_code < 400 or is_whole or isinstance(answer, Page):
         return answer
     message, code = NAMES.get(answer.status_code, (INTERNAL, "internal_error"))
     is_ours = answer.status_code >= 500

@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import logging
 import secrets as random
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
@@ -37,6 +38,8 @@ class Departure:
 
     url: str
     redirect_uri: str
+    cookie: str
+    """The name of the cookie they must bring back, if they left with one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +116,12 @@ class Connecting:
         configured, oauth = find(config, server)
         app = await self._registrar.app(config, server)
         verifier = random.token_urlsafe(48)
+        nonce = sign_in_links.new_nonce()
         state = sign_in_links.new_state(
             secrets.load().seals,
             server,
             user_id,
+            nonce=nonce,
             client_row=app.row,
             resource=resource_of(configured),
             verifier=verifier,
@@ -124,11 +129,18 @@ class Connecting:
             now=self._clock(),
         )
         return Departure(
-            _authorization_url(app, oauth, state, verifier), app.redirect_uri
+            _authorization_url(app, oauth, state, verifier),
+            app.redirect_uri,
+            cookie(nonce),
         )
 
     async def finish(
-        self, config: Config, server: str, came: Return, *, browser: str | None
+        self,
+        config: Config,
+        server: str,
+        came: Return,
+        *,
+        cookies: Mapping[str, str],
     ) -> None:
         """Take a user back who consented, and store their tokens.
 
@@ -137,11 +149,11 @@ class Connecting:
         configured, oauth = find(config, server)
         seals = secrets.load().seals
         state = sign_in_links.read_state(seals, server, came.state, now=self._clock())
+        link = state.link
         if state.browser and not hmac.compare_digest(
-            state.browser, sign_in_links.digest(browser or "")
+            state.browser, sign_in_links.digest(cookies.get(cookie(link.nonce), ""))
         ):
             raise OtherBrowser
-        link = state.link
         if not await self._cross_to_end(links.spend, link.nonce, link.expires_at):
             raise TokenUsed
         resource = resource_of(configured)
@@ -167,10 +179,11 @@ class Connecting:
     async def _redeem(self, app: App, came: Return, verifier: str) -> Fresh:
         _check_issuer(app, came.issuer)
         if came.error is not None:
+            words = token_endpoint.line(came.description or came.error)
             raise ProviderRefused(
-                f"mcp server '{app.server}': its sign-in's provider says: "
-                f"{came.description or came.error}",
+                f"mcp server '{app.server}': its sign-in's provider says: {words}",
                 error=came.error,
+                description=words,
                 provider=app.server,
             )
         if not came.code:
@@ -187,6 +200,11 @@ class Connecting:
             if exc.error == "invalid_client":
                 await self._registrar.forget(app)
             raise
+
+
+def cookie(nonce: str) -> str:
+    """Return the name of a sign-in's cookie: several may be under way at once."""
+    return f"coulisse-sign-in-{nonce[:12]}"
 
 
 def _check_issuer(app: App, issuer: str | None) -> None:

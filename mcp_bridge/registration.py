@@ -44,6 +44,7 @@ async def register(
             f"mcp server '{server}': {provider.issuer} refuses to register this "
             f"server with {answer.status}: {description}",
             error=error,
+            description=description,
             provider=server,
         )
     try:

@@ -1,6 +1,7 @@
 """What can go wrong while a user signs in to an MCP server, or stays signed in."""
 
-from core.errors import Denied, Invalid, NotFound, Unavailable, Upstream
+from core.errors import Denied, Invalid, NotFound, Unavailable
+from mcp_bridge.errors import ServerFailed
 
 
 class ServerUnknown(NotFound):
@@ -46,10 +47,13 @@ class OtherBrowser(Denied):
     code = "other_browser"
 
 
-class SignInFailed(Upstream):
+class SignInFailed(ServerFailed):
     """The provider of a sign-in failed."""
 
     code = "sign_in_failed"
+
+    def __init__(self, message: str | None = None, *, provider: str = "") -> None:
+        super().__init__(message, server=provider)
 
 
 class ProviderDown(SignInFailed):
@@ -75,10 +79,14 @@ class ProviderRefused(SignInFailed):
 
     code = "sign_in_refused"
 
-    def __init__(self, message: str, *, error: str, provider: str = "") -> None:
+    def __init__(
+        self, message: str, *, error: str, description: str = "", provider: str = ""
+    ) -> None:
         super().__init__(message, provider=provider)
         self.error = error
         """OAuth's own word for it, such as `invalid_grant`."""
+        self.description = description
+        """The provider's words for people."""
 
 
 class SecretsInvalid(Unavailable):

@@ -40,7 +40,7 @@ class State:
 
 def new_link(seals: Seals, server: str, user_id: UserId, *, now: datetime) -> str:
     """Return a token that lets this user connect the server, once."""
-    content = {"s": server, "u": user_id.hex, "n": _nonce()}
+    content = {"s": server, "u": user_id.hex, "n": new_nonce()}
     return seals.seal("link", content, expires_at=now + LIFETIME)
 
 
@@ -54,6 +54,7 @@ def new_state(
     server: str,
     user_id: UserId,
     *,
+    nonce: str,
     client_row: int | None,
     resource: str,
     verifier: str,
@@ -64,7 +65,7 @@ def new_state(
     content = {
         "s": server,
         "u": user_id.hex,
-        "n": _nonce(),
+        "n": nonce,
         "c": client_row,
         "r": digest(resource),
         "v": verifier,
@@ -97,5 +98,6 @@ def digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:32]
 
 
-def _nonce() -> str:
+def new_nonce() -> str:
+    """Return what no other link has."""
     return secrets.token_hex(16)

@@ -6,16 +6,15 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from urllib.parse import quote
 
 from config.sections import Config
 from core.errors import CoulisseError
 from core.ids import UserId
 from mcp_bridge import secrets, token_endpoint, tokens
-from mcp_bridge.config import MCP, public_base_url
+from mcp_bridge.config import MCP
 from mcp_bridge.parties import Boxes, Cross, Fresh, Held
-from mcp_bridge.registrar import Clock, Registrar, now, resource_of
-from mcp_bridge.sign_in_errors import ProviderRefused, SignInFailed
+from mcp_bridge.registrar import Clock, Registrar, find, now, redirect_uri, resource_of
+from mcp_bridge.sign_in_errors import ProviderRefused, SecretsInvalid, SignInFailed
 from mcp_bridge.sign_in_links import new_link
 from mcp_bridge.vault import Unreadable, Vault
 from mcp_bridge.web import Web
@@ -65,7 +64,7 @@ class SignIns:
         whose token cannot be had is left out.
         """
         wanted = with_sign_in(config, servers)
-        if not wanted:
+        if not wanted or not _has_secrets():
             return {}
         found: dict[str, Held] = await self._cross(tokens.read, user_id, wanted)
         if not found:
@@ -94,13 +93,25 @@ class SignIns:
         token = opened(held, user_id, secrets.load().vault)
         if token != refused:
             return token
-        return await self._refresh(config, user_id, held, is_refused=True)
+        try:
+            return await self._refresh(config, user_id, held, is_refused=True)
+        except SignInFailed as exc:
+            logger.warning("could not refresh a user's token: %s", exc)
+            # What a model reads says nothing of where it failed.
+            raise SignInFailed(
+                f"mcp server '{server}': the user's sign-in could not be renewed just "
+                "now, for its provider does not answer; try again in a minute",
+                provider=server,
+            ) from exc
 
     def link(self, config: Config, server: str, user_id: UserId) -> str:
-        """Return a new URL at which this user, and no other, connects the server."""
+        """Return a new URL at which this user, and no other, connects the server.
+
+        It is where the user comes back to, too: a cookie leads from one to the other.
+        """
         token = new_link(secrets.load().seals, server, user_id, now=self._clock())
-        base = public_base_url(config)
-        return f"{base}/mcp/{quote(server, safe='')}/connect?token={token}"
+        back = redirect_uri(config, server, find(config, server)[1])
+        return f"{back.removesuffix('oauth/callback')}connect?token={token}"
 
     async def connected(
         self, config: Config, user_id: UserId
@@ -272,6 +283,16 @@ class SignIns:
         ends = held.boxes.expires_at
         lasts = ends is None or ends > self._clock()
         return lasts or held.boxes.refresh_token is not None
+
+
+def _has_secrets() -> bool:
+    """Return whether there are keys; without them nobody is signed in to anything."""
+    try:
+        secrets.load()
+    except SecretsInvalid as exc:
+        logger.error("no user is signed in to any MCP server: %s", exc)
+        return False
+    return True
 
 
 def with_sign_in(config: Config, servers: Sequence[str]) -> dict[str, str]:

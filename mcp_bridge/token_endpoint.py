@@ -66,12 +66,12 @@ async def revoke(web: Web, app: App, token: str) -> None:
 def told(answer: Answer) -> tuple[str, str]:
     """Return the error a provider tells, and its words for people to read."""
     content = answer.json() or {}
-    error = _line(content.get("error")) or f"status {answer.status}"
-    return error, _line(content.get("error_description")) or error
+    error = line(content.get("error")) or f"status {answer.status}"
+    return error, line(content.get("error_description")) or error
 
 
-def _line(text: object) -> str:
-    """Return what others wrote as one short line."""
+def line(text: object) -> str:
+    """Return what others wrote as one short line; nothing for what is no text."""
     if not isinstance(text, str):
         return ""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[
@@ -115,6 +115,7 @@ def _tokens(app: App, answer: Answer, now: datetime) -> Fresh:
             f"mcp server '{app.server}': its sign-in's provider gives no token: "
             f"{description}",
             error=error,
+            description=description,
             provider=app.server,
         )
     try:

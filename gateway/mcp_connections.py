@@ -1,0 +1,48 @@
+"""`/v1/mcp`: which MCP servers a user is connected to."""
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Query, Router
+
+from config import live
+from gateway.callers import IN_OPENAPI, CallerQuery, identify
+from gateway.errors import json_response
+from mcp_bridge.sign_in_errors import ServerUnknown
+from mcp_bridge.sign_ins import SignIns
+from turns import lane
+
+router = Router(tags=["MCP"])
+
+SIGN_INS = SignIns(lane.run, lane.run_to_end)
+
+
+@router.get(
+    "",
+    summary="List the MCP servers and whether the user is connected",
+    openapi_extra=IN_OPENAPI,
+)
+async def list_servers(request: HttpRequest, asked: Query[CallerQuery]) -> HttpResponse:
+    user_id = identify(request, asked)
+    connected = await SIGN_INS.connected(live.current(), user_id)
+    data = [
+        {"object": "mcp.server", "id": name, "connected": is_connected}
+        for name, is_connected in connected.items()
+    ]
+    return json_response({"object": "list", "data": data})
+
+
+@router.delete(
+    "/{server}",
+    summary="Disconnect the user from an MCP server",
+    openapi_extra=IN_OPENAPI,
+)
+async def disconnect(
+    request: HttpRequest, server: str, asked: Query[CallerQuery]
+) -> HttpResponse:
+    user_id = identify(request, asked)
+    config = live.current()
+    was_connected = await SIGN_INS.disconnect(config, server, user_id)
+    if not was_connected and server not in await SIGN_INS.connected(config, user_id):
+        raise ServerUnknown(f"there is no MCP server '{server}' under mcp:")
+    return json_response(
+        {"object": "mcp.server.deleted", "id": server, "deleted": was_connected}
+    )

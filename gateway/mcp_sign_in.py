@@ -1,0 +1,184 @@
+"""`/mcp/{server}/…`: a user connects an MCP server in a browser."""
+
+import hmac
+import logging
+import secrets
+from urllib.parse import urlsplit
+
+from django.http import (
+    HttpRequest,
+    HttpResponse,
+    HttpResponseNotAllowed,
+    HttpResponseRedirect,
+)
+
+from access import identity
+from access.config import AUTH
+from config import live
+from config.sections import Config
+from core.errors import CoulisseError
+from core.ids import UserId
+from gateway import callers, errors
+from gateway.pages import Page, keep_secret
+from gateway.sign_in_problems import problem_of
+from mcp_bridge.connecting import Connecting, Departure, Return
+from mcp_bridge.sign_in_errors import NoSignIn
+from mcp_bridge.sign_in_links import LIFETIME
+from turns import lane
+
+logger = logging.getLogger(__name__)
+
+CONNECTING = Connecting(lane.run, lane.run_to_end)
+
+
+class Redirect(HttpResponseRedirect):
+    """Sends a user to a provider."""
+
+    allowed_schemes = ["http", "https"]
+
+
+async def connect(request: HttpRequest, server: str) -> HttpResponse:
+    """Send who opens a link to the provider; a HEAD request does not use it up."""
+    if request.method not in ("GET", "HEAD"):
+        return HttpResponseNotAllowed(["GET", "HEAD"])
+    token = request.GET.get("token", "")
+    try:
+        config = live.current()
+        if request.method == "HEAD":
+            await CONNECTING.look(config, server, token)
+            return Page("mcp/waiting.html", server=server)
+        browser = secrets.token_urlsafe(32)
+        named = named_user(config, request)
+        departure = await CONNECTING.open(
+            config, server, token, browser=browser, named=named
+        )
+    except CoulisseError as exc:
+        return failed(server, exc, at="connect")
+    answer = Redirect(departure.url)
+    keep_secret(answer)
+    remember(answer, departure, browser)
+    return answer
+
+
+async def come_back(request: HttpRequest, server: str) -> HttpResponse:
+    """Take back who consented, or did not, and tell them what became of it."""
+    if request.method == "HEAD":
+        return Page("mcp/waiting.html", server=server)
+    if request.method != "GET":
+        return HttpResponseNotAllowed(["GET", "HEAD"])
+    given = request.GET
+    came = Return(
+        state=given.get("state", ""),
+        code=given.get("code"),
+        error=given.get("error"),
+        description=given.get("error_description"),
+        issuer=given.get("iss"),
+    )
+    try:
+        await CONNECTING.finish(live.current(), server, came, cookies=request.COOKIES)
+    except CoulisseError as exc:
+        return failed(server, exc, at="callback")
+    return Page("mcp/connected.html", server=server)
+
+
+async def create_link(request: HttpRequest, server: str) -> HttpResponse:
+    """Return to a backend the address at which one of its users consents."""
+    if request.method != "POST":
+        return HttpResponseNotAllowed(["POST"])
+    try:
+        config = live.current()
+        refusal = check_secret(config, request)
+        if refusal is not None:
+            return refusal
+        named = request.GET.get("user_id")
+        if named is None:
+            return unprocessable(
+                "user_id is required: it says who is to connect the server",
+                param="user_id",
+                code="user_required",
+            )
+        departure = await CONNECTING.begin(
+            config, server, identity.resolve(config, named), browser=None
+        )
+    except NoSignIn as exc:
+        return unprocessable(exc.message, param="server", code=exc.code)
+    except CoulisseError as exc:
+        return errors.on_domain_error(request, exc)
+    answer = errors.json_response({"url": departure.url})
+    keep_secret(answer)
+    return answer
+
+
+def check_secret(config: Config, request: HttpRequest) -> HttpResponse | None:
+    """Return the refusal of a caller without the secret, or None."""
+    secret = config.get(AUTH).mcp_consumer_secret
+    if secret is None:
+        return errors.json_response(
+            errors.shape(
+                "Links cannot be made: set auth.mcp_consumer_secret in coulisse.yaml",
+                "service_unavailable",
+                code="mcp_consumer_secret_unset",
+            ),
+            status=503,
+        )
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    expected = secret.get_secret_value().encode()
+    is_right = hmac.compare_digest(given.strip().encode("utf-8", "replace"), expected)
+    if scheme.lower() == "bearer" and is_right:
+        return None
+    answer = errors.json_response(
+        errors.shape(
+            "Send auth.mcp_consumer_secret as a bearer token: it is missing or wrong",
+            "invalid_request_error",
+            code="invalid_api_key",
+        ),
+        status=401,
+    )
+    answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer
+
+
+def unprocessable(message: str, *, param: str, code: str | None) -> HttpResponse:
+    """Return the answer to a request that is understood and cannot be met."""
+    content = errors.shape(message, "invalid_request_error", param=param, code=code)
+    return errors.json_response(content, status=422)
+
+
+def named_user(config: Config, request: HttpRequest) -> UserId | None:
+    """Return who the request says it is for, if it says so at all.
+
+    A browser says nothing; a proxy before this server that knows its users does.
+    """
+    names = [*request.GET.getlist("safety_identifier"), *callers.in_header(request)]
+    return identity.resolve(config, *names) if names else None
+
+
+def remember(answer: HttpResponse, departure: Departure, browser: str) -> None:
+    """Give the browser what it must have to come back."""
+    back = urlsplit(departure.redirect_uri)
+    answer.set_cookie(
+        departure.cookie,
+        browser,
+        max_age=int(LIFETIME.total_seconds()),
+        path=back.path,
+        secure=back.scheme == "https",
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def failed(server: str, exc: CoulisseError, *, at: str) -> Page:
+    """Return the page that says what went wrong, and what to do about it."""
+    problem = problem_of(exc)
+    log = logger.warning if problem.status >= 500 else logger.info
+    log("the sign-in to mcp server %r failed: %s", server, exc)
+    # The reference's word: a state that is not right is 400, whatever is wrong.
+    is_state = at == "callback" and problem.status == 410
+    return Page(
+        "mcp/failed.html",
+        status=400 if is_state else problem.status,
+        server=server,
+        title=problem.title,
+        remedy=problem.remedy,
+        says=problem.says,
+    )

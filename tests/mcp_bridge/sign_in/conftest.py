@@ -1,0 +1,35 @@
+"""Places where users sign in."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.mcp_bridge.authorization import Place, serve_protected
+from tests.mcp_bridge.sign_in.scripted import ScriptedProvider
+from tests.mcp_bridge.sign_in.users import Stage, configured, keys_in
+
+
+@pytest.fixture(scope="module")
+def protected() -> Iterator[Place]:
+    """A real MCP server behind a real authorization server."""
+    with serve_protected() as place:
+        yield place
+
+
+@pytest.fixture
+def scripted() -> Iterator[ScriptedProvider]:
+    """Another, which says what the test has it say."""
+    with ScriptedProvider() as place:
+        yield place
+
+
+@pytest.fixture(scope="session", autouse=True)
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with keys_in(tmp_path_factory.mktemp("keys")):
+        yield
+
+
+@pytest.fixture
+def stage(database: None, scripted: ScriptedProvider) -> Stage:
+    """A process with the scripted server."""
+    return Stage(configured(notes={"url": scripted.url}))

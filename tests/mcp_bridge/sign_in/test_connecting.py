@@ -1,0 +1,130 @@
+"""A user connects a server, against a real authorization server."""
+
+import asyncio
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from mcp_bridge.models import McpClient, McpToken
+from tests.mcp_bridge.sign_in.users import Stage, asked, configured, new_user, returned
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+
+@pytest.fixture
+def real(protected) -> Stage:
+    McpClient.objects.all().delete()
+    return Stage(configured(notes={"url": protected.url}))
+
+
+async def sign_in(stage: Stage, protected, user, *, subject: str) -> None:
+    protected.provider.subject = subject
+    departure = await stage.leave("notes", user)
+    back = await asyncio.to_thread(protected.consent, departure.url)
+    assert back.startswith("http://localhost:8421/mcp/notes/oauth/callback?")
+    cookies = {departure.cookie: "browser"}
+    await stage.connecting.finish(
+        stage.config, "notes", returned(back), cookies=cookies
+    )
+
+
+async def whoami(protected, token: str) -> str:
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=10, verify=False) as http,
+        Client(streamable_http_client(protected.url, http_client=http)) as client,
+    ):
+        return (await client.call_tool("whoami", {})).content[0].text
+
+
+async def test_each_user_has_a_token_of_their_own(real, protected):
+    ann, bob = new_user(), new_user()
+    assert await real.token("notes", ann) is None
+    await sign_in(real, protected, ann, subject="ann")
+    assert await real.token("notes", bob) is None
+    await sign_in(real, protected, bob, subject="bob")
+    tokens = [await real.token("notes", user) for user in (ann, bob)]
+    assert tokens[0] != tokens[1]
+    assert [await whoami(protected, token) for token in tokens] == ["ann", "bob"]
+    assert await real.sign_ins.connected(real.config, ann) == {"notes": True}
+
+
+async def test_all_users_share_one_registration(real, protected):
+    protected.provider.forget_clients()
+    users = [new_user() for _ in range(5)]
+    departures = await asyncio.gather(*(real.leave("notes", u) for u in users))
+    assert len({asked(each)["client_id"] for each in departures}) == 1
+    assert len(protected.provider.clients) == 1
+
+
+async def test_a_token_is_renewed_before_it_ends(real, protected, monkeypatch):
+    user = new_user()
+    await sign_in(real, protected, user, subject="ann")
+    first = await real.token("notes", user)
+    real.clock.forward(seconds=3600 - 61)
+    assert await real.token("notes", user) == first
+    real.clock.forward(seconds=2)
+    second = await real.token("notes", user)
+    assert second != first
+    assert await whoami(protected, second) == "ann"
+
+
+async def test_a_refused_token_is_renewed_once_for_all_who_ask(real, protected):
+    user, before = new_user(), protected.provider.refreshes
+    await sign_in(real, protected, user, subject="ann")
+    refused = await real.token("notes", user)
+    others = Stage(real.config)  # Another process.
+    renewed = await asyncio.gather(
+        *(
+            each.sign_ins.renewed(real.config, "notes", user, refused)
+            for each in [real, others] * 5
+        )
+    )
+    assert len(set(renewed)) == 1
+    assert renewed[0] not in (None, refused)
+    assert protected.provider.refreshes == before + 1
+
+
+async def test_a_renewal_survives_the_caller(real, protected):
+    user = new_user()
+    await sign_in(real, protected, user, subject="ann")
+    refused = await real.token("notes", user)
+    asking = asyncio.create_task(
+        real.sign_ins.renewed(real.config, "notes", user, refused)
+    )
+    await asyncio.wait((asking,), timeout=0.001)
+    asking.cancel()
+    await real.sign_ins.close()
+    renewed = await real.token("notes", user)
+    assert renewed != refused
+    assert await whoami(protected, renewed) == "ann"
+
+
+async def test_disconnecting_revokes_what_the_provider_gave(real, protected):
+    user = new_user()
+    await sign_in(real, protected, user, subject="ann")
+    token = await real.token("notes", user)
+    assert await real.sign_ins.disconnect(real.config, "notes", user)
+    assert token in protected.provider.revoked
+    assert await real.token("notes", user) is None
+    assert not await real.sign_ins.disconnect(real.config, "notes", user)
+    assert await real.sign_ins.connected(real.config, user) == {"notes": False}
+
+
+async def test_a_server_that_forgot_us_is_registered_with_anew(real, protected):
+    user = new_user()
+    await sign_in(real, protected, user, subject="ann")
+    protected.provider.forget_clients()
+    real.clock.forward(minutes=6)
+    await sign_in(real, protected, user, subject="bob")
+    assert await whoami(protected, await real.token("notes", user)) == "bob"
+
+
+async def test_connecting_again_takes_the_place_of_what_was(real, protected):
+    user = new_user()
+    await sign_in(real, protected, user, subject="ann")
+    await sign_in(real, protected, user, subject="anna")
+    assert await whoami(protected, await real.token("notes", user)) == "anna"
+    assert await asyncio.to_thread(McpToken.objects.filter(user_id=user).count) == 1

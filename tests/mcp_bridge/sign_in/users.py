@@ -1,0 +1,113 @@
+"""Users who sign in, as a test has them do it: links, consent, callbacks."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from django.test import override_settings
+
+from config.sections import Config
+from core.ids import UserId
+from mcp_bridge.config import MCP
+from mcp_bridge.connecting import Connecting, Departure, Return
+from mcp_bridge.sign_ins import SignIns
+from mcp_bridge.web import Web
+from turns import lane
+
+BASE = "http://localhost:8421"
+
+
+def configured(**servers: object) -> Config:
+    """Return a configuration with these servers under `mcp:`."""
+    return Config(Path("coulisse.yaml"), {"mcp": MCP.adapter.validate_python(servers)})
+
+
+def new_user() -> UserId:
+    return UserId(uuid.uuid4())
+
+
+class Clock:
+    """A clock that a test can put forward."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
+
+    def forward(self, **by: float) -> None:
+        self.ahead += timedelta(**by)
+
+
+@contextmanager
+def keys_in(folder: Path) -> Iterator[Path]:
+    """Keep the keys in a folder of this test's."""
+    path = folder / "secrets.env"
+    with override_settings(COULISSE_SECRETS_FILE=path):
+        yield path
+
+
+class Stage:
+    """One process that signs users in, on a clock of its own."""
+
+    def __init__(self, config: Config, *, seconds: float = 5) -> None:
+        self.config = config
+        self.clock = Clock()
+        web = Web(seconds=seconds)
+        self.sign_ins = SignIns(lane.run, lane.run_to_end, web=web, clock=self.clock)
+        self.connecting = Connecting(
+            lane.run, lane.run_to_end, web=web, clock=self.clock
+        )
+
+    def link_token(self, server: str, user: UserId) -> str:
+        link = self.sign_ins.link(self.config, server, user)
+        return parse_qs(urlsplit(link).query)["token"][0]
+
+    async def leave(self, server: str, user: UserId) -> Departure:
+        """Open a new link."""
+        token = self.link_token(server, user)
+        return await self.connecting.open(self.config, server, token, browser="browser")
+
+    async def come_back(
+        self, server: str, departure: Departure, **came: str | None
+    ) -> None:
+        """Come back with a code, or with what a test gives, in the same browser."""
+        given = {"state": asked(departure)["state"], "code": "code-1", **came}
+        await self.connecting.finish(
+            self.config,
+            server,
+            Return(**given),
+            cookies={departure.cookie: "browser"},
+        )
+
+    async def connect(self, server: str, user: UserId) -> Departure:
+        """Open a new link and come back with a code."""
+        departure = await self.leave(server, user)
+        await self.come_back(server, departure)
+        return departure
+
+    async def token(self, server: str, user: UserId) -> str | None:
+        """Return the token this user's calls are made with."""
+        found = await self.sign_ins.tokens(self.config, [server], user)
+        return found.get(server)
+
+
+def asked(departure: Departure) -> dict[str, str]:
+    """Return what a provider is asked for."""
+    query = parse_qs(urlsplit(departure.url).query)
+    return {name: value for name, (value,) in query.items()}
+
+
+def returned(url: str) -> Return:
+    """Return what a provider sends a user back with."""
+    query = {name: value for name, (value,) in parse_qs(urlsplit(url).query).items()}
+    return Return(
+        state=query["state"],
+        code=query.get("code"),
+        error=query.get("error"),
+        description=query.get("error_description"),
+        issuer=query.get("iss"),
+    )
