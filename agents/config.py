@@ -218,7 +218,7 @@ def _check_grants(index: int, agent: AgentConfig, config: Config) -> Iterable[Pr
             yield Problem(
                 at,
                 f"agent '{agent.name}' lists MCP server '{grant.server}' twice; name "
-                "all its tools under one `only`",
+                "all its tools under one 'only'",
                 "coulisse.E207",
             )
         named.add(grant.server)
