@@ -8,6 +8,7 @@ import pytest
 from access import identity
 from gateway.turn_schemas import Turn, TurnList, TurnsQuery
 from telemetry import telling
+from tests.gateway.calls import ask
 from tests.gateway.hands import Hands
 from tests.gateway.test_memory_docs import default_of, names
 from tests.telemetry.turns import NOON, SECOND, deep, put, tool_call
@@ -55,6 +56,18 @@ def test_a_turn_of_another_is_answered_like_none(hands, neighbour):
 @pytest.mark.parametrize("name", ["x", "0" * 33, "chatcmpl-", "%00", "\u0661" * 32])
 def test_what_is_no_id_is_answered_like_none(hands, name):
     assert hands.refused("GET", f"{TURNS}/{name}", 404)["code"] == "turn_not_found"
+
+
+def test_a_turn_is_found_by_the_id_of_its_reply(client, fake, user, hands):
+    answer = ask(client, hands.user, "What is the weather?")
+    for name in (answer.id, answer._request_id):
+        told = hands.get(f"{TURNS}/{name}")
+        assert told["completion_id"] == answer.id
+    assert told["user_message"] == "What is the weather?"
+    assert (told["outcome"], told["finish_reason"]) == ("ok", "stop")
+    [call] = told["calls"]
+    assert call["usage"] == told["usage"]
+    assert told["usage"]["output_tokens"] == answer.usage.completion_tokens
 
 
 # The list.

@@ -1,0 +1,103 @@
+"""`telemetry:` is read as the documentation says, and refused where it is wrong."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from pydantic import BaseModel
+from ruamel.yaml import YAML
+
+from config import loader
+from config.errors import ConfigInvalid
+from core.trace import ToolKind
+from telemetry.config import TELEMETRY, FmtConfig, SqliteConfig, TelemetryConfig
+from tests.test_docs import BASE, blocks, rows
+
+BLOCKS: dict[str, type[BaseModel]] = {"fmt": FmtConfig, "sqlite": SqliteConfig}
+
+
+@pytest.fixture
+def read(tmp_path) -> Callable[[str], TelemetryConfig]:
+    def read(text: str) -> TelemetryConfig:
+        base = (BASE / "examples/local.yaml").read_text()
+        content = f"{base}\ntelemetry: {text}\n"
+        return loader.parse(content.encode(), tmp_path / "c.yaml").get(TELEMETRY)
+
+    return read
+
+
+@pytest.mark.parametrize("text", ["", "{}", "{fmt: {}, sqlite: {}}", "{otlp: }"])
+def test_what_is_left_out_is_as_documented(read, text):
+    assert read(text) == TelemetryConfig()
+
+
+def test_each_switch_is_read(read):
+    told = read("{fmt: {enabled: false}, sqlite: {enabled: false, keep_days: 7}}")
+    assert (told.fmt.enabled, told.sqlite.enabled) == (False, False)
+    assert told.sqlite.keep_days == 7
+
+
+def test_turns_can_be_kept_for_ever(read):
+    assert read("{sqlite: {keep_days: null}}").sqlite.keep_days is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{otlp: {endpoint: 'http://localhost:4317'}}", "'otlp' is not available in"),
+        ("{fmt: {level: info}}", "'fmt.level' is not a known field"),
+        ("{sqlite: {keep_days: 0}}", "'sqlite.keep_days'"),
+        ("{sqlite: {keep_days: forever}}", "'sqlite.keep_days'"),
+        ("{sqlite: {max_payload_bytes: 255}}", "'sqlite.max_payload_bytes'"),
+        ("{sqlite: {enabled: 3}}", "'sqlite.enabled'"),
+        ("{sql: {}}", "'sql' is not a known field; did you mean 'sqlite'"),
+    ],
+)
+def test_what_is_wrong_is_named(read, text, says):
+    with pytest.raises(ConfigInvalid) as refused:
+        read(text)
+    [problem] = refused.value.problems
+    assert f"telemetry: {says}" in problem.message
+
+
+# The documentation.
+
+
+def fields() -> dict[str, object]:
+    """Every field's default, under its dotted name."""
+    return {
+        f"{block}.{name}": field.default
+        for block, model in BLOCKS.items()
+        for name, field in model.model_fields.items()
+    }
+
+
+def written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def test_every_field_is_documented_with_its_default():
+    told = {row[0]: row[1] for row in rows("telemetry.md", "field of `telemetry`")}
+    expected = {f"`{name}`": f"`{written(value)}`" for name, value in fields().items()}
+    assert told == {**expected, "`otlp`": "none"}
+    assert BLOCKS.keys() | {"otlp"} == TelemetryConfig.model_fields.keys()
+
+
+def test_the_documented_block_is_the_default(read):
+    [text, *_] = blocks(Path(BASE / "docs/telemetry.md"), "yaml")
+    given = YAML(typ="safe", pure=True).load(text)["telemetry"]
+    assert given == TelemetryConfig().model_dump(exclude={"otlp"})
+
+
+def test_the_tour_shows_every_field():
+    tour = (BASE / "config/starters/tour.yaml").read_text()
+    block = tour[tour.index("\ntelemetry:") :]
+    for name in fields():
+        assert re.search(rf"\b{name.split('.')[1]}:", block), name
+
+
+def test_every_kind_of_call_is_documented():
+    told = {row[0].strip("`") for row in rows("telemetry.md", "`kind`")}
+    assert told == set(get_args(ToolKind))
