@@ -17,7 +17,9 @@ from pydantic import BaseModel, Field
 
 from agents.config import AGENTS, AgentConfig
 from config.sections import Config
-from core import events, tool_names
+from core import tool_names
+from core.events import HandoffStarted
+from core.events import Usage as Counted
 from core.ids import UserId, new_turn_id
 from core.messages import Message
 from core.reply import Reply
@@ -32,8 +34,6 @@ from turns.memory_tools import Arguments, MemoryTool
 
 MEMORY_TOOLS = ("search_memory", "save_memory")
 """An agent of one of these names is offered under another."""
-
-NO_USAGE = events.Usage()
 
 BY = "mcp"
 """Who saved it, in the history of a memory."""
@@ -154,6 +154,8 @@ class AgentTool:
         async with aclosing(flow.run(request)) as told:
             async for event in told:
                 reply.add(event)
+                if isinstance(event, HandoffStarted):
+                    await exchange.tell(f"{self.agent.name} asks {event.agent}")
         return _told(request, asked.thread_id, reply)
 
 
@@ -171,7 +173,7 @@ def _told(request: TurnRequest, thread_id: str | None, reply: Reply) -> CallTool
 
 
 def _usage(reply: Reply) -> dict[str, int]:
-    told = wire.usage(reply.usage or NO_USAGE)
+    told = wire.usage(reply.usage or Counted())
     return {name: told[name] for name in Usage.model_fields}
 
 

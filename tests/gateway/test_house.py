@@ -194,6 +194,7 @@ def test_an_unknown_tool_is_an_error_of_the_protocol(server, user, mode):
 
 def test_an_unknown_method_is_not_found(server):
     answer = post(server, rpc("prompts/list"))
+    assert answer.status_code == 200  # In the older protocols it is only in the body.
     assert answer.json()["error"]["code"] == -32601
 
 
@@ -321,6 +322,27 @@ def test_who_asks_is_told_that_it_goes_on(server, fake, user, mode, monkeypatch)
     assert heard[0][1] == "assistant is thinking"
     times = [progress for progress, _ in heard]
     assert times == sorted(set(times))
+
+
+@EITHER
+def test_who_asks_is_told_whom_the_agent_asks(running, configure, fake, user, mode):
+    configure(
+        CONFIG.replace(
+            "name: assistant\n", "name: assistant\n    subagents: [claude]\n"
+        )
+    )
+    fake.call_tool("claude", {"message": "Think."})
+    heard = []
+
+    async def hear(progress, total, message):
+        heard.append(message)
+
+    def wait(client):
+        asked = {"message": "hi"}
+        return client.call_tool("assistant", asked, progress_callback=hear)
+
+    assert not use(running, user, wait, mode=mode).is_error
+    assert heard == ["assistant asks claude"]
 
 
 @EITHER
