@@ -267,6 +267,12 @@ LOGGING = {
         # The gateway tells a client of its mistakes, and logs ours itself.
         "django.request": {"level": "CRITICAL"},
         "uvicorn.error": {"level": "WARNING"},
+        # They tell addresses, ids of sessions and contents; mcp_bridge tells the rest.
+        "client": {"level": "CRITICAL"},
+        "httpx2": {"level": "WARNING"},
+        "mcp.client": {"level": "CRITICAL"},
+        # A line for each call of a tool.
+        "httpx2": {"level": "WARNING"},
         # Three lines for each message, if one let it.
         "celery": {"level": "INFO" if log_level() == "DEBUG" else "WARNING"},
     },

@@ -7,12 +7,9 @@ from config import live
 from gateway.callers import IN_OPENAPI, CallerQuery, identify
 from gateway.errors import json_response
 from mcp_bridge.sign_in_errors import ServerUnknown
-from mcp_bridge.sign_ins import SignIns
-from turns import lane
+from turns.tool_servers import SIGN_INS
 
 router = Router(tags=["MCP"])
-
-SIGN_INS = SignIns(lane.run, lane.run_to_end)
 
 
 @router.get(
