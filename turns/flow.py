@@ -65,6 +65,14 @@ class TurnRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Moment:
+    """Now, on the calendar and on the clock that never jumps."""
+
+    at: datetime = field(default_factory=trace.now)
+    clock: float = field(default_factory=time.perf_counter)
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """A turn that is ready to run."""
 
@@ -79,10 +87,9 @@ class Turn:
     study: Study | None
     """The wish to learn from this turn."""
     telemetry: TelemetryConfig
+    began: Moment
     tools: Sequence[Tool] = ()
     """The agent's own, for this user."""
-    started_at: datetime = field(default_factory=trace.now)
-    begun: float = field(default_factory=time.perf_counter)
     record: list[Call] = field(default_factory=list)
     """What it has called until now."""
 
@@ -93,7 +100,7 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
     The turn is stored before `Finished` is yielded, so a reply that was delivered
     whole is never lost. When the client leaves (the generator is cancelled or closed)
     or the provider breaks off, what was said until then is stored. Raises subclasses
-    of `CoulisseError`; those that come before the first event left no trace.
+    of `CoulisseError`; those that come before the first event leave no message.
     """
     turn = await prepare(request)
     reply = Reply()
@@ -117,6 +124,7 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
 
 async def prepare(request: TurnRequest) -> Turn:
     """Find who asks and who answers, and compose the prompt."""
+    began = Moment()
     config = live.current()
     agent = catalog.find(config, request.agent)
     user_id = identity.resolve(config, request.safety_identifier, request.user)
@@ -163,6 +171,7 @@ async def prepare(request: TurnRequest) -> Turn:
         memory=settings,
         study=None if remembering is None else Study(agent.name, options.time_zone),
         telemetry=config.get(TELEMETRY),
+        began=began,
         tools=tools,
     )
 
@@ -272,8 +281,8 @@ def _record(
         agent=turn.agent.name,
         user_message=recollection.last_said(request.messages),
         is_streamed=request.stream,
-        started_at=turn.started_at,
-        seconds=time.perf_counter() - turn.begun,
+        started_at=turn.began.at,
+        seconds=time.perf_counter() - turn.began.clock,
         outcome=outcome,
         finish_reason=reply.finish_reason or "",
         error=None if error is None else _said_of(error),
