@@ -38,7 +38,7 @@ class Seals:
         body = orjson.dumps({**content, "exp": int(expires_at.timestamp())})
         nonce = os.urandom(NONCE_BYTES)
         box = nonce + self._ciphers[purpose].encrypt(nonce, body, purpose.encode())
-        return base64.urlsafe_b64encode(box).decode().rstrip("=")
+        return _spelt(box)
 
     def open(self, purpose: str, token: str, *, now: datetime) -> dict[str, Any]:
         """Return the content; raises `TokenInvalid` and `TokenExpired`."""
@@ -46,8 +46,10 @@ class Seals:
             raise TokenInvalid
         try:
             padded = token.encode("ascii") + b"=" * (-len(token) % 4)
-            # Strict: two spellings of one token would be two tokens.
             box = base64.b64decode(padded, altchars=b"-_", validate=True)
+            # Base64 has several spellings of some bytes; a token has one.
+            if _spelt(box) != token:
+                raise TokenInvalid
             body = self._ciphers[purpose].decrypt(
                 box[:NONCE_BYTES], box[NONCE_BYTES:], purpose.encode()
             )
@@ -57,6 +59,10 @@ class Seals:
         if content.pop("exp") <= now.timestamp():
             raise TokenExpired
         return content
+
+
+def _spelt(box: bytes) -> str:
+    return base64.urlsafe_b64encode(box).decode().rstrip("=")
 
 
 def _derived(key: bytes, purpose: str) -> bytes:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from mcp_bridge.models import McpClient
 from tests.mcp_bridge.authorization import Place, serve_protected
 from tests.mcp_bridge.sign_in.scripted import ScriptedProvider
 from tests.mcp_bridge.sign_in.users import Stage, configured, keys_in
@@ -33,3 +34,9 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def stage(database: None, scripted: ScriptedProvider) -> Stage:
     """A process with the scripted server."""
     return Stage(configured(notes={"url": scripted.url}))
+
+
+@pytest.fixture(autouse=True)
+def _known_to_nobody(database: None) -> None:
+    """Ports come round again, and so would the registrations of other tests."""
+    McpClient.objects.all().delete()

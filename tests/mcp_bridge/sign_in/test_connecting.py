@@ -7,7 +7,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from mcp_bridge.models import McpClient, McpToken
+from mcp_bridge.models import McpToken
 from tests.mcp_bridge.sign_in.users import Stage, asked, configured, new_user, returned
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -15,7 +15,6 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 @pytest.fixture
 def real(protected) -> Stage:
-    McpClient.objects.all().delete()
     return Stage(configured(notes={"url": protected.url}))
 
 

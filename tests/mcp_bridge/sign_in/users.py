@@ -72,7 +72,12 @@ class Stage:
         return await self.connecting.open(self.config, server, token, browser="browser")
 
     async def come_back(
-        self, server: str, departure: Departure, **came: str | None
+        self,
+        server: str,
+        departure: Departure,
+        *,
+        cookies: dict[str, str] | None = None,
+        **came: str | None,
     ) -> None:
         """Come back with a code, or with what a test gives, in the same browser."""
         given = {"state": asked(departure)["state"], "code": "code-1", **came}
@@ -80,7 +85,7 @@ class Stage:
             self.config,
             server,
             Return(**given),
-            cookies={departure.cookie: "browser"},
+            cookies={departure.cookie: "browser"} if cookies is None else cookies,
         )
 
     async def connect(self, server: str, user: UserId) -> Departure:

@@ -1,0 +1,263 @@
+"""Tokens are renewed once, whoever asks, and lost only when the provider says so."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from mcp_bridge import links, secrets, tokens
+from mcp_bridge.models import McpToken, McpUsedLink
+from mcp_bridge.sign_in_errors import SignInFailed
+from tests.mcp_bridge.sign_in.users import Stage, configured, keys_in, new_user
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+
+@pytest.fixture
+async def user(stage, scripted):
+    """Somebody who is connected, and whose token is about to end."""
+    user = new_user()
+    await stage.connect("notes", user)
+    stage.clock.forward(seconds=3550)
+    scripted.answer("/token", scripted.tokens(access_token="access-2"))
+    return user
+
+
+def row_of(user):
+    return McpToken.objects.filter(user_id=user).first()
+
+
+async def stored(user):
+    return await asyncio.to_thread(row_of, user)
+
+
+def refreshes(scripted):
+    forms = scripted.heard("/token")
+    return [form for form in forms if form["grant_type"] == "refresh_token"]
+
+
+async def test_all_who_ask_at_once_share_one_refresh(stage, scripted, user):
+    others = Stage(stage.config)  # Another process.
+    others.clock = others.sign_ins._clock = stage.clock
+    asked = [each.token("notes", user) for each in [stage, others] * 5]
+    assert set(await asyncio.gather(*asked)) == {"access-2"}
+    (form,) = refreshes(scripted)
+    assert form["refresh_token"] == "refresh-1"
+    assert form["resource"] == scripted.url
+
+
+async def test_a_refresh_token_that_is_not_replaced_is_kept(stage, scripted, user):
+    scripted.answer("/token", scripted.tokens(refresh_token=None))
+    for _ in range(2):
+        await stage.token("notes", user)
+        stage.clock.forward(seconds=3590)
+    assert [each["refresh_token"] for each in refreshes(scripted)] == ["refresh-1"] * 2
+
+
+async def test_one_that_is_replaced_is_used_from_then_on(stage, scripted, user):
+    scripted.answer("/token", scripted.tokens(refresh_token="refresh-2"))
+    for _ in range(2):
+        await stage.token("notes", user)
+        stage.clock.forward(seconds=3590)
+    used = [each["refresh_token"] for each in refreshes(scripted)]
+    assert used == ["refresh-1", "refresh-2"]
+
+
+@pytest.mark.parametrize("error", ["invalid_grant", "unauthorized_client"])
+async def test_a_sign_in_taken_back_is_over(stage, scripted, user, error):
+    scripted.answer("/token", {"error": error}, status=400)
+    assert await stage.token("notes", user) is None
+    assert await stored(user) is None
+    assert await stage.sign_ins.connected(stage.config, user) == {"notes": False}
+
+
+async def test_an_app_that_was_forgotten_is_forgotten_here(stage, scripted, user):
+    scripted.answer("/token", {"error": "invalid_client"}, status=401)
+    assert await stage.token("notes", user) is None
+    await stage.leave("notes", user)
+    assert len(scripted.heard("/register")) == 2
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_a_provider_in_trouble_costs_nobody_their_sign_in(
+    stage, scripted, user, status
+):
+    scripted.answer("/token", b"<html>", status=status)
+    assert await stage.token("notes", user) == "access-1"
+    with pytest.raises(SignInFailed, match="try again in a minute") as caught:
+        await stage.sign_ins.renewed(stage.config, "notes", user, "access-1")
+    assert "127.0.0.1" not in caught.value.message
+    scripted.answer("/token", scripted.tokens(access_token="access-3"))
+    assert await stage.token("notes", user) == "access-3"
+
+
+async def test_a_slow_provider_costs_nobody_their_sign_in(scripted, database):
+    stage, user = Stage(configured(notes={"url": scripted.url}), seconds=0.05), None
+    user = new_user()
+    await Stage(stage.config).connect("notes", user)
+    stage.clock.forward(seconds=3550)
+    scripted.hang("/token")
+    assert await stage.token("notes", user) == "access-1"
+    stage.clock.forward(seconds=60)
+    assert await stage.token("notes", user) is None  # It has ended by now.
+    assert await stored(user) is not None
+    assert await stage.sign_ins.connected(stage.config, user) == {"notes": True}
+
+
+async def test_without_a_refresh_token_the_end_is_the_end(stage, scripted):
+    user = new_user()
+    scripted.answer("/token", scripted.tokens(refresh_token=None))
+    await stage.connect("notes", user)
+    stage.clock.forward(seconds=3599)
+    assert await stage.token("notes", user) == "access-1"
+    stage.clock.forward(seconds=2)
+    assert await stage.token("notes", user) is None
+    assert await stored(user) is None
+    assert refreshes(scripted) == []
+
+
+async def test_without_a_refresh_token_a_refusal_is_the_end(stage, scripted):
+    user = new_user()
+    scripted.answer("/token", scripted.tokens(refresh_token=None))
+    await stage.connect("notes", user)
+    renewed = stage.sign_ins.renewed(stage.config, "notes", user, "access-1")
+    assert await renewed is None
+    assert await stored(user) is None
+
+
+async def test_a_token_renewed_in_the_meantime_is_not_renewed_again(
+    stage, scripted, user
+):
+    assert await stage.token("notes", user) == "access-2"
+    renewed = stage.sign_ins.renewed(stage.config, "notes", user, "access-1")
+    assert await renewed == "access-2"
+    assert len(refreshes(scripted)) == 1
+
+
+async def test_a_process_that_died_refreshing_holds_nobody_up_for_long(
+    stage, scripted, user
+):
+    found = tokens.read
+    held = (await asyncio.to_thread(found, user, {"notes": scripted.url}))["notes"]
+    until = stage.clock() + timedelta(seconds=30)
+    await asyncio.to_thread(tokens.claim, held, now=stage.clock(), until=until)
+    stage.clock.forward(seconds=31)
+    assert await stage.token("notes", user) == "access-2"
+
+
+async def test_who_disconnects_during_a_refresh_stays_disconnected(
+    stage, scripted, user
+):
+    found = await asyncio.to_thread(tokens.read, user, {"notes": scripted.url})
+    await stage.sign_ins.disconnect(stage.config, "notes", user)
+    got = await stage.sign_ins._exchange(stage.config, user, found["notes"])
+    assert got is None
+    assert await stored(user) is None
+
+
+async def test_who_connects_anew_during_a_refresh_keeps_the_new_token(
+    stage, scripted, user
+):
+    found = await asyncio.to_thread(tokens.read, user, {"notes": scripted.url})
+    scripted.answer("/token", scripted.tokens(access_token="access-9"))
+    await stage.connect("notes", user)
+    scripted.answer("/token", scripted.tokens(access_token="access-2"))
+    assert await stage.sign_ins._exchange(stage.config, user, found["notes"]) is None
+    assert await stage.token("notes", user) == "access-9"
+
+
+# Whose token goes where.
+
+
+async def test_a_token_does_not_follow_a_name_to_another_address(stage, scripted, user):
+    moved = Stage(configured(notes={"url": f"{scripted.url}/elsewhere"}))
+    assert await moved.token("notes", user) is None
+    assert await moved.sign_ins.connected(moved.config, user) == {"notes": False}
+    assert await moved.sign_ins.disconnect(moved.config, "notes", user)
+    assert await stored(user) is None
+
+
+async def test_a_row_given_to_another_user_opens_nothing(stage, user):
+    thief = new_user()
+    await asyncio.to_thread(McpToken.objects.filter(user_id=user).update, user_id=thief)
+    assert await stage.token("notes", thief) is None
+
+
+async def test_nothing_secret_is_in_the_row(stage, user):
+    row = await stored(user)
+    whole = repr(
+        {
+            name: bytes(v) if isinstance(v, memoryview) else v
+            for name, v in vars(row).items()
+        }
+    )
+    assert "access-1" not in whole
+    assert "refresh-1" not in whole
+
+
+async def test_with_another_vault_key_users_connect_again(
+    stage, scripted, user, tmp_path
+):
+    with keys_in(tmp_path):
+        assert await stage.token("notes", user) is None
+        assert await stage.sign_ins.connected(stage.config, user) == {"notes": False}
+        scripted.answer("/token", scripted.tokens(access_token="access-5"))
+        await stage.connect("notes", user)
+        assert await stage.token("notes", user) == "access-5"
+    assert await stage.token("notes", user) is None
+
+
+async def test_without_keys_a_turn_goes_on_without_tokens(stage, user, monkeypatch):
+    monkeypatch.setenv(secrets.VAULT_KEY, "broken")
+    assert await stage.token("notes", user) is None
+
+
+async def test_servers_without_sign_in_cost_no_trip(stage, scripted):
+    async def never(*_, **__):
+        raise AssertionError("a trip")
+
+    config = configured(open={"url": scripted.url, "oauth": False})
+    stage.sign_ins._cross = never
+    assert await stage.sign_ins.tokens(config, ["open", "gone"], new_user()) == {}
+    assert await stage.sign_ins.connected(config, new_user()) == {"open": None}
+
+
+async def test_all_servers_are_one_trip(scripted, database):
+    stage = Stage(configured(a={"url": scripted.url}, b={"url": scripted.url}))
+    user, trips = new_user(), []
+    for name in ("a", "b"):
+        await stage.connect(name, user)
+    cross = stage.sign_ins._cross
+
+    async def counted(function, *args, **kwargs):
+        trips.append(function.__name__)
+        return await cross(function, *args, **kwargs)
+
+    stage.sign_ins._cross = counted
+    got = await stage.sign_ins.tokens(stage.config, ["a", "b"], user)
+    assert got == {"a": "access-1", "b": "access-1"}
+    assert trips == ["read"]
+
+
+# What is deleted by itself.
+
+
+async def test_used_links_are_deleted_once_they_would_have_expired(stage):
+    now = stage.clock()
+    rows = McpUsedLink.objects.filter(nonce="old")
+    await asyncio.to_thread(links.spend, "old", now)
+    assert not await asyncio.to_thread(links.spend, "old", now)
+    await asyncio.to_thread(links.sweep, now - timedelta(seconds=1))
+    assert await asyncio.to_thread(rows.exists)
+    await asyncio.to_thread(links.sweep, now)
+    assert not await asyncio.to_thread(rows.exists)
+
+
+async def test_sign_ins_that_ended_are_deleted(stage, scripted):
+    renewable, ended = new_user(), new_user()
+    await stage.connect("notes", renewable)
+    scripted.answer("/token", scripted.tokens(refresh_token=None))
+    await stage.connect("notes", ended)
+    await asyncio.to_thread(tokens.sweep, stage.clock() + timedelta(hours=2))
+    assert await stored(ended) is None
+    assert await stored(renewable) is not None

@@ -1,0 +1,185 @@
+"""The keys: where they come from, and that nobody else gets to see them."""
+
+import base64
+import logging
+import os
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from mcp_bridge import checks, secrets
+from mcp_bridge.sign_in_errors import SecretsInvalid
+from mcp_bridge.vault import Unreadable, Vault
+from tests.mcp_bridge.sign_in.users import keys_in
+
+KEY = base64.b64encode(bytes(range(32))).decode()
+URL_SAFE = base64.urlsafe_b64encode(b"\xff\xfe" * 16).decode()
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    for name in (secrets.VAULT_KEY, secrets.HMAC_KEY):
+        monkeypatch.delenv(name, raising=False)
+    with keys_in(tmp_path / ".coulisse") as path:
+        yield path
+
+
+def test_they_are_made_once_for_their_owner_only(file):
+    made = secrets.load()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    text = file.read_text()
+    secrets._load.cache_clear()
+    assert secrets.load().vault.key_id == made.vault.key_id
+    assert file.read_text() == text
+    assert os.listdir(file.parent) == ["secrets.env"]
+
+
+def test_of_many_who_are_first_one_makes_them(file):
+    def load(_):
+        secrets._load.cache_clear()
+        return secrets.load().vault.key_id
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(load, range(40)))) == 1
+
+
+def test_the_environment_comes_first_and_then_no_file_is_made(file, monkeypatch):
+    monkeypatch.setenv(secrets.VAULT_KEY, KEY)
+    monkeypatch.setenv(secrets.HMAC_KEY, URL_SAFE)
+    assert secrets.load().vault.key_id == Vault(bytes(range(32))).key_id
+    assert not file.exists()
+
+
+def test_one_may_come_from_each(file, monkeypatch):
+    ours = secrets.load().vault.key_id
+    monkeypatch.setenv(secrets.HMAC_KEY, KEY)
+    assert secrets.load().vault.key_id == ours
+
+
+@pytest.mark.parametrize("name", [secrets.VAULT_KEY, secrets.HMAC_KEY])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("not base64!", "is not base64"),
+        ("c2hvcnQ=", "is 5 bytes long"),
+        (KEY[:-1], "is not base64"),
+        (base64.b64encode(bytes(33)).decode(), "is 33 bytes long"),
+        ("é", "is not base64"),
+    ],
+)
+def test_one_that_is_no_key_is_named_and_not_shown(file, monkeypatch, name, text, says):
+    monkeypatch.setenv(name, text)
+    with pytest.raises(SecretsInvalid, match=f"{name} {says}") as caught:
+        secrets.load()
+    with pytest.raises(SecretsInvalid):
+        secrets.check()
+    assert text not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"COULISSE_VAULT_KEY=x\n", b"\xff", b"A=B"])
+def test_a_file_that_is_none_is_named(file, content):
+    file.parent.mkdir()
+    file.write_bytes(content)
+    with pytest.raises(SecretsInvalid, match=r"secrets\.env|COULISSE_VAULT_KEY"):
+        secrets.load()
+    assert file.read_bytes() == content
+
+
+def test_quotes_blanks_and_comments_are_read_over(file):
+    file.parent.mkdir()
+    file.write_text(f'# c\n\nCOULISSE_VAULT_KEY = "{KEY}"\r\nCOULISSE_HMAC_KEY={KEY}\n')
+    file.chmod(0o600)
+    assert secrets.load().vault.key_id == Vault(bytes(range(32))).key_id
+
+
+def test_a_file_others_can_read_is_warned_of(file, caplog):
+    secrets.load()
+    assert not [each for each in caplog.records if each.levelno > logging.INFO]
+    file.chmod(0o644)
+    secrets._load.cache_clear()
+    secrets.load()
+    assert "can be read by others: chmod 600" in caplog.text
+
+
+def test_a_folder_that_cannot_be_written_names_the_remedy(file, tmp_path):
+    (tmp_path / ".coulisse").write_text("a file")
+    with pytest.raises(SecretsInvalid, match="give COULISSE_VAULT_KEY and"):
+        secrets.load()
+
+
+def test_no_key_is_in_a_repr(file, monkeypatch):
+    monkeypatch.setenv(secrets.VAULT_KEY, KEY)
+    monkeypatch.setenv(secrets.HMAC_KEY, KEY)
+    loaded = secrets.load()
+    shown = repr((loaded, vars(loaded.vault), vars(loaded.seals)))
+    assert KEY not in shown
+    assert repr(bytes(range(32))) not in shown
+
+
+def test_another_process_reads_what_the_first_made(file):
+    program = (
+        "import django; from django.conf import settings;"
+        f"settings.configure(COULISSE_SECRETS_FILE={str(file)!r});"
+        "from mcp_bridge import secrets; print(secrets.load().vault.key_id)"
+    )
+    ran = [
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    said = {each.communicate()[0].decode().strip() for each in ran}
+    assert said == {secrets.load().vault.key_id}
+
+
+# The vault.
+
+
+def test_a_text_is_read_in_its_own_place_only():
+    vault = Vault(bytes(32))
+    box = vault.close("secret", "table", "server", "ann", "field")
+    assert vault.open(box, "table", "server", "ann", "field") == "secret"
+    for place in (("table", "server", "bob", "field"), ("tables", "erver", "ann")):
+        with pytest.raises(Unreadable):
+            vault.open(box, *place)
+
+
+def test_no_two_places_are_written_alike():
+    vault = Vault(bytes(32))
+    box = vault.close("secret", "a:b", "c")
+    with pytest.raises(Unreadable):
+        vault.open(box, "a", "b:c")
+
+
+def test_the_same_text_is_never_the_same_twice():
+    vault = Vault(bytes(32))
+    assert vault.close("secret", "x") != vault.close("secret", "x")
+
+
+@pytest.mark.parametrize("box", [b"", b"short", bytes(12), bytes(40)])
+def test_what_is_no_box_is_unreadable(box):
+    with pytest.raises(Unreadable):
+        Vault(bytes(32)).open(box, "x")
+
+
+# The check.
+
+YAML = """
+providers: {openai: {api_key: k}}
+agents: [{name: a, provider: openai, model: m}]
+mcp: {notes: {url: "https://notes.example/mcp", oauth: OAUTH}}
+"""
+
+
+@pytest.mark.parametrize(("oauth", "ids"), [("true", ["coulisse.E521"]), ("false", [])])
+def test_a_bad_key_is_found_before_the_start(
+    file, monkeypatch, settings, tmp_path, oauth, ids
+):
+    settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"
+    settings.COULISSE_CONFIG.write_text(YAML.replace("OAUTH", oauth))
+    assert checks.check_secrets() == []
+    assert not file.exists()
+    monkeypatch.setenv(secrets.HMAC_KEY, "x")
+    assert [each.id for each in checks.check_secrets()] == ids

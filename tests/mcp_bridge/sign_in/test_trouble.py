@@ -1,0 +1,441 @@
+"""Providers that fail, lie or dawdle, and users who come back with the wrong thing."""
+
+import asyncio
+
+import pytest
+
+from mcp_bridge.models import McpClient, McpToken
+from mcp_bridge.sign_in_errors import (
+    OtherBrowser,
+    OtherUser,
+    ProviderBroken,
+    ProviderDown,
+    ProviderRefused,
+    ProviderSlow,
+    ServerUnknown,
+    SignInFailed,
+    TokenExpired,
+    TokenInvalid,
+    TokenUsed,
+)
+from tests.mcp_bridge.sign_in.scripted import ISSUER, OPENID, RESOURCE
+from tests.mcp_bridge.sign_in.users import Stage, asked, configured, new_user
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+
+@pytest.fixture
+def user():
+    return new_user()
+
+
+# Links.
+
+
+async def test_a_link_is_good_once(stage, user):
+    token = stage.link_token("notes", user)
+    await stage.connecting.open(stage.config, "notes", token, browser="b")
+    with pytest.raises(TokenUsed):
+        await stage.connecting.open(stage.config, "notes", token, browser="b")
+
+
+async def test_of_two_who_open_a_link_at_once_one_may(stage, user):
+    token = stage.link_token("notes", user)
+    opened = await asyncio.gather(
+        *(
+            stage.connecting.open(stage.config, "notes", token, browser="b")
+            for _ in range(4)
+        ),
+        return_exceptions=True,
+    )
+    assert sum(isinstance(each, TokenUsed) for each in opened) == 3
+
+
+async def test_to_look_at_a_link_does_not_use_it(stage, user):
+    token = stage.link_token("notes", user)
+    assert (await stage.connecting.look(stage.config, "notes", token)).user_id == user
+    await stage.connecting.open(stage.config, "notes", token, browser="b")
+
+
+async def test_a_link_expires(stage, user):
+    token = stage.link_token("notes", user)
+    stage.clock.forward(minutes=9, seconds=58)
+    await stage.connecting.look(stage.config, "notes", token)
+    stage.clock.forward(seconds=3)
+    with pytest.raises(TokenExpired):
+        await stage.connecting.look(stage.config, "notes", token)
+
+
+async def test_nobody_reads_a_user_in_a_link(stage, user):
+    link = stage.sign_ins.link(stage.config, "notes", user)
+    assert user.hex not in link
+    assert str(user) not in link
+    assert link.startswith("http://localhost:8421/mcp/notes/connect?token=")
+
+
+@pytest.mark.parametrize("place", [0, 11, 12, 40, -1])
+async def test_a_link_that_was_altered_is_none(stage, user, place):
+    token = stage.link_token("notes", user)
+    other = "A" if token[place] != "A" else "B"
+    altered = token[:place] + other + (token[place + 1 :] if place >= 0 else "")
+    with pytest.raises(TokenInvalid):
+        await stage.connecting.look(stage.config, "notes", altered)
+
+
+@pytest.mark.parametrize("token", ["", "x", "é", "=" * 40, "A" * 5000, "AAAA\n" * 9])
+async def test_what_is_no_link_is_refused(stage, token):
+    with pytest.raises(TokenInvalid):
+        await stage.connecting.look(stage.config, "notes", token)
+
+
+async def test_a_link_is_for_its_own_server(scripted, database, user):
+    stage = Stage(configured(a={"url": scripted.url}, b={"url": scripted.url}))
+    with pytest.raises(TokenInvalid):
+        await stage.connecting.look(stage.config, "b", stage.link_token("a", user))
+
+
+async def test_a_state_is_no_link_and_a_link_no_state(stage, user):
+    departure = await stage.leave("notes", user)
+    with pytest.raises(TokenInvalid):
+        await stage.connecting.look(stage.config, "notes", asked(departure)["state"])
+    token = stage.link_token("notes", user)
+    with pytest.raises(TokenInvalid):
+        await stage.come_back("notes", departure, state=token)
+
+
+async def test_a_link_of_another_user_is_refused_and_stays_good(stage, user):
+    token = stage.link_token("notes", user)
+    opening = {"token": token, "browser": "b"}
+    with pytest.raises(OtherUser):
+        await stage.connecting.open(stage.config, "notes", **opening, named=new_user())
+    await stage.connecting.open(stage.config, "notes", **opening, named=user)
+
+
+async def test_a_link_to_nowhere_is_refused(stage, user):
+    token = stage.link_token("notes", user)
+    with pytest.raises(ServerUnknown):
+        await stage.connecting.look(stage.config, "gone", token)
+
+
+async def test_a_link_whose_provider_fails_is_not_used_up(stage, scripted, user):
+    token = stage.link_token("notes", user)
+    scripted.answer(ISSUER, {}, status=503)
+    with pytest.raises(SignInFailed):
+        await stage.connecting.open(stage.config, "notes", token, browser="b")
+    scripted.answer(ISSUER, scripted.metadata())
+    await stage.connecting.open(stage.config, "notes", token, browser="b")
+
+
+# Coming back.
+
+
+async def test_a_user_comes_back_with_a_token(stage, scripted, user):
+    departure = await stage.connect("notes", user)
+    assert await stage.token("notes", user) == "access-1"
+    question = asked(departure)
+    assert question["code_challenge_method"] == "S256"
+    assert question["resource"] == scripted.url
+    (form,) = scripted.heard("/token")
+    assert form["client_secret"] == "app-secret"
+    assert form["resource"] == scripted.url
+    assert form["redirect_uri"] == question["redirect_uri"]
+    assert len(form["code_verifier"]) >= 43
+
+
+async def test_a_state_is_good_once(stage, user):
+    departure = await stage.connect("notes", user)
+    with pytest.raises(TokenUsed):
+        await stage.come_back("notes", departure)
+
+
+@pytest.mark.parametrize("cookies", [{}, {"coulisse-sign-in": "browser"}])
+async def test_who_did_not_leave_cannot_come_back(stage, user, cookies):
+    """Somebody else is sent the provider's address, and consents there."""
+    departure = await stage.leave("notes", user)
+    with pytest.raises(OtherBrowser):
+        await stage.come_back("notes", departure, cookies=cookies)
+    with pytest.raises(OtherBrowser):
+        await stage.come_back("notes", departure, cookies={departure.cookie: "x"})
+    assert await stage.token("notes", user) is None
+    await stage.come_back("notes", departure)  # Who did leave still can.
+
+
+async def test_a_bad_state_is_refused(stage, user):
+    departure = await stage.leave("notes", user)
+    state = asked(departure)["state"]
+    for bad in ("", state[:-1], state[::-1]):
+        with pytest.raises(TokenInvalid):
+            await stage.come_back("notes", departure, state=bad)
+    stage.clock.forward(minutes=11)
+    with pytest.raises(TokenExpired):
+        await stage.come_back("notes", departure)
+
+
+async def test_a_user_who_declines_is_not_connected(stage, scripted, user):
+    departure = await stage.leave("notes", user)
+    refusal = {"code": None, "error": "access_denied", "description": "No\n<b>way</b>"}
+    with pytest.raises(ProviderRefused) as caught:
+        await stage.come_back("notes", departure, **refusal)
+    assert caught.value.error == "access_denied"
+    assert caught.value.description == "No <b>way</b>"
+    assert scripted.heard("/token") == []
+    assert await stage.token("notes", user) is None
+
+
+async def test_an_answer_without_a_code_makes_no_sense(stage, user):
+    departure = await stage.leave("notes", user)
+    with pytest.raises(ProviderBroken, match="without a code"):
+        await stage.come_back("notes", departure, code=None)
+
+
+async def test_another_issuers_answer_is_refused(stage, scripted, user):
+    departure = await stage.leave("notes", user)
+    with pytest.raises(ProviderBroken, match="does not come from"):
+        await stage.come_back("notes", departure, issuer="https://evil.example")
+    assert scripted.heard("/token") == []
+    departure = await stage.leave("notes", user)
+    await stage.come_back("notes", departure, issuer=scripted.origin)
+
+
+async def test_an_issuer_that_names_itself_must(stage, scripted, user):
+    named = {"authorization_response_iss_parameter_supported": True}
+    scripted.answer(ISSUER, scripted.metadata(**named))
+    departure = await stage.leave("notes", user)
+    with pytest.raises(ProviderBroken, match="does not come from"):
+        await stage.come_back("notes", departure)
+
+
+# What the token endpoint says.
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"not JSON", b"", b"[]", b"null", b"\xff\xfe"),
+        *({}, {"access_token": ""}, {"access_token": 5}),
+        {"access_token": "a\r\nX-Evil: 1"},
+        {"access_token": "a b"},
+        {"access_token": "x" * 20_000},
+        {"access_token": "a", "token_type": "mac"},
+        {"access_token": "a", "expires_in": "soon"},
+    ],
+    ids=lambda body: str(body)[:30],
+)
+async def test_what_is_no_token_is_refused(stage, scripted, user, body):
+    scripted.answer("/token", body)
+    departure = await stage.leave("notes", user)
+    with pytest.raises(ProviderBroken) as caught:
+        await stage.come_back("notes", departure)
+    assert "x" * 100 not in str(caught.value)
+    assert await stage.token("notes", user) is None
+
+
+@pytest.mark.parametrize("status", [200, 400, 401, 500])
+async def test_an_error_is_told_in_the_providers_words(stage, scripted, user, status):
+    error = {"error": "invalid_grant", "error_description": "that code is\x07 old"}
+    scripted.answer("/token", error, status=status)
+    departure = await stage.leave("notes", user)
+    with pytest.raises(ProviderRefused) as caught:
+        await stage.come_back("notes", departure)
+    assert caught.value.description == "that code is old"
+
+
+async def test_a_token_may_have_no_end(stage, scripted, user):
+    scripted.answer("/token", scripted.tokens(expires_in=None, refresh_token=None))
+    await stage.connect("notes", user)
+    stage.clock.forward(days=400)
+    assert await stage.token("notes", user) == "access-1"
+
+
+async def test_a_token_endpoint_that_redirects_gets_no_secret(stage, scripted, user):
+    scripted.answer("/token", {}, status=307, Location=f"{scripted.origin}/other")
+    departure = await stage.leave("notes", user)
+    with pytest.raises(SignInFailed):
+        await stage.come_back("notes", departure)
+    assert scripted.heard("/other") == []
+
+
+async def test_a_code_for_a_forgotten_app_registers_anew_next_time(
+    stage, scripted, user
+):
+    scripted.answer("/token", {"error": "invalid_client"}, status=401)
+    departure = await stage.leave("notes", user)
+    with pytest.raises(ProviderRefused):
+        await stage.come_back("notes", departure)
+    scripted.answer("/register", {"client_id": "app-2"}, status=201)
+    assert asked(await stage.leave("notes", user))["client_id"] == "app-2"
+
+
+# Slow, down, too large.
+
+
+async def test_a_provider_that_takes_too_long_is_given_up(scripted, database, user):
+    stage = Stage(configured(notes={"url": scripted.url}), seconds=0.05)
+    scripted.hang(ISSUER)
+    with pytest.raises(ProviderSlow, match=r"did not answer within 0\.05 seconds"):
+        await stage.leave("notes", user)
+
+
+async def test_a_provider_that_is_not_there_is_down(database, user):
+    stage = Stage(configured(notes={"url": "http://127.0.0.1:9/mcp"}))
+    with pytest.raises(ProviderDown):
+        await stage.leave("notes", user)
+
+
+async def test_a_provider_that_says_too_much_is_cut_off(stage, scripted, user):
+    scripted.answer(ISSUER, b" " * (1024 * 1024 + 1))
+    with pytest.raises(ProviderBroken, match="more than 1048576 bytes"):
+        await stage.leave("notes", user)
+
+
+# Discovery and registration.
+
+
+async def test_the_refusal_names_the_metadata(stage, scripted, user):
+    elsewhere = f"{scripted.origin}/meta"
+    header = f'Bearer realm="x", resource_metadata="{elsewhere}", scope="a b"'
+    scripted.answer("/mcp", {}, status=401, WWW_Authenticate=header)
+    scripted.answer(f"{RESOURCE}/mcp", b"not this one")
+    named = {"resource": scripted.url, "authorization_servers": [scripted.origin]}
+    scripted.answer("/meta", named)
+    assert asked(await stage.leave("notes", user))["scope"] == "a b"
+    assert scripted.heard(f"{RESOURCE}/mcp") == []
+
+
+async def test_a_server_without_metadata_is_its_own_issuer(stage, scripted, user):
+    scripted.answer(f"{RESOURCE}/mcp", {}, status=404)
+    await stage.connect("notes", user)
+    assert len(scripted.heard(RESOURCE)) == 1
+
+
+async def test_openid_connects_document_will_do(stage, scripted, user):
+    scripted.answer(ISSUER, {}, status=404)
+    scripted.answer(OPENID, scripted.metadata(scopes_supported=["openid", "notes"]))
+    assert asked(await stage.leave("notes", user))["scope"] == "openid notes"
+
+
+async def test_the_yamls_scopes_come_first(scripted, database, user):
+    oauth = {"scopes": ["read", "write"]}
+    stage = Stage(configured(notes={"url": scripted.url, "oauth": oauth}))
+    scripted.answer(ISSUER, scripted.metadata(scopes_supported=["all"]))
+    assert asked(await stage.leave("notes", user))["scope"] == "read write"
+    await stage.come_back("notes", await stage.leave("notes", user))
+    row = await asyncio.to_thread(McpToken.objects.get, user_id=user)
+    assert row.scopes == "read write"
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"issuer": "https://evil.example"}, "speaks for"),
+        ({"registration_endpoint": None}, "lets nobody register"),
+        ({"code_challenge_methods_supported": ["plain"]}, "PKCE"),
+        ({"token_endpoint": "http://evil.example/token"}, "neither https nor"),
+        ({"authorization_endpoint": "http://evil.example/x"}, "neither https nor"),
+        ({"token_endpoint_auth_methods_supported": ["tls"]}, "takes none of"),
+        ({"token_endpoint": "javascript:alert(1)"}, "publishes no OAuth metadata"),
+        ({"token_endpoint": None}, "publishes no OAuth metadata"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+async def test_metadata_that_will_not_do(stage, scripted, user, changes, says):
+    scripted.answer(ISSUER, scripted.metadata(**changes))
+    with pytest.raises(ProviderBroken, match=says):
+        await stage.leave("notes", user)
+
+
+async def test_metadata_of_another_server_are_refused(stage, scripted, user):
+    other = {
+        "resource": "https://other.example/mcp",
+        "authorization_servers": [scripted.origin],
+    }
+    scripted.answer(f"{RESOURCE}/mcp", other)
+    with pytest.raises(ProviderBroken, match=r"is about https://other\.example"):
+        await stage.leave("notes", user)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "failure"),
+    [
+        (400, {"error": "invalid_redirect_uri"}, ProviderRefused),
+        (403, b"<html>", ProviderRefused),
+        (201, b"not JSON", ProviderBroken),
+        (201, {"client_secret": "s"}, ProviderBroken),
+    ],
+)
+async def test_a_registration_that_fails(stage, scripted, user, status, body, failure):
+    scripted.answer("/register", body, status=status)
+    with pytest.raises(failure):
+        await stage.leave("notes", user)
+
+
+async def test_a_registration_is_kept_and_its_secret_encrypted(stage, scripted, user):
+    await stage.leave("notes", user)
+    await Stage(stage.config).leave("notes", new_user())  # Another process.
+    assert len(scripted.heard("/register")) == 1
+    rows = McpClient.objects.filter(resource=scripted.url)
+    row = await asyncio.to_thread(rows.get)
+    assert b"app-secret" not in bytes(row.client_secret)
+    assert "app-secret" not in str(row.metadata)
+
+
+async def test_a_secret_that_ends_is_replaced_in_time(stage, scripted, user):
+    ends = int(stage.clock().timestamp()) + 3600
+    made = {
+        "client_id": "app-1",
+        "client_secret": "s",
+        "client_secret_expires_at": ends,
+    }
+    scripted.answer("/register", made, status=201)
+    await stage.leave("notes", user)
+    scripted.answer("/register", {"client_id": "app-2"}, status=201)
+    assert asked(await stage.leave("notes", user))["client_id"] == "app-1"
+    stage.clock.forward(minutes=50)
+    assert asked(await stage.leave("notes", user))["client_id"] == "app-2"
+
+
+async def test_endpoints_that_move_are_found_within_a_day(stage, scripted, user):
+    await stage.leave("notes", user)
+    moved = f"{scripted.origin}/consent"
+    scripted.answer(ISSUER, scripted.metadata(authorization_endpoint=moved))
+    stage.clock.forward(hours=25)
+    assert (await stage.leave("notes", user)).url.startswith(f"{moved}?")
+    assert len(scripted.heard("/register")) == 1
+
+
+# Static apps.
+
+
+def static(scripted, **changes):
+    oauth = {
+        "mode": "static",
+        "authorization_url": f"{scripted.origin}/authorize?tenant=1",
+        "token_url": f"{scripted.origin}/token",
+        "client_id": "mine",
+        "client_secret": "mine-secret",
+        "redirect_uri": "https://me.example/base/mcp/notes/oauth/callback",
+        "scopes": ["read"],
+        **changes,
+    }
+    return Stage(configured(notes={"url": scripted.url, "oauth": oauth}))
+
+
+async def test_an_app_in_the_yaml_needs_no_discovery(scripted, database, user):
+    stage = static(scripted)
+    link = stage.sign_ins.link(stage.config, "notes", user)
+    assert link.startswith("https://me.example/base/mcp/notes/connect?token=")
+    question = asked(await stage.connect("notes", user))
+    assert question["tenant"] == "1"
+    assert (question["client_id"], question["scope"]) == ("mine", "read")
+    assert "resource" not in question
+    assert await stage.token("notes", user) == "access-1"
+    assert {path for _, path, *_ in scripted.requests} == {"/token"}
+    stage.clock.forward(seconds=3590)
+    scripted.answer("/token", scripted.tokens(access_token="access-2"))
+    assert await stage.token("notes", user) == "access-2"
+
+
+async def test_a_secret_does_not_go_where_others_listen(scripted, database, user):
+    stage = static(scripted, token_url="http://auth.example/token")
+    with pytest.raises(ProviderBroken, match="neither https nor"):
+        await stage.leave("notes", user)
