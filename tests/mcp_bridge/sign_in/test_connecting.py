@@ -9,6 +9,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from mcp_bridge.models import McpToken
 from tests.mcp_bridge.sign_in.users import Stage, asked, configured, new_user, returned
+from turns import lane
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -126,4 +127,4 @@ async def test_connecting_again_takes_the_place_of_what_was(real, protected):
     await sign_in(real, protected, user, subject="ann")
     await sign_in(real, protected, user, subject="anna")
     assert await whoami(protected, await real.token("notes", user)) == "anna"
-    assert await asyncio.to_thread(McpToken.objects.filter(user_id=user).count) == 1
+    assert await lane.run(McpToken.objects.filter(user_id=user).count) == 1

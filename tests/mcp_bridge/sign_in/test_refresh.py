@@ -9,6 +9,7 @@ from mcp_bridge import links, secrets, tokens
 from mcp_bridge.models import McpToken, McpUsedLink
 from mcp_bridge.sign_in_errors import SignInFailed
 from tests.mcp_bridge.sign_in.users import Stage, configured, keys_in, new_user
+from turns import lane
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -28,7 +29,7 @@ def row_of(user):
 
 
 async def stored(user):
-    return await asyncio.to_thread(row_of, user)
+    return await lane.run(row_of, user)
 
 
 def refreshes(scripted):
@@ -138,9 +139,9 @@ async def test_a_process_that_died_refreshing_holds_nobody_up_for_long(
     stage, scripted, user
 ):
     found = tokens.read
-    held = (await asyncio.to_thread(found, user, {"notes": scripted.url}))["notes"]
+    held = (await lane.run(found, user, {"notes": scripted.url}))["notes"]
     until = stage.clock() + timedelta(seconds=30)
-    await asyncio.to_thread(tokens.claim, held, now=stage.clock(), until=until)
+    await lane.run(tokens.claim, held, now=stage.clock(), until=until)
     stage.clock.forward(seconds=31)
     assert await stage.token("notes", user) == "access-2"
 
@@ -148,7 +149,7 @@ async def test_a_process_that_died_refreshing_holds_nobody_up_for_long(
 async def test_who_disconnects_during_a_refresh_stays_disconnected(
     stage, scripted, user
 ):
-    found = await asyncio.to_thread(tokens.read, user, {"notes": scripted.url})
+    found = await lane.run(tokens.read, user, {"notes": scripted.url})
     await stage.sign_ins.disconnect(stage.config, "notes", user)
     got = await stage.sign_ins._exchange(stage.config, user, found["notes"])
     assert got is None
@@ -158,7 +159,7 @@ async def test_who_disconnects_during_a_refresh_stays_disconnected(
 async def test_who_connects_anew_during_a_refresh_keeps_the_new_token(
     stage, scripted, user
 ):
-    found = await asyncio.to_thread(tokens.read, user, {"notes": scripted.url})
+    found = await lane.run(tokens.read, user, {"notes": scripted.url})
     scripted.answer("/token", scripted.tokens(access_token="access-9"))
     await stage.connect("notes", user)
     scripted.answer("/token", scripted.tokens(access_token="access-2"))
@@ -179,7 +180,7 @@ async def test_a_token_does_not_follow_a_name_to_another_address(stage, scripted
 
 async def test_a_row_given_to_another_user_opens_nothing(stage, user):
     thief = new_user()
-    await asyncio.to_thread(McpToken.objects.filter(user_id=user).update, user_id=thief)
+    await lane.run(McpToken.objects.filter(user_id=user).update, user_id=thief)
     assert await stage.token("notes", thief) is None
 
 
@@ -245,12 +246,12 @@ async def test_all_servers_are_one_trip(scripted, database):
 async def test_used_links_are_deleted_once_they_would_have_expired(stage):
     now = stage.clock()
     rows = McpUsedLink.objects.filter(nonce="old")
-    await asyncio.to_thread(links.spend, "old", now)
-    assert not await asyncio.to_thread(links.spend, "old", now)
-    await asyncio.to_thread(links.sweep, now - timedelta(seconds=1))
-    assert await asyncio.to_thread(rows.exists)
-    await asyncio.to_thread(links.sweep, now)
-    assert not await asyncio.to_thread(rows.exists)
+    await lane.run(links.spend, "old", now)
+    assert not await lane.run(links.spend, "old", now)
+    await lane.run(links.sweep, now - timedelta(seconds=1))
+    assert await lane.run(rows.exists)
+    await lane.run(links.sweep, now)
+    assert not await lane.run(rows.exists)
 
 
 async def test_sign_ins_that_ended_are_deleted(stage, scripted):
@@ -258,6 +259,6 @@ async def test_sign_ins_that_ended_are_deleted(stage, scripted):
     await stage.connect("notes", renewable)
     scripted.answer("/token", scripted.tokens(refresh_token=None))
     await stage.connect("notes", ended)
-    await asyncio.to_thread(tokens.sweep, stage.clock() + timedelta(hours=2))
+    await lane.run(tokens.sweep, stage.clock() + timedelta(hours=2))
     assert await stored(ended) is None
     assert await stored(renewable) is not None
