@@ -12,10 +12,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from bench import recall_latency, retrieval
-from bench.figures import FIGURES, SMALL, Bench, Sizes
+from bench import figures, recall_latency, retrieval, tools
+from bench.figures import SMALL, Bench, Sizes
 from bench.meter import Weather
 from bench.table import Row, render
+
+FIGURES = figures.FIGURES | tools.FIGURES
 
 
 def machine() -> str:

@@ -12,6 +12,7 @@ from bench.load import Load, Outcome
 from bench.stage import (
     CONTEXT_MESSAGES,
     REMEMBERING,
+    USING_TOOLS,
     Process,
     Sample,
     Stage,
@@ -79,7 +80,7 @@ class Bench:
         self._errors: list[Outcome] = []
 
     def __enter__(self) -> Self:
-        agents = ["reply", QUICK, self.sizes.paced, REMEMBERING]
+        agents = ["reply", QUICK, self.sizes.paced, REMEMBERING, USING_TOOLS]
         known = [(f"known-{n}", SHORT) for n in range(self.sizes.known_users)]
         self.known = [name for name, _ in known]
         with ExitStack() as stack:
@@ -139,6 +140,10 @@ class Bench:
         """Send requests to a server, or to the provider itself."""
         port = self.stage.provider_port if process is None else process.port
         load = Load(port, bodies, connections, tokens, spread_seconds)
+        return self.send(process, load)
+
+    def send(self, process: Process | None, load: Load) -> Sample:
+        """Send a load to where it says, and count what it costs a server."""
         sample = self.stage.sample(process, load)
         self._errors.append(sample.outcome)
         return sample

@@ -38,6 +38,11 @@ class Load:
     """How many a stream must have; 0 for replies in one piece."""
     spread_seconds: float = 0.0
     """Over how long the connections' first requests are spread."""
+    path: str = "/v1/chat/completions"
+    head: str = ""
+    """More header lines, each with its line end."""
+    mark: str = '"content":"word'
+    """What a whole reply that is right has in it."""
 
 
 @dataclass
@@ -66,6 +71,7 @@ class Client(asyncio.Protocol):
         self.done = asyncio.get_running_loop().create_future()
         self._streams = load.tokens > 0
         self._tokens = load.tokens
+        self._mark = load.mark.encode()
         self._queue = queue
         self._outcome = outcome
         self._busy = False
@@ -118,7 +124,7 @@ class Client(asyncio.Protocol):
         return len(self._received) >= self._size
 
     def _take_whole(self, now: float) -> None:
-        if self._received.startswith(b"HTTP/1.1 200") and TOKEN in self._received:
+        if self._received.startswith(b"HTTP/1.1 200") and self._mark in self._received:
             self._outcome.latencies.append((now - self._sent_at) * 1000)
         else:
             self._outcome.fail(self._received.decode("latin-1"))
@@ -139,12 +145,12 @@ class Client(asyncio.Protocol):
         self.send()
 
 
-def _request(body: str) -> bytes:
+def _request(load: Load, body: str) -> bytes:
     encoded = body.encode()
     return (
-        b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        b"POST %b HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n%b"
         b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
-        % (len(encoded), encoded)
+        % (load.path.encode(), load.port, load.head.encode(), len(encoded), encoded)
     )
 
 
@@ -152,7 +158,7 @@ async def run(load: Load) -> Outcome:
     """Open the connections, wait for a line, send everything."""
     loop = asyncio.get_running_loop()
     outcome = Outcome()
-    queue = deque(map(_request, load.bodies))
+    queue = deque(_request(load, body) for body in load.bodies)
     clients = []
     try:
         for _ in range(load.connections):

@@ -2,6 +2,7 @@
 
 `python -m bench.provider` prints its port and serves OpenAI's wire until its standard
 input ends. The request's `model` says what to do: `reply` answers whole and at once;
+`tool` first calls the first tool it is given, and replies when it has the result;
 `stream-150-20` streams 150 tokens, one every 20 ms. `GET /last` returns the body of
 the last call.
 """
@@ -18,6 +19,7 @@ TOKENS = 30
 TOKEN = "word "
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 STREAM = re.compile(rb'"model":"stream-(\d+)-(\d+)"')
+TOOL = b'"model":"tool"'
 USAGE = {"prompt_tokens": 700, "completion_tokens": TOKENS, "total_tokens": 730}
 HEAD = {"id": "chatcmpl-bench", "created": 1, "model": "canned"}
 
@@ -66,6 +68,23 @@ END = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 LAST = _delta({}, "stop") + _chunk([], usage=USAGE) + END
 
 
+def _call(body: bytes) -> bytes:
+    """Return a call of the first tool, or the reply where its result is there."""
+    asked = json.loads(body)
+    if asked["messages"][-1]["role"] == "tool":
+        return WHOLE
+    name = asked["tools"][0]["function"]["name"]
+    call = {
+        "id": "call_1",
+        "type": "function",
+        "function": {"name": name, "arguments": "{}"},
+    }
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+    fields = {"object": "chat.completion", "choices": [choice], "usage": USAGE}
+    return _response(json.dumps({**HEAD, **fields}, separators=(",", ":")).encode())
+
+
 class Provider(asyncio.Protocol):
     """One connection."""
 
@@ -102,7 +121,7 @@ class Provider(asyncio.Protocol):
         Provider.last = body
         stream = STREAM.search(body)
         if stream is None:
-            self._transport.write(WHOLE)
+            self._transport.write(_call(body) if TOOL in body else WHOLE)
             return
         self._transport.write(FIRST)
         self._left = int(stream[1]) - 1

@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,6 +39,8 @@ providers:
 memory:
   user_state:
     embed_with: {{provider: local}}
+mcp:
+  waiter: {{url: "{tool_server}", oauth: false}}
 agents:
 """
 AGENT = """
@@ -47,7 +50,10 @@ AGENT = """
     context_tokens: {context_tokens}
     preamble: {preamble}
     memory: {memory}
+    mcp_tools: {mcp_tools}
 """
+USING_TOOLS = "tool"
+"""The agent whose model calls a tool of an MCP server in every turn."""
 REMEMBERING = "remember"
 """The agent that recalls and learns; the others do not."""
 BLOCK_TOKENS = 1000
@@ -111,6 +117,7 @@ class Stage:
         self._directory = Path(tempfile.mkdtemp(prefix="coulisse-bench-"))
         self._stack.callback(shutil.rmtree, self._directory, ignore_errors=True)
         provider = self._module("provider", stdout=subprocess.PIPE)
+        self._tool_server = self._module("tool_server", stdout=subprocess.PIPE)
         self.provider_port = int(provider.stdout.readline())
         self._outcome = self._directory / "outcome.json"
         self._load = self._module("load", str(self._outcome), stdout=subprocess.PIPE)
@@ -131,11 +138,12 @@ class Stage:
                 + (BLOCK_TOKENS if agent == REMEMBERING else 0),
                 preamble=repr(PREAMBLE),
                 memory="true" if agent == REMEMBERING else "false",
+                mcp_tools="[{server: waiter}]" if agent == USING_TOOLS else "[]",
             )
             for agent in self._agents
         ]
         config = directory / "coulisse.yaml"
-        config.write_text(CONFIG.format(provider=self.provider_url) + "".join(agents))
+        config.write_text(self._config() + "".join(agents))
         kept = {
             key: value
             for key, value in os.environ.items()
@@ -155,6 +163,17 @@ class Stage:
             check=True,
         )
         return environment
+
+    @cached_property
+    def tool_server_port(self) -> int:
+        # Asked for late, for it takes a second to start.
+        return int(self._tool_server.stdout.readline())
+
+    def _config(self) -> str:
+        return CONFIG.format(
+            provider=self.provider_url,
+            tool_server=f"http://127.0.0.1:{self.tool_server_port}/mcp",
+        )
 
     @property
     def provider_url(self) -> str:

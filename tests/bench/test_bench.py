@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from bench.__main__ import measure
-from bench.figures import FIGURES, SMALL, quantile
+from bench.__main__ import FIGURES, measure
+from bench.figures import SMALL, quantile
 from bench.table import Row, render
 
 
@@ -16,7 +16,8 @@ def test_it_measures_every_figure_without_an_error():
     assert error == ""
     assert [row.name for row in rows if not math.isfinite(row.value)] == []
     assert {row.name for row in rows if row.name.startswith("errors")} == {
-        "errors meanwhile"
+        "errors meanwhile",
+        "errors of tool turns meanwhile",
     }
     assert all(name in render(rows) for name in ("20,000 over 20", "memory after"))
 

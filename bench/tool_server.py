@@ -1,0 +1,43 @@
+"""A tool server that takes a known time: `python -m bench.tool_server`.
+
+It prints its port and serves MCP over streamable HTTP, made with the SDK, until its
+standard input ends. Its one tool waits 20 ms.
+"""
+
+import asyncio
+import socket
+import sys
+import threading
+
+import uvicorn
+from mcp.server.mcpserver import MCPServer
+
+WAIT_MS = 20
+
+tools = MCPServer("waiter")
+
+
+@tools.tool()
+async def wait() -> str:
+    """Wait a little, and say so."""
+    await asyncio.sleep(WAIT_MS / 1000)
+    return f"waited {WAIT_MS} ms"
+
+
+def main() -> None:
+    listener = socket.socket(proto=socket.IPPROTO_TCP)
+    listener.bind(("127.0.0.1", 0))
+    application = tools.streamable_http_app(json_response=True, stateless_http=True)
+    server = uvicorn.Server(uvicorn.Config(application, log_level="error"))
+
+    def end() -> None:
+        sys.stdin.read()
+        server.should_exit = True
+
+    threading.Thread(target=end, daemon=True).start()
+    print(listener.getsockname()[1], flush=True)
+    server.run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    main()
