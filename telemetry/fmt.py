@@ -1,20 +1,23 @@
 """Whether this process writes its log, as the YAML says now."""
 
+import logging
 from functools import lru_cache
 
 from config import kept, live, loader
 from telemetry.config import TELEMETRY, TelemetryConfig
 
 
-def is_wanted() -> bool:
-    """Return `telemetry.fmt.enabled` as it is in force.
+def is_wanted(level: int) -> bool:
+    """Return whether a line of this level is written, as the YAML in force says.
 
-    The supervisor, beat and most commands put no configuration in force themselves:
-    they go by the last one that was valid for the server.
+    What may end a process always is. The supervisor, beat and most commands put no
+    configuration in force themselves: they go by the last that the server took.
     """
     config = live.in_force()
-    telemetry = _kept() if config is None else config.get(TELEMETRY)
-    return telemetry.fmt.enabled
+    if config is None:
+        # It may be at its start, which an error ends.
+        return level >= logging.ERROR or _kept().fmt.enabled
+    return level >= logging.CRITICAL or config.get(TELEMETRY).fmt.enabled
 
 
 def _kept() -> TelemetryConfig:

@@ -12,21 +12,19 @@ from django.utils.module_loading import import_string
 
 
 class Switch(logging.Filter):
-    """Lets records through while the log is wanted; what ends a process always."""
+    """Lets through the records that are wanted."""
 
     def __init__(self, is_wanted: str) -> None:
-        """Take where the function is that knows, for it is loaded when first asked."""
+        """Take where the function of a level is that knows; it is loaded when asked."""
         super().__init__()
         self._path = is_wanted
-        self._is_wanted: Callable[[], bool] | None = None
+        self._is_wanted: Callable[[int], bool] | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a record is written."""
-        if record.levelno >= logging.CRITICAL:
-            return True
         # Whatever goes wrong here is worse untold than told too much.
         with suppress(Exception):
             if self._is_wanted is None:
                 self._is_wanted = import_string(self._path)
-            return self._is_wanted()
+            return self._is_wanted(record.levelno)
         return True

@@ -94,6 +94,13 @@ def test_who_reads_no_yaml_goes_by_what_is_in_force_for_the_server(written):
 
 
 @pytest.mark.usefixtures("state")
+def test_an_error_before_anything_is_in_force_may_be_why_it_ends(written):
+    kept.write(OFF)
+    say(logging.ERROR)
+    assert written.getvalue() == "said\n"
+
+
+@pytest.mark.usefixtures("state")
 @pytest.mark.parametrize("content", [None, b"", b"{", b"agents: []\nvars: {a: b}"])
 def test_it_is_on_where_nothing_is_known(written, content):
     if content is not None:
