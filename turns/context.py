@@ -93,7 +93,8 @@ def _calls(messages: Iterable[Message]) -> set[str]:
 def join(history: Sequence[Message], new: Sequence[Message]) -> list[Message]:
     """Return history and new messages as one conversation every provider takes.
 
-    Raises `MessagesInvalid` for a new tool result whose call is nowhere.
+    New results stand by their calls, however long ago those were. Raises
+    `MessagesInvalid` for one whose call is nowhere.
     """
     joined = [*history, *new]
     known = _calls(joined)
@@ -104,7 +105,29 @@ def join(history: Sequence[Message], new: Sequence[Message]) -> list[Message]:
                 "conversation does not have: send the assistant message with its "
                 "tool_calls before it, in the thread it was asked in"
             )
-    return well_formed(joined)
+    return well_formed([*_reopened(history, new), *new])
+
+
+def _reopened(history: Sequence[Message], new: Sequence[Message]) -> Sequence[Message]:
+    """Return a history that ends with the calls which new results answer.
+
+    A client that never heard the reply sends its results again; others send them one
+    by one, or after the user has asked something else. What only the model said since
+    is taken back, for it is about to say it anew; a user's words stay, before them.
+    """
+    if not new or new[0].role != "tool":
+        return history
+    answered = {message.tool_call_id for message in new if message.role == "tool"}
+    start = len(history)
+    while start and not answered & _calls(history[start - 1 : start]):
+        start -= 1
+    if not start:
+        return history
+    end = start + len(_results(history, start))
+    exchange, since = history[start - 1 : end], history[end:]
+    if all(message.role != "user" for message in since):
+        since = ()
+    return [*history[: start - 1], *since, *exchange]
 
 
 def without_audio(messages: Iterable[Message]) -> list[Message]:

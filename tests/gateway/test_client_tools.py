@@ -619,6 +619,80 @@ def test_a_client_that_asks_something_else_instead_goes_on(client, fake, user):
     ]
 
 
+def roles(request) -> list[str]:
+    return [message["role"] for message in request.body["messages"]]
+
+
+@HELPERS
+@RESENT
+def test_results_sent_again_are_answered_again(client, fake, user, agent, resent):
+    """A client that never heard the answer, which is stored, tries again."""
+    fake.reply("Let me see.", tool_calls=[PACKING, LISBON])
+    fake.reply("Never heard.")
+    fake.reply("Heard.")
+    history = [says("hi")]
+    message, _ = turn(client, user, history, agent=agent)
+    history += [sent_back(message), result(message.tool_calls[0])]
+    new = history if resent else history[-1:]
+    for expected in ("Never heard.", "Heard."):
+        message, _ = turn(client, user, new, agent=agent)
+        assert message.content == expected
+    first, again = fake.bodies[1:]
+    assert again["messages"] == first["messages"]
+    turn(client, user, [says("And?")], agent=agent)
+    assert plain(fake.bodies[-1]["messages"][-1]["content"]) == "And?"
+
+
+@HELPERS
+def test_results_may_come_one_by_one(client, fake, user, agent):
+    fake.reply("Let me see.", tool_calls=[LISBON, ("clock", {})])
+    fake.reply("It rains.")
+    fake.reply("At noon.")
+    message, _ = turn(client, user, [says("hi")], agent=agent)
+    weather, clock = message.tool_calls
+    turn(client, user, [result(weather)], agent=agent)
+    turn(client, user, [result(clock, "noon")], agent=agent)
+    assert exchanges(fake.requests[2]) == [
+        *((weather.id, "weather"), (clock.id, "clock")),
+        *((weather.id, "rain"), (clock.id, "noon")),
+    ]
+    last = fake.bodies[2]["messages"][-1]
+    assert last["role"] == ("user" if "claude" in agent else "tool")
+
+
+@HELPERS
+def test_a_result_that_comes_after_another_question_is_heard(client, fake, user, agent):
+    fake.reply("Let me see.", tool_calls=[LISBON])
+    fake.reply("Noon.")
+    fake.reply("It rains.")
+    message, _ = turn(client, user, [says("How is it?")], agent=agent)
+    turn(client, user, [says("What time is it?")], agent=agent)
+    turn(client, user, [result(message.tool_calls[0])], agent=agent)
+    said = str(fake.bodies[2]["messages"])
+    assert said.index("What time is it?") < said.index("Noon.") < said.index("rain")
+    assert [told for _, told in exchanges(fake.requests[2])] == ["weather", "rain"]
+
+
+def test_results_and_a_question_come_together(client, fake, user):
+    fake.call_tool(*LISBON)
+    message, _ = turn(client, user, [says("hi")], agent="helper")
+    answers = [result(message.tool_calls[0]), says("And there?")]
+    turn(client, user, answers, agent="helper")
+    assert roles(fake.requests[1])[2:] == ["assistant", "tool", "user"]
+
+
+def test_what_began_incognito_goes_on_in_a_thread(client, fake, user):
+    fake.call_tool(*LISBON)
+    history = [says("How is it?")]
+    message, _ = turn(client, user, history, agent="helper", metadata=INCOGNITO)
+    history += [sent_back(message), result(message.tool_calls[0])]
+    turn(client, user, history, agent="helper")
+    assert [told for _, told in exchanges(fake.requests[1])] == ["weather", "rain"]
+    assert [role for role, _, _ in stored(user)] == [
+        *("user", "assistant", "tool", "assistant")
+    ]
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [

@@ -95,6 +95,47 @@ def test_a_new_result_without_its_call_is_refused():
         context.join([user("a")], [result("call_9")])
 
 
+CALLED = assistant(None, CALL, OTHER)
+
+
+@pytest.mark.parametrize(
+    ("since", "new", "joined"),
+    [
+        # The first results of these calls.
+        ([], [result("call_1")], [assistant(None, CALL), result("call_1")]),
+        # Sent again.
+        (
+            [result("call_1"), assistant("b")],
+            [result("call_1")],
+            [assistant(None, CALL), result("call_1")],
+        ),
+        # One by one.
+        (
+            [result("call_1"), assistant("b")],
+            [result("call_2")],
+            [CALLED, result("call_1"), result("call_2")],
+        ),
+        # After another question.
+        (
+            [user("c"), assistant("d")],
+            [result("call_2"), user("e")],
+            [
+                *(user("c"), assistant("d")),
+                *(assistant(None, OTHER), result("call_2"), user("e")),
+            ],
+        ),
+    ],
+)
+def test_new_results_stand_by_their_calls(since, new, joined):
+    assert context.join([user("a"), CALLED, *since], new) == [user("a"), *joined]
+
+
+def test_of_calls_with_one_id_the_last_is_answered():
+    call = assistant(None, CALL)
+    history = [user("a"), call, result("call_1"), call]
+    assert context.join(history, [result("call_1")]) == [*history, result("call_1")]
+
+
 def test_the_same_question_asked_again_is_asked_once():
     assert context.join([user("a")], [user("a")]) == [user("a")]
 
