@@ -12,7 +12,11 @@ import openai
 import pytest
 import uvicorn
 from django.db import connection
-from django.test.utils import setup_databases, teardown_databases
+from django.test.utils import (
+    override_settings,
+    setup_databases,
+    teardown_databases,
+)
 
 from config import live, loader
 from config.sections import Config
@@ -82,6 +86,14 @@ def end_other_connections() -> None:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _keys_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The keys of users' sign-ins are made beside nobody's YAML."""
+    path = tmp_path_factory.mktemp("keys") / "secrets.env"
+    with override_settings(COULISSE_SECRETS_FILE=path):
+        yield
 
 
 @pytest.fixture

@@ -18,3 +18,4 @@ async def discover() -> None:
 async def close() -> None:
     """End the sessions; called when the server stops."""
     await POOL.close()
+    await SIGN_INS.close()

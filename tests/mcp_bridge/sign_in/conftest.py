@@ -7,7 +7,7 @@ import pytest
 from mcp_bridge.models import McpClient
 from tests.mcp_bridge.authorization import Place, serve_protected
 from tests.mcp_bridge.sign_in.scripted import ScriptedProvider
-from tests.mcp_bridge.sign_in.users import Stage, configured, keys_in
+from tests.mcp_bridge.sign_in.users import Stage, configured
 
 
 @pytest.fixture(scope="module")
@@ -22,12 +22,6 @@ def scripted() -> Iterator[ScriptedProvider]:
     """Another, which says what the test has it say."""
     with ScriptedProvider() as place:
         yield place
-
-
-@pytest.fixture(scope="session", autouse=True)
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with keys_in(tmp_path_factory.mktemp("keys")):
-        yield
 
 
 @pytest.fixture
