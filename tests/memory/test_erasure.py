@@ -25,9 +25,11 @@ from memory import (
 )
 from memory.known import Query
 from memory.models import Erasure, Fact, Lesson, Owner, Thread
+from telemetry.models import Turn
 from tests.memory import learning_stage
 from tests.memory.lives import live, remember, rows_of, talk
 from tests.memory.transcripts import recent
+from tests.telemetry.turns import model_call, put, tool_call
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -157,6 +159,21 @@ def test_it_goes_again_when_another_writes_in_between(owner, monkeypatch):
         if rows.model is Thread and intruders:
             intruders.pop()
             talk(owner, "late")
+        return delete(rows)
+
+    monkeypatch.setattr(erasure, "_delete", intrude)
+    erasure.erase(owner)
+    assert not any(rows_of(owner).values())
+
+
+def test_it_goes_again_when_a_turn_ends_in_between(owner, monkeypatch):
+    live(owner)
+    delete, intruders = erasure._delete, [1]
+
+    def intrude(rows):
+        if rows.model is Turn and intruders:
+            intruders.pop()
+            put(model_call(), tool_call(), user_id=owner)
         return delete(rows)
 
     monkeypatch.setattr(erasure, "_delete", intrude)
