@@ -288,7 +288,7 @@ def test_a_listed_turn_is_told_without_its_calls(owner):
 
 
 def test_pages_follow_each_other_without_gap_or_repetition(owner):
-    at_once = [put(user_id=owner).turn_id for _ in range(7)]
+    at_once = [put(user_id=owner).turn_id for _ in range(8)]
     later = [put(user_id=owner, started_at=NOON + SECOND).turn_id for _ in range(4)]
     seen: list[uuid.UUID] = []
     after, has_more = None, True
