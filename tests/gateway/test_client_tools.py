@@ -458,6 +458,23 @@ def test_own_calls_and_then_the_clients(client, fake, user, agent, stream, resen
 
 
 @EITHER
+def test_another_agent_may_be_asked_beside_the_client(client, fake, user, stream):
+    fake.reply("One.", tool_calls=[("plain", {"message": "Think."}), LISBON])
+    fake.reply("Thought.")
+    fake.reply("Two.")
+    message, _ = turn(client, user, [says("hi")], agent="boss", stream=stream)
+    assert message.content == "One."
+    (call,) = message.tool_calls
+    message, _ = turn(client, user, [result(call)], agent="boss", stream=stream)
+    assert message.content == "Two."
+    # The subagent is not offered what the client brings.
+    assert names(fake.requests[1]) == []
+    assert [told for _, told in exchanges(fake.requests[2])] == [
+        *("plain", "weather", "Thought.", "rain")
+    ]
+
+
+@EITHER
 def test_the_next_question_finds_the_whole_exchange(client, fake, user, stream):
     fake.reply("One.", tool_calls=[PACKING, LISBON])
     fake.reply("Two.")
