@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import ExitStack
 from urllib.parse import quote
 
 import pytest
@@ -11,7 +12,7 @@ from config import loader
 from config.errors import ConfigInvalid
 from gateway import house_exchange
 from providers.fake_wires import Answer
-from tests.conftest import CONFIG
+from tests.conftest import CONFIG, serve
 from tests.gateway import calls, mcp_calls
 from tests.gateway.calls import prompt, stored, threads, until
 from tests.gateway.mcp_calls import BOTH, call, connected, post, rpc, text, use
@@ -135,6 +136,14 @@ def test_asking_an_agent_takes_a_turn(server, fake, user, mode, agent):
         ("user", "Good evening?", ""),
         ("assistant", "Good evening.", "stop"),
     ]
+
+
+def test_the_turn_is_on_record(server, http, fake, user):
+    result = mcp_calls.ask(server, user, "Good evening?")
+    turn_id = result.structured_content["turn_id"]
+    turn = http.get(f"/v1/turns/{turn_id}", params={"safety_identifier": user}).json()
+    assert (turn["id"], turn["agent"]) == (turn_id, "assistant")
+    assert turn["outcome"] == "ok"
 
 
 def test_it_is_the_conversation_the_user_has_elsewhere(server, client, fake, user):
@@ -390,6 +399,24 @@ def test_a_client_that_leaves_stops_the_provider(server, fake, user, token):
     fake.wait(lambda: fake.requests[-1].aborted)
     until(lambda: stored(user))
     settled()
+
+
+@pytest.mark.parametrize("token", [None, "t"])
+def test_a_server_that_stops_puts_away_what_was_said(
+    running, configure, fake, user, token
+):
+    configure(CONFIG)
+    fake.hang("mid_stream", "first", "second")
+    body = call("assistant", message="hi")
+    if token is not None:
+        body["params"]["_meta"] = {"progressToken": token}
+    with ExitStack() as stack:
+        stopping = serve("coulisse_site.asgi:application", grace_seconds=0)
+        with stopping as url:
+            stack.enter_context(mcp_calls.calling(url, body, user))
+            fake.wait(lambda: fake.requests)
+    assert fake.requests[-1].aborted
+    assert stored(user)[0] == ("user", "hi", "")
 
 
 def test_another_clients_request_cannot_be_cancelled(server, fake, user):
