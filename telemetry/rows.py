@@ -60,7 +60,11 @@ class Rows:
             *(self._id, stored_id(record.user_id), text.storable(record.thread)),
             *(text.name(record.agent), self._payload(record.user_message)),
             *(record.is_streamed, _instant(record.started_at), record.seconds),
-            *(record.outcome, record.finish_reason[:32], self._payload(record.error)),
+            *(
+                record.outcome,
+                text.name(record.finish_reason, 32),
+                self._payload(record.error),
+            ),
             *_counts(record.usage),
             *(len(self.model_calls), len(self.tool_calls)),
         )
@@ -69,7 +73,7 @@ class Rows:
         return (
             *self._place(position, parent, call),
             *(text.name(call.agent), text.name(call.provider), text.name(call.model)),
-            *(call.finish_reason[:32], *_counts(call.usage)),
+            *(text.name(call.finish_reason, 32), *_counts(call.usage)),
         )
 
     def _tool_call(

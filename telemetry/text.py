@@ -23,9 +23,9 @@ def payload(text: str, most_bytes: int) -> str:
     return kept.decode(errors="ignore") + mark
 
 
-def name(text: str) -> str:
-    """Return a name as a column of limited length holds it."""
-    return storable(text[:SHORT])
+def name(text: str, most: int = SHORT) -> str:
+    """Return a name as a column of so many characters holds it."""
+    return storable(text[:most])
 
 
 def storable(text: str) -> str:

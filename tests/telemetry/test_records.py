@@ -140,10 +140,12 @@ def test_nothing_is_recorded_where_it_is_switched_off():
 def test_any_text_can_be_kept(text):
     turn = put(
         tool_call(text, arguments=text, result=text, error=text, target=text, id=text),
-        model_call(text, error=text),
+        model_call(text, error=text, finish_reason=text),
         user_message=text,
         error=text,
         agent=text,
+        thread=text,
+        finish_reason=text,
     )
     found = read(turn)
     kept = {"\ud83d\ude00": "😀", "🙂é": "🙂é"}.get(text)
@@ -151,7 +153,8 @@ def test_any_text_can_be_kept(text):
     call = found.calls[0]
     assert isinstance(call, ToolCall)
     assert {call.name, call.arguments, call.result, call.error, call.target} == {kept}
-    assert {found.user_message, found.error, found.agent} == {kept}
+    assert {found.user_message, found.error, found.agent, found.thread} == {kept}
+    assert {found.finish_reason, found.calls[1].finish_reason} == {kept}
 
 
 @pytest.mark.parametrize("unit", ["x", "é", "€", "🙂", "\ud800", "\0"])
