@@ -251,6 +251,7 @@ LOGGING = {
         "line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}
     },
     "filters": {
+        "discreet": {"()": "gateway.access_log.Discreet"},
         "switch": {
             "()": "telemetry.logs.Switch",
             "is_wanted": "telemetry.fmt.is_wanted",
@@ -266,6 +267,7 @@ LOGGING = {
     "loggers": {
         # The gateway tells a client of its mistakes, and logs ours itself.
         "django.request": {"level": "CRITICAL"},
+        "uvicorn.access": {"filters": ["discreet"]},
         "uvicorn.error": {"level": "WARNING"},
         # They tell addresses, ids of sessions and contents; mcp_bridge tells the rest.
         "client": {"level": "CRITICAL"},

@@ -1,0 +1,398 @@
+"""A user connects an MCP server in a browser, through the whole server."""
+
+import re
+from collections.abc import Iterator
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+
+from access import identity
+from config import live
+from mcp_bridge.models import McpClient, McpToken
+from tests.gateway.calls import error
+from tests.gateway.hands import Hands, ok
+from tests.mcp_bridge.authorization import Place, serve_protected
+from tests.mcp_bridge.sign_in.scripted import ISSUER, ScriptedProvider
+from turns.tool_servers import SIGN_INS
+
+pytestmark = pytest.mark.database
+
+SECRET = "the-backends-secret"
+CONFIG = """
+providers: {openai: {base_url: "{fake}/v1"}}
+agents: [{name: assistant, provider: openai, model: gpt-test}]
+auth: {mcp_consumer_secret: SECRET}
+public_base_url: BASE
+mcp:
+  notes: {url: NOTES}
+  open: {url: NOTES, oauth: false}
+"""
+
+
+@pytest.fixture(scope="module")
+def protected() -> Iterator[Place]:
+    with serve_protected() as place:
+        yield place
+
+
+@pytest.fixture
+def scripted() -> Iterator[ScriptedProvider]:
+    with ScriptedProvider() as place:
+        yield place
+
+
+@pytest.fixture
+def put(running, configure):
+    """Give the server a YAML with `notes` at this address."""
+
+    def put(url: str, *, secret: str = SECRET) -> None:
+        text = CONFIG.replace("NOTES", url).replace("BASE", running)
+        configure(text.replace("SECRET", secret))
+
+    McpClient.objects.all().delete()
+    return put
+
+
+@pytest.fixture
+def server(running, put, protected) -> str:
+    put(protected.url)
+    return running
+
+
+@pytest.fixture
+def browser(running) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=running, verify=False, timeout=20) as client:
+        yield client
+
+
+def link(user: str, server: str = "notes") -> str:
+    return SIGN_INS.link(live.current(), server, identity.derive(user))
+
+
+def page(answer: httpx2.Response, status: int) -> str:
+    """Return a page, which is as careful as all of them."""
+    assert answer.status_code == status, (answer.status_code, answer.text)
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    (nonce,) = re.findall(r"'nonce-([^']+)'", policy)
+    assert f'<style nonce="{nonce}">' in answer.text
+    assert "<script" not in answer.text
+    return answer.text
+
+
+def leave(browser: httpx2.Client, user: str) -> str:
+    """Open a new link; return where it leads."""
+    answer = browser.get(link(user))
+    assert answer.status_code == 302, answer.text
+    return answer.headers["location"]
+
+
+def connect(browser: httpx2.Client, protected: Place, user: str) -> str:
+    """Go all the way; return the page at its end."""
+    return page(browser.get(protected.consent(leave(browser, user))), 200)
+
+
+def is_connected(user: str) -> bool:
+    return McpToken.objects.filter(user_id=identity.derive(user)).exists()
+
+
+# The way.
+
+
+def test_a_user_is_led_through(server, browser, protected, user):
+    told = connect(browser, protected, user)
+    assert "Connected" in told
+    assert "notes" in told
+    assert "close this window" in told
+    assert is_connected(user)
+
+
+def test_the_way_to_the_provider_is_kept_secret(server, browser, user):
+    answer = browser.get(link(user))
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Lax" in cookie
+    assert "Max-Age=600" in cookie
+    assert "Path=/mcp/notes/oauth/callback" in cookie
+    assert "Secure" not in cookie  # The test's address is plain http.
+
+
+def test_over_https_the_cookie_stays_there(running, browser, put, protected, user):
+    put(protected.url)
+    path = link(user).removeprefix(running)
+    text = live.current()
+    values = {**text.values, "public_base_url": "https://me.example/base"}
+    live.replace(type(text)(text.path, values))
+    cookie = browser.get(path).headers["set-cookie"]
+    assert "Secure" in cookie
+    assert "Path=/base/mcp/notes/oauth/callback" in cookie
+
+
+def test_two_ways_at_once_do_not_disturb_each_other(server, browser, protected, user):
+    first, second = leave(browser, user), leave(browser, f"{user}-b")
+    page(browser.get(protected.consent(second)), 200)
+    page(browser.get(protected.consent(first)), 200)
+    assert is_connected(user)
+    assert is_connected(f"{user}-b")
+
+
+def test_a_preview_does_not_use_a_link_up(server, browser, user):
+    address = link(user)
+    assert browser.head(address).status_code == 200
+    assert browser.get(address).status_code == 302
+    assert browser.head(address).status_code == 410
+
+
+def test_nobody_needs_to_be_named_nor_does_it_hurt(server, browser, user):
+    headers = {"X-Coulisse-User": user}
+    assert browser.get(link(user), headers=headers).status_code == 302
+
+
+# What goes wrong, each on a page of its own.
+
+
+def test_a_used_link(server, browser, user):
+    address = link(user)
+    browser.get(address)
+    told = page(browser.get(address), 410)
+    assert "used already" in told
+    assert "ask there for a new link" in told
+
+
+def test_an_expired_link(server, browser, user, monkeypatch):
+    address = link(user)
+    later = SIGN_INS._clock().replace(year=2100)
+    monkeypatch.setattr("gateway.mcp_sign_in.CONNECTING._clock", lambda: later)
+    assert "expired" in page(browser.get(address), 410)
+
+
+@pytest.mark.parametrize("query", ["", "?token=", "?token=abc", "?token=%ff%00"])
+def test_what_is_no_link(server, browser, query):
+    told = page(browser.get(f"/mcp/notes/connect{query}"), 400)
+    assert "not valid" in told
+    assert "ask for a new link" in told
+
+
+@pytest.mark.parametrize("by", ["query", "header"])
+def test_a_link_of_another_user(server, browser, user, by):
+    other = f"{user}-b"
+    if by == "query":
+        answer = browser.get(f"{link(user)}&safety_identifier={other}")
+    else:
+        answer = browser.get(link(user), headers={"X-Coulisse-User": other})
+    assert "another user" in page(answer, 403)
+
+
+def test_a_server_nobody_knows(server, browser):
+    told = page(browser.get("/mcp/%3Cb%3Ex/connect?token=x"), 404)
+    assert "<b>x" not in told
+    assert "&lt;b&gt;x" in told
+
+
+def test_a_server_without_sign_in(server, browser):
+    assert "no sign-in" in page(browser.get("/mcp/open/connect?token=x"), 404)
+
+
+def test_another_browser_is_turned_away(server, browser, protected, user, running):
+    back = protected.consent(leave(browser, user))
+    with httpx2.Client(verify=False) as stranger:
+        assert "begun elsewhere" in page(stranger.get(back), 403)
+    assert not is_connected(user)
+    page(browser.get(back), 200)
+
+
+def test_a_callback_twice(server, browser, protected, user):
+    back = protected.consent(leave(browser, user))
+    page(browser.get(back), 200)
+    assert "used already" in page(browser.get(back), 400)
+
+
+@pytest.mark.parametrize("query", ["", "?code=x", "?code=x&state=abc", "?error=x"])
+def test_a_bad_state(server, browser, query):
+    assert "not valid" in page(browser.get(f"/mcp/notes/oauth/callback{query}"), 400)
+
+
+def back_with(browser, user: str, **came: str) -> httpx2.Response:
+    state = parse_qs(urlsplit(leave(browser, user)).query)["state"][0]
+    return browser.get("/mcp/notes/oauth/callback", params={"state": state, **came})
+
+
+def test_who_declines_is_told_so(server, browser, user):
+    told = page(back_with(browser, user, error="access_denied"), 403)
+    assert "did not allow it" in told
+    assert "Nothing was connected" in told
+
+
+def test_the_providers_words_are_shown_as_text(server, browser, user):
+    words = "<script>alert(1)</script>"
+    answer = back_with(browser, user, error="x", error_description=words)
+    assert "&lt;script&gt;alert(1)" in page(answer, 502)
+
+
+def test_a_code_that_is_none(server, browser, user):
+    told = page(back_with(browser, user, code="nonsense"), 502)
+    assert "The provider refused" in told
+    assert "authorization code does not exist" in told
+
+
+def test_a_provider_that_is_down(server, browser, put, user):
+    put("http://127.0.0.1:9/mcp")
+    address = link(user)
+    told = page(browser.get(address), 502)
+    assert "cannot be reached" in told
+    assert "open the link again" in told
+    assert "127.0.0.1" not in told
+    page(browser.get(address), 502)  # It is not used up.
+
+
+def test_a_provider_that_takes_too_long(put, browser, scripted, user, monkeypatch):
+    put(scripted.url)
+    scripted.hang(ISSUER)
+    monkeypatch.setattr("gateway.mcp_sign_in.CONNECTING._registrar._web._seconds", 0.05)
+    assert "takes too long" in page(browser.get(link(user)), 504)
+
+
+def test_an_answer_that_makes_no_sense(put, browser, scripted, user):
+    put(scripted.url)
+    scripted.answer("/token", b"not JSON")
+    told = page(back_with(browser, user, code="x"), 502)
+    assert "makes no sense" in told
+
+
+def test_keys_that_are_broken(server, browser, user, monkeypatch):
+    address = link(user)
+    monkeypatch.setenv("COULISSE_VAULT_KEY", "broken")
+    told = page(browser.get(address), 503)
+    assert "cannot keep secrets" in told
+    assert "broken" not in told
+
+
+def test_no_secret_is_logged(server, browser, protected, user, caplog):
+    caplog.set_level("DEBUG")
+    address = link(user)
+    back = protected.consent(browser.get(address).headers["location"])
+    page(browser.get(back), 200)
+    page(browser.get(back), 400)
+    ours = [
+        f"{each.name}: {each.getMessage()}"
+        for each in caplog.records
+        # The browser's own.
+        if not each.name.startswith(("httpx", "httpcore"))
+    ]
+    told = "\n".join(ours)
+    for url in (address, back):
+        for (value,) in parse_qs(urlsplit(url).query).values():
+            assert value not in told
+    assert identity.derive(user).hex not in told
+
+
+@pytest.mark.parametrize("path", ["connect", "oauth/callback"])
+def test_another_method_is_refused(server, browser, path):
+    answer = browser.post(f"/mcp/notes/{path}")
+    assert error(answer, 405)["code"] == "method_not_allowed"
+
+
+# Links by a backend.
+
+
+def ask_for(browser, user: str | None, *, name: str = "notes", secret: str = SECRET):
+    return browser.post(
+        f"/mcp/{name}/connect-link",
+        params={} if user is None else {"user_id": user},
+        headers={"Authorization": f"Bearer {secret}"},
+    )
+
+
+def test_a_backend_gets_the_way_to_the_provider(server, browser, protected, user):
+    url = ok(ask_for(browser, user))["url"]
+    assert url.startswith(protected.url.removesuffix("mcp"))
+    with httpx2.Client(verify=False) as anybody:
+        page(anybody.get(protected.consent(url)), 200)
+    assert is_connected(user)
+
+
+@pytest.mark.parametrize(
+    "header", [None, "", "Bearer", "Bearer wrong", "Basic the-backends-secret", "é"]
+)
+def test_without_the_secret_there_is_no_link(server, browser, user, header):
+    headers = {} if header is None else {"Authorization": header.encode()}
+    answer = browser.post(
+        "/mcp/notes/connect-link", params={"user_id": user}, headers=headers
+    )
+    assert error(answer, 401)["code"] == "invalid_api_key"
+    assert SECRET not in answer.text
+
+
+@pytest.mark.parametrize("secret", ["", '"  "'])
+def test_without_a_configured_secret_nobody_gets_one(put, browser, user, secret):
+    put("http://127.0.0.1:9/mcp", secret=secret)
+    told = error(ask_for(browser, user), 503)
+    assert told["code"] == "mcp_consumer_secret_unset"
+
+
+def test_a_link_to_nowhere(server, browser, user):
+    told = error(ask_for(browser, user, name="gone"), 404)
+    assert told["code"] == "mcp_server_unknown"
+
+
+def test_a_link_for_nobody(server, browser):
+    assert error(ask_for(browser, None), 422)["param"] == "user_id"
+
+
+def test_a_link_to_what_needs_none(server, browser, user):
+    assert error(ask_for(browser, user, name="open"), 422)["param"] == "server"
+
+
+@pytest.mark.parametrize("user_id", ["", "   ", "x" * 600])
+def test_a_name_that_is_none(server, browser, user_id):
+    error(ask_for(browser, user_id), 400)
+
+
+def test_a_provider_that_cannot_be_had(put, browser, user):
+    put("http://127.0.0.1:9/mcp")
+    assert error(ask_for(browser, user), 502)["code"] == "sign_in_provider_down"
+
+
+def test_links_are_not_to_be_had_by_get(server, browser):
+    assert error(browser.get("/mcp/notes/connect-link"), 405)
+
+
+# What a user is connected to.
+
+
+def test_a_user_sees_and_ends_their_connections(
+    server, browser, protected, hands: Hands, neighbour: Hands
+):
+    def states(of: Hands) -> dict[str, bool | None]:
+        listed = of.get("/v1/mcp")
+        assert listed["object"] == "list"
+        return {each["id"]: each["connected"] for each in listed["data"]}
+
+    assert states(hands) == {"notes": False, "open": None}
+    connect(browser, protected, hands.user)
+    connect(browser, protected, neighbour.user)
+    assert states(hands) == {"notes": True, "open": None}
+    before = len(protected.provider.revoked)
+    ended = {"object": "mcp.server.deleted", "id": "notes", "deleted": True}
+    assert ok(hands.send("DELETE", "/v1/mcp/notes")) == ended
+    assert len(protected.provider.revoked) > before
+    assert states(hands) == {"notes": False, "open": None}
+    assert states(neighbour) == {"notes": True, "open": None}
+    again = ok(hands.send("DELETE", "/v1/mcp/notes"))
+    assert again == {**ended, "deleted": False}
+
+
+def test_what_is_not_configured_cannot_be_ended(server, hands):
+    told = hands.refused("DELETE", "/v1/mcp/gone", 404)
+    assert told["code"] == "mcp_server_unknown"
+
+
+def test_who_asks_must_say_for_whom(server, http):
+    assert error(http.get("/v1/mcp"), 400)["code"] == "user_required"
