@@ -196,6 +196,23 @@ def test_an_image_reaches_the_model(server, client, fake, user):
     assert PIXEL in told(fake)
 
 
+def test_an_image_is_kept_while_the_turn_waits_for_its_client(
+    server, client, fake, user
+):
+    fake.reply(tool_calls=[("draw", {}), ("look", {})])
+    fake.reply("A dot.")
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    first = ask(client, user, agent="helper", tools=tools)
+    (call,) = first.choices[0].message.tool_calls
+    answer = {"role": "tool", "tool_call_id": call.id, "content": "seen"}
+    ask(client, user, agent="helper", tools=tools, messages=[answer])
+    said = fake.bodies[1]["messages"]
+    assert [message["role"] for message in said[-4:]] == [
+        *("assistant", "tool", "tool", "user")
+    ]
+    assert PIXEL in told(fake)
+
+
 def test_a_server_that_is_gone_costs_its_own_tools_alone(server, client, fake, user):
     fake.call_tool("gone_unreachable", {})
     fake.reply("It is gone.")
