@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, assert_never
 
 import anyio
@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 LISTING_SECONDS = 300.0
 """After so long a list is read anew, beside the turn that noticed."""
 CLOSE_SECONDS = 5.0
+FOLLOW_SECONDS = 1.0
 LISTEN_AGAIN_SECONDS = 30.0
 MAX_REFUSAL_LENGTH = 2000
 
@@ -72,6 +73,7 @@ class Session:
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ending = asyncio.Event()
         self._end_reason = ""
+        self._is_following = asyncio.Event()
         self._is_listing_old = False
         self._listed_at = 0.0
         self._listing: asyncio.Task[None] | None = None
@@ -86,6 +88,11 @@ class Session:
     def is_over(self) -> bool:
         """Whether it ended, or is about to."""
         return self._ending.is_set()
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the server takes none of the user's tokens any more."""
+        return self._bearer.is_refused
 
     async def opened(self) -> None:
         """Wait until calls can be made; raise `ServerFailed` when they never can."""
@@ -166,14 +173,20 @@ class Session:
         http.exchange.set(opening)
         try:
             async with asyncio.timeout(self._connect_seconds) as limit:
-                async with self._make_client() as client:
+                async with (
+                    self._make_client() as client,
+                    anyio.create_task_group() as tasks,
+                ):
+                    self.is_legacy = (
+                        client.protocol_version not in MODERN_PROTOCOL_VERSIONS
+                    )
+                    tasks.start_soon(self._follow_changes, client)
+                    await self._hears_changes()
                     await self._read_listing(client.session)
                     limit.reschedule(None)
-                    self._begin(client)
-                    async with anyio.create_task_group() as tasks:
-                        tasks.start_soon(self._follow_changes, client)
-                        await self._ending.wait()
-                        tasks.cancel_scope.cancel()
+                    self._begin(client.session)
+                    await self._ending.wait()
+                    tasks.cancel_scope.cancel()
         except asyncio.CancelledError:
             self._end(self._error(ServerUnreachable, "was given up"))
             raise
@@ -189,9 +202,8 @@ class Session:
             if self._listing is not None:
                 self._listing.cancel()
 
-    def _begin(self, client: McpClient) -> None:
-        self.is_legacy = client.protocol_version not in MODERN_PROTOCOL_VERSIONS
-        self._client = client.session
+    def _begin(self, client: ClientSession) -> None:
+        self._client = client
         self._ready.set_result(None)
 
     def _end(self, error: ServerFailed) -> None:
@@ -228,18 +240,27 @@ class Session:
         """Hear of changed tools from a server of the newer protocol."""
         tools = client.server_capabilities.tools
         if self.is_legacy or tools is None or not tools.list_changed:
+            self._is_following.set()
             return
         while True:
             try:
                 async with client.listen(tools_list_changed=True) as changes:
+                    self._is_following.set()
                     async for change in changes:
                         if isinstance(change, ToolsListChanged):
                             self._is_listing_old = True
             except (MCPError, SubscriptionLost, TimeoutError):
                 logger.debug("mcp server '%s' tells no changes", self.address.name)
+            self._is_following.set()
             # It may have changed while nobody listened.
             await asyncio.sleep(LISTEN_AGAIN_SECONDS)
             self._is_listing_old = True
+
+    async def _hears_changes(self) -> None:
+        """Wait to be told of changes, so that none is missed after the first list."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FOLLOW_SECONDS):
+                await self._is_following.wait()
 
     async def _hear(self, message: IncomingMessage) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
@@ -281,7 +302,7 @@ class Session:
         cause = _cause(exc)
         if isinstance(cause, ServerFailed):
             return cause
-        if self._end_reason:
+        if self._end_reason and opening.status is None and not opening.reason:
             return self._error(ServerUnreachable, self._end_reason)
         meaning = self._meaning(cause, opening)
         if isinstance(meaning, SignInNeeded):
@@ -322,7 +343,9 @@ class Session:
                 "wants users to sign in (status 401): set oauth: for it, or give its "
                 "key another way",
             )
-        if status == 404 and self._client is not None:
+        if status == 404 and self._client is None:
+            return self._error(CallRefused, "answered with status 404; check its url")
+        if status == 404:
             # It forgot the session: it was restarted, as a rule.
             self.break_off("forgot the session")
             return self._gone(was_unheard=True)

@@ -86,6 +86,8 @@ class Bearer(httpx2.Auth):
         if response.status_code != 401 or token is None or self._renew is None:
             return
         if token == self._token:
+            if self.is_refused:
+                return
             try:
                 renewed = await self._renew(token)
             except CoulisseError as exc:

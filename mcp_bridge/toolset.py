@@ -139,6 +139,8 @@ class _Granted:
             return self._not_connected()
         try:
             async with self.pool.session(self.address) as session:
+                if session.is_refused:
+                    return self._not_connected()
                 offers = await session.tools()
         except SignInNeeded:
             return self._not_connected()

@@ -53,13 +53,14 @@ def raw(id_: int, value: bytes) -> None:
     sys.stdout.flush()
 
 
-def call(id_: int, name: str, arguments: dict) -> None:
+def call(id_: int, name: str, arguments: dict) -> None:  # noqa: C901 (a list)
     result = text(f"no {name}")
     match name:
         case "big":
             result = text("x" * 10_000_000)
         case "bytes":
-            return raw(id_, b"caf\xe9 \xff")
+            raw(id_, b"caf\xe9 \xff")
+            return
         case "change":
             tools.append({"name": "newcomer", "inputSchema": OBJECT})
             send({"method": "notifications/tools/list_changed"})
@@ -76,16 +77,18 @@ def call(id_: int, name: str, arguments: dict) -> None:
         case "fail":
             result = text("the oven is cold") | {"isError": True}
         case "hang":
-            return None
+            return
         case "heard":
             result = text(" ".join(heard))
         case "huge":
-            return raw(id_, b"x" * 20_000_000)
+            raw(id_, b"x" * 20_000_000)
+            return
         case "pid":
             result = text(str(os.getpid()))
         case "refuse":
             error = {"code": -32602, "message": "text must be short"}
-            return send({"id": id_, "error": error})
+            send({"id": id_, "error": error})
+            return
         case "rubbish":
             sys.stdout.write("Listening on port 1\n\n{\nnull\n")
             result = text("still here")
@@ -99,11 +102,13 @@ def call(id_: int, name: str, arguments: dict) -> None:
 
 def page(id_: int, cursor: str | None) -> None:
     if MODE not in ("pages", "endless"):
-        return send({"id": id_, "result": {"tools": tools}})
+        send({"id": id_, "result": {"tools": tools}})
+        return
     at = int(cursor or 0)
     if MODE == "endless":
         one = {"name": f"t{at}", "inputSchema": OBJECT}
-        return send({"id": id_, "result": {"tools": [one], "nextCursor": str(at + 1)}})
+        send({"id": id_, "result": {"tools": [one], "nextCursor": str(at + 1)}})
+        return
     result: dict = {"tools": tools[at : at + 3]}
     if at + 3 < len(tools):
         result["nextCursor"] = str(at + 3)
