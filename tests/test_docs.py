@@ -9,6 +9,7 @@ from django.core.management import get_commands
 from ruamel.yaml import YAML
 
 from agents.config import AgentConfig
+from agents.skills import SkillsConfig
 from config import loader, planned, sections
 from config.config import ServerConfig
 from core.messages import Message
@@ -306,6 +307,18 @@ def test_parameters_are_treated_as_the_table_says():
     refused = {name for name, fate in fates.items() if fate == "refused"}
     assert passed == {*requests.PASSED, "tools"}
     assert refused == {*requests.REFUSED, "modalities", "n"}
+
+
+# skills.md
+
+
+def test_every_key_of_skills_is_listed_with_its_default():
+    listed = {name.strip("`"): default for name, default, _ in rows("skills.md", KEY)}
+    fields = SkillsConfig.model_fields
+    assert listed == {name: f"`{field.default}`" for name, field in fields.items()}
+
+
+KEY = "key of `skills`"
 
 
 # running.md
