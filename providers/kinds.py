@@ -90,7 +90,8 @@ KINDS: dict[KindName, Kind] = {
     ),
     # https://ai.google.dev/gemini-api/docs/openai: unknown fields are a 400.
     "gemini": Kind(
-        OpenAIWire(signatures_back=True),
+        # A tool without arguments is a 400 as well, unless it has no `parameters`.
+        OpenAIWire(signatures_back=True, empty_parameters=False),
         "https://generativelanguage.googleapis.com/v1beta/openai",
         _refusing(
             "frequency_penalty",

@@ -49,6 +49,12 @@ FAILED_REASONS = {"error", "insufficient_system_resource"}
 
 ABOUT_TOOLS = {"parallel_tool_calls", "tool_choice"}
 
+OF_EMPTY = {
+    *("$schema", "additionalProperties", "description", "properties", "required"),
+    *("title", "type"),
+}
+"""What the schema of no parameters may say; another keyword may mean some."""
+
 
 @dataclass(frozen=True)
 class OpenAIWire:
@@ -66,6 +72,8 @@ class OpenAIWire:
     """Whether tool calls sent back must carry the thinking that led to them."""
     signatures_back: bool = False
     """Whether tool calls sent back must carry Gemini's proof of its thinking."""
+    empty_parameters: bool = True
+    """Whether a tool may have parameters and none among them."""
 
     path = "/chat/completions"
 
@@ -83,7 +91,7 @@ class OpenAIWire:
             ],
         }
         if call.tools:
-            body["tools"] = list(call.tools)
+            body["tools"] = self._tools(call.tools)
         body |= self._parameters(call)
         if call.user is not None and self.user_as is not None:
             body[self.user_as] = call.user
@@ -91,6 +99,9 @@ class OpenAIWire:
             body["stream"] = True
             body["stream_options"] = {"include_usage": True}
         return {**body, **call.extra_body}
+
+    def _tools(self, tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        return list(tools) if self.empty_parameters else [*map(_without_empty, tools)]
 
     def _parameters(self, call: ModelCall) -> dict[str, Any]:
         given = {
@@ -147,6 +158,16 @@ class OpenAIWire:
     def reader(self, source: Source) -> "OpenAIReader":
         """Return a reader for one streamed reply."""
         return OpenAIReader(source, keep_reasoning=self.reasoning_back)
+
+
+def _without_empty(tool: dict[str, Any]) -> dict[str, Any]:
+    """Return a tool without its parameters if there are none."""
+    function = tool["function"]
+    parameters = function.get("parameters") or {}
+    if parameters.get("properties") or parameters.keys() - OF_EMPTY:
+        return tool
+    kept = {key: function[key] for key in function if key != "parameters"}
+    return {**tool, "function": kept}
 
 
 class OpenAIReader:

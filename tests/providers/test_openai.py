@@ -129,6 +129,33 @@ async def test_it_sends_tools_and_what_is_about_them(fake):
     assert not about.keys() & (await sent(fake, parameters=about)).keys()
 
 
+EMPTY = {"type": "object", "properties": {}, "required": []}
+FULL = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "sent_as"),
+    [
+        ("gemini", EMPTY, None),
+        ("gemini", {"type": "object"}, None),
+        ("gemini", {}, None),
+        ("gemini", FULL, FULL),
+        ("gemini", {"$ref": "#/$defs/x"}, {"$ref": "#/$defs/x"}),
+        ("groq", EMPTY, EMPTY),
+        ("openai", EMPTY, EMPTY),
+    ],
+)
+async def test_a_tool_without_arguments_is_sent_as_the_kind_wants(
+    fake, kind, parameters, sent_as
+):
+    function = {"name": "now", "description": "d", "parameters": parameters}
+    body = await sent(fake, kind, tools=[{"type": "function", "function": function}])
+    (tool,) = body["tools"]
+    assert tool["function"].get("parameters") == sent_as
+    assert tool["function"]["description"] == "d"
+    assert function["parameters"] is parameters
+
+
 async def test_it_sends_a_tool_loop_back(fake):
     body = await sent(
         fake, messages=[CALLED, Message("tool", "2", tool_call_id="call_1")]
