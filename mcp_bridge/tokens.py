@@ -1,6 +1,6 @@
 """Users' tokens in their table; whoever calls has encrypted them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -90,29 +90,14 @@ def remove(user_id: UserId, server: str) -> list[Held]:
 
 
 def owned(user_id: UserId) -> dict[str, QuerySet[Any]]:
-    """Return every row of a user by table, to be deleted or exported."""
-    return {"mcp_tokens": of_user(user_id)}
+    """Return every row of a user by table, in an order they can be deleted in."""
+    return {"mcp_tokens": McpToken.objects.filter(user_id=user_id)}
 
 
-def of_user(user_id: UserId) -> QuerySet[McpToken]:
-    """Return the user's sign-ins, without the tokens."""
+def without_secrets(user_id: UserId) -> QuerySet[McpToken]:
+    """Return the user's sign-ins, the tokens left where they are."""
     rows = McpToken.objects.filter(user_id=user_id)
     return rows.defer("access_token", "refresh_token")
-
-
-def described(rows: Iterable[McpToken]) -> list[dict[str, Any]]:
-    """Return what a user may be told of their sign-ins."""
-    return [
-        {
-            "server": row.server,
-            "url": row.resource,
-            "scopes": row.scopes.split(),
-            "connected_at": row.created_at,
-            "updated_at": row.updated_at,
-            "expires_at": row.expires_at,
-        }
-        for row in rows
-    ]
 
 
 def sweep(now: datetime) -> int:

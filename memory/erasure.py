@@ -17,6 +17,7 @@ from django.db.utils import DatabaseError, IntegrityError
 
 from core.errors import Invalid
 from core.ids import UserId
+from mcp_bridge import tokens
 from memory import owners, shelf, working
 from memory.models import (
     Erasure,
@@ -191,6 +192,7 @@ def owned(user_id: UserId) -> dict[str, QuerySet[Any]]:
         "messages": Message.objects.filter(thread__in=threads),
         "threads": threads,
         **records.owned(user_id),
+        **tokens.owned(user_id),
         "owners": Owner.objects.filter(user_id=user_id),
     }
 

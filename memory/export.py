@@ -13,6 +13,7 @@ import orjson
 from django.db.models import QuerySet
 
 from core.ids import UserId
+from mcp_bridge import tokens
 from memory import export_rows, telling
 from memory.models import (
     Erasure,
@@ -213,4 +214,5 @@ SECTIONS: list[tuple[str, Callable[[UserId, Place], tuple[bytes, Place | None]]]
     ("lessons", _in_pages(_lessons_of, export_rows.lessons)),
     ("passages", _in_pages(_passages_of, export_rows.passages)),
     ("turns", _turns),
+    ("connections", _in_pages(tokens.without_secrets, export_rows.connections)),
 ]

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from core.messages import Message
+from mcp_bridge.models import McpToken
 from memory import fact_ids, telling
 from memory.facts import to_known
 from memory.known import Change
@@ -102,4 +103,17 @@ def passages(page: list[Passage]) -> Iterator[dict[str, Any]]:
             "embedder": passage.embedder or None,
             "dimensions": passage.dimensions,
             "embedding_error": passage.embedding_error or None,
+        }
+
+
+def connections(page: list[McpToken]) -> Iterator[dict[str, Any]]:
+    """Yield the MCP servers a user signed in to, without the tokens."""
+    for row in page:
+        yield {
+            "server": row.server,
+            "url": row.resource,
+            "scopes": row.scopes.split(),
+            "connected_at": telling.instant(row.created_at),
+            "updated_at": telling.instant(row.updated_at),
+            "expires_at": telling.instant(row.expires_at),
         }

@@ -9,6 +9,7 @@ from django.db import connection, models
 
 from core.ids import UserId, new_turn_id
 from core.messages import Message, ToolCall
+from mcp_bridge.models import McpToken
 from memory import history
 from memory.models import (
     Consolidation,
@@ -65,7 +66,23 @@ def live(user_id: UserId, secret: str = "plums") -> None:
     Erasure.objects.create(user_id=user_id, confirmation_digest="", expires_at=AT)
     search = tool_call("search", model_call(), arguments=secret, result=secret)
     put(model_call(), search, user_id=user_id, user_message=secret, started_at=AT)
+    sign_in(user_id, secret)
     assert old.pk != new.pk
+
+
+def sign_in(user_id: UserId, secret: str) -> None:
+    """Store a sign-in to an MCP server, whose tokens are the secret."""
+    McpToken.objects.create(
+        user_id=user_id,
+        server="notes",
+        resource="https://notes.example/mcp",
+        key_id="key",
+        access_token=secret.encode(),
+        refresh_token=secret.encode(),
+        scopes="read write",
+        created_at=AT,
+        updated_at=AT,
+    )
 
 
 def talk(user_id: UserId, text: str, *, thread: str = "", turns: int = 1) -> None:

@@ -64,6 +64,7 @@ def test_what_would_go_is_what_goes(owner):
         "model_calls": 2,
         "tool_calls": 1,
         "turns": 1,
+        "mcp_tokens": 1,
         "owners": 1,
     }
     assert erasure.erase(owner) == would_delete

@@ -15,7 +15,7 @@ from memory import erasure, export, history
 from memory.models import FactChange, Passage
 from memory.transcript import Entry
 from telemetry import telling
-from tests.memory.lives import AT, live, put_passage, remember, talk
+from tests.memory.lives import AT, live, put_passage, remember, sign_in, talk
 from tests.telemetry.turns import deep, put, tool_call
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -43,6 +43,20 @@ def test_everything_is_in_it(owner):
     assert sum(len(m["history"]) for m in told["memories"]) == counts["fact_changes"]
     for name in ("summaries", "lessons", "passages", "turns"):
         assert len(told[name]) == counts[name]
+
+
+def test_connections_are_told_without_their_tokens(owner):
+    sign_in(owner, "plums")
+    assert exported(owner)["connections"] == [
+        {
+            "server": "notes",
+            "url": "https://notes.example/mcp",
+            "scopes": ["read", "write"],
+            "connected_at": "2026-03-04T05:06:07Z",
+            "updated_at": "2026-03-04T05:06:07Z",
+            "expires_at": None,
+        }
+    ]
 
 
 def test_a_message_is_told_as_it_was_said(owner):
