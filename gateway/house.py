@@ -52,6 +52,7 @@ from config import live
 from config.config import SERVER
 from config.errors import ConfigInvalid
 from config.spelling import did_you_mean
+from core import tool_names
 from core.errors import CoulisseError, Denied, Invalid
 from gateway import callers, errors, hosts, house_tools
 from gateway.api import api
@@ -262,8 +263,9 @@ async def call_tool(context: Context, params: CallToolRequestParams) -> CallTool
         raise MCPError(code, exc.message) from exc
     tool = offered.get(params.name)
     if tool is None:
-        hint = did_you_mean(params.name, offered)
-        raise MCPError(INVALID_PARAMS, f"Unknown tool: '{params.name}'{hint}")
+        name = params.name[: tool_names.MAX_LENGTH]
+        hint = did_you_mean(name, offered)
+        raise MCPError(INVALID_PARAMS, f"Unknown tool: '{name}'{hint}")
     try:
         return await tool.call(user_id, params.arguments or {}, exchange)
     except CoulisseError as exc:

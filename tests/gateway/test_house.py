@@ -201,6 +201,15 @@ def test_an_unknown_tool_is_an_error_of_the_protocol(server, user, mode):
     assert "'assistant'" in caught.value.error.message
 
 
+def test_a_name_without_end_is_not_told_back(server, user):
+    answer = post(server, call("x" * 100_000), user)
+    assert len(answer.content) < 500
+
+
+def test_it_answers_pings(server):
+    assert post(server, rpc("ping")).json()["result"] == {}
+
+
 def test_an_unknown_method_is_not_found(server):
     answer = post(server, rpc("prompts/list"))
     assert answer.status_code == 200  # In the older protocols it is only in the body.
@@ -495,6 +504,8 @@ def test_it_only_takes_posts(server, http, method):
         ("hi", -32600),
         ({"jsonrpc": "1.0", "id": 1, "method": "tools/list"}, -32600),
         ({"jsonrpc": "2.0", "id": {}, "method": "tools/list"}, -32600),
+        (b'{"jsonrpc": "2.0", "id": 1e400, "method": "tools/list"}', -32700),
+        (b'{"jsonrpc": "2.0", "id": %d, "method": "ping"}' % 2**70, -32600),
     ],
 )
 def test_what_is_no_request_is_refused(server, body, code):
