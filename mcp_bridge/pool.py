@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from time import monotonic
 from weakref import WeakKeyDictionary
 
 from config.sections import Config
@@ -28,7 +28,7 @@ class _Kept:
     session: Session
     users: int = 0
     """How many calls and openings are under way."""
-    used_at: float = field(default_factory=time.monotonic)
+    used_at: float = field(default_factory=monotonic)
     is_free: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self) -> None:
@@ -37,7 +37,7 @@ class _Kept:
 
     def leave(self) -> None:
         self.users -= 1
-        self.used_at = time.monotonic()
+        self.used_at = monotonic()
         if not self.users:
             self.is_free.set()
 
@@ -149,11 +149,11 @@ class Pool:
             self._drop(key)
             self._end_older(key)
             kept = shelf.kept[key] = _Kept(self._open(address))
-            self._make_room()
         else:
             kept.session.use(address)
         shelf.kept.move_to_end(key)
         kept.take()
+        self._make_room()
         return kept
 
     def _open(self, address: Address) -> Session:
@@ -166,7 +166,7 @@ class Pool:
 
     def _wait_for_better_times(self, key: Key) -> None:
         failure = self._shelf().failures.get(key)
-        if failure is not None and time.monotonic() < failure.until:
+        if failure is not None and monotonic() < failure.until:
             # A new one each time: a traceback would grow with each raise.
             error = failure.error
             raise type(error)(error.message, server=error.server)
@@ -184,7 +184,7 @@ class Pool:
         pause = FIRST_PAUSE_SECONDS
         if before is not None:
             pause = min(before.pause_seconds * 2, LONGEST_PAUSE_SECONDS)
-        shelf.failures[key] = _Failure(error, time.monotonic() + pause, pause)
+        shelf.failures[key] = _Failure(error, monotonic() + pause, pause)
         if len(shelf.failures) > MAX_REMEMBERED:
             shelf.failures.popitem(last=False)
 
@@ -241,7 +241,7 @@ class Pool:
         """Close what nobody used for long."""
         shelf = self._shelf()
         shelf.sweep = None
-        oldest = time.monotonic() - self._idle_seconds
+        oldest = monotonic() - self._idle_seconds
         for key, kept in list(shelf.kept.items()):
             if not kept.users and kept.used_at <= oldest:
                 self._drop(key)

@@ -1,0 +1,172 @@
+import asyncio
+import uuid
+from itertools import pairwise
+
+import pytest
+
+from core.ids import UserId
+from mcp_bridge.address import Address
+from mcp_bridge.errors import ServerFailed, ServerUnreachable
+from mcp_bridge.pool import Pool
+from tests.mcp_bridge.conftest import HERE, configured, gone, opened, raw, use
+
+pytestmark = pytest.mark.usefixtures("spick_and_span")
+
+
+def at(name="it", server=None, **fields) -> Address:
+    return Address(name, server or raw(), HERE, **fields)
+
+
+async def pid(pool, address):
+    async with pool.session(address) as session:
+        answer = await session.call("pid", {})
+    return int(answer.content[0].text)
+
+
+async def eventually(happened) -> None:
+    for _ in range(500):
+        if happened():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError
+
+
+async def test_those_who_come_at_once_share_one_session(pool):
+    address = at()
+    assert len({*await asyncio.gather(*(pid(pool, address) for _ in range(10)))}) == 1
+
+
+async def test_users_have_sessions_of_their_own(pool):
+    users = [UserId(uuid.uuid4()) for _ in range(2)]
+    pids = [await pid(pool, at(user_id=user)) for user in (*users, *users)]
+    assert pids[:2] == pids[2:]
+    assert pids[0] != pids[1]
+
+
+async def test_a_caller_that_leaves_does_not_stop_the_opening(pool):
+    address = at()
+    opening = asyncio.create_task(pid(pool, address))
+    await asyncio.sleep(0)
+    opening.cancel()
+    await asyncio.wait([opening])
+    assert len(pool) == 1
+    assert await pid(pool, address)
+
+
+async def test_the_one_used_longest_ago_is_closed():
+    pool = Pool(capacity=2)
+    first, second, third = (at(name) for name in ("a", "b", "c"))
+    pids = [await pid(pool, address) for address in (first, second)]
+    await pid(pool, first)
+    await pid(pool, third)
+    assert await gone(pids[1])
+    assert await pid(pool, first) == pids[0]
+    assert len(pool) == 2
+    await pool.close()
+
+
+async def test_one_in_use_is_not_closed():
+    pool = Pool(capacity=1)
+    async with pool.session(at("a")) as session:
+        await pid(pool, at("b"))
+        assert (await session.call("echo", {"text": "here"})).content[0].text == "here"
+    await pool.close()
+
+
+async def test_what_nobody_uses_is_closed():
+    pool = Pool(idle_seconds=0.05)
+    number = await pid(pool, at())
+    assert await gone(number)
+    assert len(pool) == 0
+    assert await pid(pool, at()) != number
+    await pool.close()
+
+
+async def test_what_is_in_use_is_not_idle():
+    pool = Pool(idle_seconds=0.02)
+    async with pool.session(at()) as session:
+        await pid(pool, at())
+        await asyncio.sleep(0.06)
+        await session.call("echo", {})
+    await eventually(lambda: len(pool) == 0)
+    await pool.close()
+
+
+async def test_a_failure_is_remembered_for_a_growing_while(pool, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr("mcp_bridge.pool.monotonic", lambda: now[0])
+    started = []
+    monkeypatch.setattr(Pool, "_open", counted(Pool._open, started))
+    address = at(server=raw("exit"))
+
+    async def fail():
+        with pytest.raises(ServerUnreachable, match="exit code 4"):
+            await pid(pool, address)
+
+    tries = []
+    for _ in range(130):
+        await fail()
+        if len(started) > len(tries):
+            tries.append(now[0])
+        now[0] += 1
+    pauses = [after - before for before, after in pairwise(tries)]
+    assert pauses == [5, 10, 20, 40]
+
+
+def counted(function, calls):
+    def wrapper(*args):
+        calls.append(args)
+        return function(*args)
+
+    return wrapper
+
+
+async def test_another_configuration_is_tried_at_once(pool):
+    with pytest.raises(ServerFailed):
+        await pid(pool, at(server=raw("exit")))
+    assert await pid(pool, at(server=raw()))
+
+
+async def test_sessions_of_servers_that_left_or_changed_end(pool):
+    before = configured(left=raw(), changed=raw(), kept=raw())
+    tools = {n: await opened(before, pool, n) for n in ("left", "changed", "kept")}
+    pids = {name: int(await use(found["pid"])) for name, found in tools.items()}
+    after = configured(changed=raw(env={"A": "1"}), kept=raw())
+    found = await opened(after, pool, "kept")
+    assert int(await use(found["pid"])) == pids["kept"]
+    assert await gone(pids["left"])
+    assert await gone(pids["changed"])
+
+
+async def test_a_call_under_way_ends_before_its_session_does(pool):
+    config = configured(it=raw())
+    await opened(config, pool)
+    async with pool.session(at()) as session:
+        pool.follow(configured())
+        assert len(pool) == 0
+        assert (await session.call("echo", {"text": "still"})).content[0].text
+    await eventually(lambda: session.is_over)
+
+
+async def test_closing_ends_everything_even_calls_under_way():
+    pool = Pool()
+    tools = await opened(configured(it=raw()), pool)
+    number = int(await use(tools["pid"]))
+    hanging = asyncio.create_task(use(tools["hang"]))
+    await use(tools["echo"])
+    await pool.close()
+    with pytest.raises(ServerFailed):
+        await hanging
+    assert await gone(number)
+    await pool.close()
+
+
+def test_each_event_loop_has_sessions_of_its_own():
+    pool = Pool()
+
+    async def turn():
+        number = await pid(pool, at())
+        await pool.close()
+        return number
+
+    assert asyncio.run(turn()) != asyncio.run(turn())

@@ -1,0 +1,106 @@
+import base64
+
+import mcp_types as mcp
+import pytest
+
+from mcp_bridge import results
+from mcp_bridge.errors import ToolFailed
+
+PNG = base64.b64encode(b"\x89PNG").decode()
+
+
+def text(value):
+    return mcp.TextContent(type="text", text=value)
+
+
+def image(data=PNG, mime_type="image/png"):
+    return mcp.ImageContent(type="image", data=data, mime_type=mime_type)
+
+
+def read(*content, structured=None, is_error=False):
+    answer = mcp.CallToolResult(
+        content=list(content), structured_content=structured, is_error=is_error
+    )
+    return results.read(answer, "it")
+
+
+def blob(uri="file:///a.pdf", mime_type="application/pdf", data="AAAA"):
+    resource = mcp.BlobResourceContents(uri=uri, mime_type=mime_type, blob=data)
+    return mcp.EmbeddedResource(type="resource", resource=resource)
+
+
+def test_texts_are_joined():
+    assert read(text("one"), text("two")) == "one\ntwo"
+
+
+def test_an_empty_answer_is_empty():
+    assert read() == ""
+
+
+def test_structured_content_is_told_where_there_is_no_other():
+    assert read(structured={"a": [1]}) == '{"a":[1]}'
+    assert read(structured=0) == "0"
+    assert read(text("a is 1"), structured={"a": 1}) == "a is 1"
+
+
+def test_an_image_stands_between_the_texts_around_it():
+    parts = read(text("a"), text("b"), image(), text("c"))
+    assert parts == [
+        {"type": "text", "text": "a\nb"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
+        {"type": "text", "text": "c"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("block", "says"),
+    [
+        (image(mime_type="image/tiff"), "[not shown: image, image/tiff, which models"),
+        (image("A" * (5 * 1024 * 1024 + 4)), "3,840 kB: too large to see]"),
+        (image("not base64!"), "image, image/png, which is damaged]"),
+        (
+            mcp.AudioContent(type="audio", data="AAAA", mime_type="audio/wav"),
+            "[not shown: audio, audio/wav, 0 kB]",
+        ),
+        (blob(), "[not shown: file:///a.pdf, application/pdf, 0 kB]"),
+        (blob(mime_type=None), "of no stated type"),
+    ],
+)
+def test_what_models_cannot_see_is_noted(block, says):
+    assert says in read(block)
+
+
+def test_an_image_that_is_a_resource_is_shown():
+    (part,) = read(blob("file:///a.png", "image/png", PNG))
+    assert part["image_url"]["url"].endswith(PNG)
+
+
+def test_a_text_that_is_a_resource_comes_with_its_address():
+    resource = mcp.TextResourceContents(uri="file:///a.txt", text="hello")
+    block = mcp.EmbeddedResource(type="resource", resource=resource)
+    assert read(block) == "file:///a.txt:\nhello"
+
+
+def test_a_link_is_told():
+    link = mcp.ResourceLink(
+        type="resource_link", name="report", uri="file:///r", description="last week"
+    )
+    assert read(link) == "report: file:///r (last week)"
+
+
+def test_text_is_cut_over_all_of_it():
+    parts = read(text("x" * 99_999), image(), text("y" * 50), image(), text("z"))
+    kinds = [part["type"] for part in parts]
+    assert kinds == ["text", "image_url", "text", "image_url"]
+    assert parts[2]["text"] == f"y{results.CUT}"
+
+
+def test_a_failure_is_an_error_with_its_text():
+    with pytest.raises(ToolFailed) as caught:
+        read(text("no such file"), is_error=True)
+    assert (caught.value.message, caught.value.server) == ("no such file", "it")
+
+
+def test_a_failure_without_a_word_says_that():
+    with pytest.raises(ToolFailed, match="does not say why"):
+        read(is_error=True)
