@@ -14,6 +14,12 @@ MAX_HEAD_LENGTH = 16_384
 """Characters of frontmatter that are parsed; it needs a few hundred."""
 MAX_DEPTH = 32
 
+FAULTS = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError),
+    *(TypeError, ValueError),
+)
+"""What the parser lets out besides its own errors: `!!float ''`, `\\U99999999`."""
+
 FENCE = "---"
 HEAD = re.compile(r"\A---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 
@@ -80,9 +86,14 @@ def _fields(head: str) -> dict[Any, Any]:
         fields = yaml.load(head)
     except MarkedYAMLError as exc:
         raise SkillBroken(_complaint(exc)) from None
-    except (YAMLError, ValueError, TypeError, RecursionError) as exc:
+    except YAMLError as exc:
         reason = str(exc).partition("\n")[0]
         raise SkillBroken(f"its frontmatter is not valid YAML: {reason}") from None
+    except FAULTS:
+        raise SkillBroken(
+            "its frontmatter is not valid YAML: a value cannot be read; put it in "
+            "quotes"
+        ) from None
     if fields is None:
         return {}
     if not isinstance(fields, dict):

@@ -6,9 +6,10 @@ by `Watcher`. Source: "Skills" of the reference.
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ParamSpec
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,6 +21,8 @@ from core.tools import Tool
 
 LOOK_SECONDS = 0.5
 """How long an edit of a skill goes unseen."""
+
+P = ParamSpec("P")
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +139,7 @@ class Watcher:
 
     def start(self) -> None:
         """Read the skills, and begin to watch."""
-        of(self._config)
+        _without_fail(of, self._config)
         self._thread.start()
 
     def stop(self) -> None:
@@ -146,7 +149,12 @@ class Watcher:
 
     def _run(self) -> None:
         while not self._stop.wait(LOOK_SECONDS):
-            try:
-                refresh()
-            except Exception:
-                logger.exception("could not look for skills")
+            _without_fail(refresh)
+
+
+def _without_fail(look: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Look; a fault of ours neither stops the server from starting nor the watch."""
+    try:
+        look(*args, **kwargs)
+    except Exception:
+        logger.exception("could not look for skills")

@@ -1,13 +1,17 @@
 """Skills: what is found on disk, what a model can reach of it, and edits."""
 
+import contextlib
 import logging
 import os
 import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from agents import skill_files, skill_tools, skills
+from agents import skill_files, skill_text, skill_tools, skills
+from agents.skill_text import SkillBroken
 from agents.skills import SKILLS, SkillsConfig
 from config.sections import Config
 from core.errors import CoulisseError
@@ -95,6 +99,9 @@ BROKEN = [
     ("---\nname: !!python/name:os.system\n---\n", "is not valid YAML"),
     ("---\nname: 2024-99-99\n---\n", "is not valid YAML"),
     ("---\n" + "[" * 100 + "\n---\n", "is not valid YAML"),
+    ("---\nname: !!bool x\n---\n", "a value cannot be read; put it in quotes"),
+    ("---\nname: !!float ''\n---\n", "a value cannot be read; put it in quotes"),
+    ('---\nname: "\\U99999999"\n---\n', "a value cannot be read"),
     ("---\n- a\n---\n", "must be a map"),
     ("---\nname: 7\n---\n", "its 'name' must be text; put it in quotes"),
     ("---\ndescription: yes please\nname: true\n---\n", "'name' must be text"),
@@ -120,6 +127,26 @@ def test_what_cannot_be_used_is_named_in_the_log_and_the_rest_loads(
     assert f"{shelf}/broken/SKILL.md: " in warning
     assert complaint in warning
     assert warning.endswith("the skill is left out")
+
+
+TOKENS = [
+    *("name", "description", ": ", " ", "\n", "- ", "[", "]", "{", "}", ",", "? "),
+    *("&a ", "*a", "<<", "!", "!!bool ", "!!float ", "!!int ", "!!set ", "!!omap "),
+    *("!!binary ", "!!timestamp ", "'", '"', "|", ">", "~", "%YAML 1.1\n", "%TAG ! x"),
+    *("2024-13-45", "0x", "1e999", "\t", "#", "...", "\0", "\x85", "\\U99999999", "é"),
+]
+
+
+@given(st.lists(st.sampled_from(TOKENS), max_size=12))
+def test_whatever_the_frontmatter_is_nothing_else_is_raised(tokens):
+    with contextlib.suppress(SkillBroken):
+        skill_text.parse(f"---\n{''.join(tokens)}\n---\nbody".encode())
+
+
+@given(st.binary(max_size=80))
+def test_whatever_the_file_is_nothing_else_is_raised(content):
+    with contextlib.suppress(SkillBroken):
+        skill_text.parse(content)
 
 
 def warnings(caplog) -> list[str]:
@@ -539,6 +566,14 @@ def test_edits_are_followed_without_being_asked(watching, shelf):
     (shelf / "review/SKILL.md").unlink()
     soon(lambda: sorted(skills.of(watching)) == ["new", "pay"])
     soon(lambda: skills.of(watching)["pay"].body == "Ask twice.")
+
+
+def test_a_fault_does_not_stop_the_start(two, caplog, monkeypatch):
+    monkeypatch.setattr(skill_files, "visible", lambda folder: 1 / 0)
+    watcher = skills.Watcher(two)
+    watcher.start()
+    watcher.stop()
+    assert "could not look for skills" in caplog.text
 
 
 def test_a_fault_does_not_end_the_watch(watching, shelf, caplog, monkeypatch):
