@@ -4,8 +4,9 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from django.conf import settings
 
-from mcp_bridge import links, secrets, tokens
+from mcp_bridge import jobs, links, secrets, tokens
 from mcp_bridge.models import McpToken, McpUsedLink
 from mcp_bridge.sign_in_errors import SignInFailed
 from tests.mcp_bridge.sign_in.users import Stage, configured, keys_in, new_user
@@ -262,3 +263,9 @@ async def test_sign_ins_that_ended_are_deleted(stage, scripted):
     await lane.run(tokens.sweep, stage.clock() + timedelta(hours=2))
     assert await stored(ended) is None
     assert await stored(renewable) is not None
+
+
+def test_the_clock_knows_the_job():
+    sent = {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()}
+    assert jobs.sweep.name in sent
+    jobs.sweep()
