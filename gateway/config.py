@@ -2,12 +2,18 @@
 
 from collections.abc import Iterable
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from agents.config import AGENTS
+from config.config import SERVER
 from config.sections import Config, Problem, Section
 from config.spelling import did_you_mean
+from mcp_bridge.config import MCP, public_base_url
+
+HERE = {"localhost", "127.0.0.1", "::1", "0.0.0.0"}  # noqa: S104 (named, not bound)
+"""What a server on this machine may be called by."""
 
 
 class McpServerConfig(BaseModel):
@@ -35,6 +41,13 @@ def read_switch(value: Any) -> Any:
 
 
 def check(settings: McpServerConfig, config: Config) -> Iterable[Problem]:
+    """Refuse agents that do not exist or are offered twice, and a server of itself."""
+    yield from check_agents(settings, config)
+    if settings.enabled:
+        yield from check_circle(config)
+
+
+def check_agents(settings: McpServerConfig, config: Config) -> Iterable[Problem]:
     """Refuse agents that do not exist, and agents offered twice."""
     known = config.get(AGENTS)
     offered = settings.agents or ()
@@ -53,6 +66,34 @@ def check(settings: McpServerConfig, config: Config) -> Iterable[Problem]:
                 f"mcp_server offers the agent '{name}' twice; name it once",
                 "coulisse.E562",
             )
+
+
+def check_circle(config: Config) -> Iterable[Problem]:
+    """Refuse this server among those its own agents call.
+
+    They would call each other without end, and as whoever `default_user_id` is in place
+    of the user whose turn it is.
+    """
+    for name, server in config.get(MCP).items():
+        if server.url is not None and is_own(server.url, config):
+            yield Problem(
+                ("mcp", name, "url"),
+                f"MCP server '{name}' is this server itself; to let agents call "
+                "agents, list them as subagents: of each other",
+                "coulisse.E563",
+            )
+
+
+def is_own(url: str, config: Config) -> bool:
+    """Return whether an address is, as far as the YAML tells, this server's `/mcp`."""
+    address = urlsplit(url)
+    if address.path.rstrip("/") != "/mcp":
+        return False
+    own = urlsplit(public_base_url(config))
+    if address.netloc == own.netloc:
+        return True
+    here = address.hostname in HERE
+    return here and (address.port or 80) == config.get(SERVER).port
 
 
 MCP_SERVER: Section[McpServerConfig] = Section(

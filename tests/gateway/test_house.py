@@ -597,3 +597,28 @@ def test_a_wrong_setting_is_refused(tmp_path, setting, complaint):
     with pytest.raises(ConfigInvalid) as caught:
         loader.load(path)
     assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_refused"),
+    [
+        ("http://localhost:8421/mcp", True),
+        ("http://127.0.0.1:8421/mcp/", True),
+        ("https://agents.example.com/mcp", True),
+        ("http://localhost:8080/mcp", False),
+        ("http://localhost:8421/other", False),
+        ("https://other.example.com/mcp", False),
+    ],
+)
+def test_it_is_no_server_of_its_own_agents(tmp_path, url, is_refused):
+    path = tmp_path / "coulisse.yaml"
+    text = f"""{CONFIG}
+public_base_url: https://agents.example.com
+mcp: {{loop: {{url: "{url}"}}}}
+"""
+    path.write_text(text.replace("{fake}", "http://x"))
+    if is_refused:
+        with pytest.raises(ConfigInvalid, match="'loop' is this server itself"):
+            loader.load(path)
+    else:
+        loader.load(path)
