@@ -15,6 +15,7 @@ from config.config import ServerConfig
 from core.messages import Message
 from gateway import requests
 from gateway.schemas import ChatRequest
+from mcp_bridge.config import ServerConfig as McpServerConfig
 from providers import embedders, embedding_models, kinds
 from providers import errors as provider_errors
 from providers.calls import ModelCall
@@ -344,3 +345,10 @@ def test_every_make_target_is_listed():
     makefile = (BASE / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE))
     assert named("running.md", "target") == targets
+
+
+# mcp.md
+
+
+def test_every_field_of_an_mcp_server_is_listed():
+    assert named("mcp.md", "field") == McpServerConfig.model_fields.keys()
