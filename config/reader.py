@@ -130,6 +130,9 @@ def _compose(text: str, file: str) -> Node | None:
         raise _unprintable(exc, text, file) from None
     except MarkedYAMLError as exc:
         raise _syntax(exc, file) from None
+    except (OverflowError, ValueError):
+        message = "not valid YAML: an escape such as \\U0001F600 names no character"
+        raise _refused(file, message, errors.SYNTAX) from None
     except YAMLError as exc:
         message = str(exc).partition("\n")[0]
         raise _refused(file, f"not valid YAML: {message}", errors.SYNTAX) from None

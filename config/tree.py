@@ -130,7 +130,7 @@ class Tree:
             return self._unsupported(node, location)
         try:
             return self._scalars.constructor.construct_object(node)
-        except (KeyError, ValueError):
+        except (ArithmeticError, LookupError, ValueError):
             return self._unsupported(node, location)
 
     def _text(self, node: ScalarNode, location: Location) -> str:

@@ -48,6 +48,16 @@ def test_it_refuses_binary(file):
     assert said(file) == "coulisse.yaml:1:4: character U+0000 is not allowed in YAML"
 
 
+@pytest.mark.parametrize("escape", ["\\U99999999", "\\U00110000"])
+def test_it_refuses_an_escape_of_no_character(refusal, escape):
+    assert "names no character" in refusal(f'cooks: "{escape}"\n')
+
+
+@pytest.mark.parametrize("value", ["!!float ''", "!!int ''", "!!int x", "!!bool x"])
+def test_it_refuses_a_tag_its_value_is_not_of(refusal, value):
+    assert "cannot be used here" in refusal(f"cooks: [{{pace: {value}}}]\n")
+
+
 def test_it_refuses_a_huge_file(file):
     file.write_bytes(b"# " + b"x" * 1024 * 1024)
     assert said(file) == "coulisse.yaml: the file is larger than 1 MiB"
