@@ -48,7 +48,7 @@ async def connect(request: HttpRequest, server: str) -> HttpResponse:
             await CONNECTING.look(config, server, token)
             return Page("mcp/waiting.html", server=server)
         browser = secrets.token_urlsafe(32)
-        named = named_user(config, request)
+        named = named_users(config, request)
         departure = await CONNECTING.open(
             config, server, token, browser=browser, named=named
         )
@@ -144,13 +144,13 @@ def unprocessable(message: str, *, param: str, code: str | None) -> HttpResponse
     return errors.json_response(content, status=422)
 
 
-def named_user(config: Config, request: HttpRequest) -> UserId | None:
-    """Return who the request says it is for, if it says so at all.
+def named_users(config: Config, request: HttpRequest) -> set[UserId]:
+    """Return whom the request says it is for, if it says so at all.
 
     A browser says nothing; a proxy before this server that knows its users does.
     """
     names = [*request.GET.getlist("safety_identifier"), *callers.in_header(request)]
-    return identity.resolve(config, *names) if names else None
+    return {identity.resolve(config, name) for name in names}
 
 
 def remember(answer: HttpResponse, departure: Departure, browser: str) -> None:

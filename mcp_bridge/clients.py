@@ -24,11 +24,12 @@ def get(pk: int, resource: str) -> StoredApp | None:
 
 
 def put(
-    app: App, resource: str, key_id: str, box: bytes | None, *, began_at: datetime
+    app: App, resource: str, key_id: str, box: bytes | None, *, instead_of: str | None
 ) -> StoredApp:
-    """Store a registration, or return what another process stored since `began_at`.
+    """Store a registration, or return the one another process was faster with.
 
-    Two that register at once must not each send users away under their own.
+    `instead_of` is the client id that was there and was no good. Two that register at
+    once must not each send users away under their own.
     """
     values = {
         "client_id": app.client_id,
@@ -49,7 +50,7 @@ def put(
             redirect_uri=app.redirect_uri,
             defaults=values,
         )
-        if not is_new and row.proven_at < began_at:
+        if not is_new and row.client_id == instead_of:
             for name, value in values.items():
                 setattr(row, name, value)
             row.save()

@@ -5,7 +5,7 @@ import hashlib
 import hmac
 import logging
 import secrets as random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
@@ -90,16 +90,16 @@ class Connecting:
         token: str,
         *,
         browser: str,
-        named: UserId | None = None,
+        named: Collection[UserId] = (),
     ) -> Departure:
         """Use a link and return where the user goes from it.
 
-        `browser` is a secret its opener gets as a cookie; `named` is who the request
-        says it is for, if it does. A link whose provider fails is not used up. Raises
+        `browser` is a secret its opener gets as a cookie; `named` are those the
+        request says it is for. A link whose provider fails is not used up. Raises
         as `look` does, and `OtherUser` and `SignInFailed`.
         """
         link = await self.look(config, server, token)
-        if named is not None and named != link.user_id:
+        if any(user_id != link.user_id for user_id in named):
             raise OtherUser
         departure = await self.begin(config, server, link.user_id, browser=browser)
         if not await self._cross_to_end(links.spend, link.nonce, link.expires_at):

@@ -100,7 +100,8 @@ class Registrar:
     ) -> App:
         began_at = self._clock()
         resource, back = resource_of(server), redirect_uri(config, name, oauth)
-        known = await self._known(name, resource, back)
+        found = await self._cross(clients.find, name, resource, back)
+        known = await self._good(found)
         if known is not None and not self._is_old(known.discovered_at, METADATA_AGE):
             return known
         provider = await self._discover(name, server)
@@ -108,7 +109,8 @@ class Registrar:
             await self._cross_to_end(clients.rediscover, known.row, provider, began_at)
             return replace(known, provider=provider, discovered_at=began_at)
         app = await registration.register(self._web, name, provider, back, now=began_at)
-        return await self._put(app, resource, began_at)
+        old = None if found is None else found.app.client_id
+        return await self._put(app, resource, instead_of=old)
 
     async def _discover(self, name: str, server: ServerConfig) -> Provider:
         method = "GET" if server.kind == "sse" else "POST"
@@ -116,9 +118,8 @@ class Registrar:
             self._web, name, server.url or "", method=method
         )
 
-    async def _known(self, name: str, resource: str, back: str) -> App | None:
-        """Return our registration if it is there and its provider knows it."""
-        found = await self._cross(clients.find, name, resource, back)
+    async def _good(self, found: StoredApp | None) -> App | None:
+        """Return a registration if it can be read and its provider knows it."""
         app = None if found is None else opened(found, secrets.load().vault)
         if app is None or app.row is None:
             return None
@@ -133,12 +134,12 @@ class Registrar:
         await self._cross_to_end(clients.prove, app.row, self._clock())
         return app
 
-    async def _put(self, app: App, resource: str, began_at: datetime) -> App:
+    async def _put(self, app: App, resource: str, *, instead_of: str | None) -> App:
         vault = secrets.load().vault
         secret = app.client_secret
         box = None if secret is None else vault.close(secret, *_place(app))
         stored: StoredApp = await self._cross_to_end(
-            clients.put, app, resource, vault.key_id, box, began_at=began_at
+            clients.put, app, resource, vault.key_id, box, instead_of=instead_of
         )
         registered = opened(stored, vault)
         if registered is None:

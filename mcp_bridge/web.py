@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -102,7 +103,7 @@ class Web:
                 asyncio.timeout(self._seconds),
                 _session() as session,
                 session.request(
-                    method, url, allow_redirects=False, **content
+                    method, url, allow_redirects=False, proxy=_proxy(url), **content
                 ) as response,
             ):
                 body = b"" if is_head else await self._read(server, response)
@@ -139,8 +140,15 @@ def _session() -> aiohttp.ClientSession:
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"Accept-Encoding": "identity", "User-Agent": "coulisse"},
         timeout=aiohttp.ClientTimeout(total=None),
-        trust_env=True,
     )
+
+
+def _proxy(url: str) -> str | None:
+    """Return the proxy the environment wants; aiohttp itself would read .netrc, too."""
+    parts = urlsplit(url)
+    if urllib.request.proxy_bypass(parts.netloc):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)
 
 
 def _place(url: str) -> str:

@@ -59,6 +59,14 @@ async def test_all_users_share_one_registration(real, protected):
     assert len(protected.provider.clients) == 1
 
 
+async def test_two_processes_that_register_at_once_agree(real, protected):
+    others = Stage(real.config)
+    first, second = await asyncio.gather(
+        real.leave("notes", new_user()), others.leave("notes", new_user())
+    )
+    assert asked(first)["client_id"] == asked(second)["client_id"]
+
+
 async def test_a_token_is_renewed_before_it_ends(real, protected, monkeypatch):
     user = new_user()
     await sign_in(real, protected, user, subject="ann")

@@ -108,8 +108,10 @@ async def test_a_link_of_another_user_is_refused_and_stays_good(stage, user):
     token = stage.link_token("notes", user)
     opening = {"token": token, "browser": "b"}
     with pytest.raises(OtherUser):
-        await stage.connecting.open(stage.config, "notes", **opening, named=new_user())
-    await stage.connecting.open(stage.config, "notes", **opening, named=user)
+        await stage.connecting.open(
+            stage.config, "notes", **opening, named=[user, new_user()]
+        )
+    await stage.connecting.open(stage.config, "notes", **opening, named=[user])
 
 
 async def test_a_link_to_nowhere_is_refused(stage, user):
