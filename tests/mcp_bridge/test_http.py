@@ -5,6 +5,7 @@ import uuid
 
 import pytest
 
+from core.errors import Unavailable
 from core.ids import UserId
 from mcp_bridge.config import ServerConfig
 from mcp_bridge.errors import (
@@ -299,6 +300,21 @@ async def test_a_user_whose_token_is_refused_for_good_is_told_to_connect(
     assert list(
         await opened(configured(it=signed(f"{root}/guarded")), pool, by=by)
     ) == ["connect_it"]
+
+
+async def test_a_renewal_that_cannot_be_tried_is_no_refusal(pool, root, crooked):
+    class Down(Keyring):
+        async def renewed(self, config, server, user_id, refused):
+            raise Unavailable("the database is down")
+
+    config = configured(it=signed(f"{root}/guarded"))
+    crooked.accepted = {"Bearer old"}
+    tools = await opened(config, pool, by=Down({USER: "old"}))
+    crooked.accepted = {"Bearer new"}
+    with pytest.raises(ServerGone, match="renewed, which cannot be done now"):
+        await use(tools["ok"])
+    crooked.accepted = {"Bearer old"}
+    assert await use(tools["ok"]) == "ok"
 
 
 async def test_a_token_is_sent_to_no_other_address(pool, root, crooked):

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from mcp_bridge.address import Address
+from mcp_bridge.config import ServerConfig
 from mcp_bridge.errors import (
     CallRefused,
     ServerConfused,
@@ -196,6 +197,25 @@ async def test_a_child_that_never_answers_is_given_up():
     about = tools["it_unreachable"].description
     assert "did not answer within 0.3 seconds" in about
     await pool.close()
+
+
+async def test_a_server_made_with_the_sdk(pool):
+    run = "from tests.mcp_bridge.http_servers import official; official().run('stdio')"
+    server = ServerConfig(
+        command=sys.executable, args=("-c", run), cwd="../..", env={"PYTHONPATH": "."}
+    )
+    tools = await opened(configured(it=server), pool)
+    assert await use(tools["add"], a=2, b=3) == "5"
+    await use(tools["change"])
+    assert "newcomer" in await opened(configured(it=server), pool)
+
+
+async def test_an_older_protocol_is_asked_about_once(pool):
+    tools = await opened(configured(it=raw()), pool)
+    assert "server/discover" in await use(tools["heard"])
+    with pytest.raises(ServerGone):
+        await use(tools["die"])
+    assert (await use(tools["heard"])).startswith("initialize")
 
 
 PARENT = """
