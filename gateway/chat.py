@@ -12,7 +12,7 @@ from core.reply import Reply
 from gateway import errors, wire
 from gateway.sse import DONE, Frames
 from turns import flow
-from turns.flow import TurnRequest
+from turns.turn import TurnRequest
 
 logger = logging.getLogger(__name__)
 

@@ -29,8 +29,8 @@ from gateway.config import MCP_SERVER
 from gateway.house_exchange import Exchange
 from memory import plan
 from turns import flow, memory_tools, options
-from turns.flow import TurnRequest
 from turns.memory_tools import Arguments, MemoryTool
+from turns.turn import TurnRequest
 
 MEMORY_TOOLS = ("search_memory", "save_memory")
 """An agent of one of these names is offered under another."""

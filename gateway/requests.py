@@ -18,7 +18,7 @@ from gateway.schemas import (
 )
 from providers.kinds import PARAMETERS
 from turns import options, structured
-from turns.flow import TurnRequest
+from turns.turn import TurnRequest
 
 PASSED = sorted(PARAMETERS - {"response_format"})
 """Parameters that go to the provider, which maps or refuses them; the format of the

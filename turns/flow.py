@@ -7,91 +7,41 @@ Streaming or not, a turn is the same events; the way in encodes them.
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Any
+from dataclasses import replace
 
 from access import identity
 from agents import catalog, loop
-from agents.config import AgentConfig
 from agents.loop import Task
 from config import live
-from core import tokens, trace, usage
+from core import usage
 from core.errors import CoulisseError
 from core.events import Event, Finished
-from core.ids import TurnId, UserId
+from core.ids import UserId
 from core.messages import Message
 from core.reply import Reply
-from core.tools import Tool, definition
-from core.trace import Call
+from core.tools import definition
 from memory import gather, plan, wake
-from memory.config import MemoryConfig
 from memory.gather import Gathered, Wanted
 from memory.lessons import Study
-from memory.transcript import Entry
 from providers import kinds
-from providers.config import PROVIDERS, ProviderConfig
-from telemetry.config import TELEMETRY, TelemetryConfig
-from telemetry.known import Outcome, Record
-from turns import context, keeping, lane, recollection, structured, toolbox
-from turns.options import Options
+from providers.config import PROVIDERS
+from telemetry.config import TELEMETRY
+from telemetry.known import Outcome
+from turns import (
+    context,
+    keeping,
+    lane,
+    leaving,
+    recollection,
+    structured,
+    toolbox,
+)
 from turns.toolbox import Toolbox
+from turns.turn import Moment, Turn, TurnRequest
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class TurnRequest:
-    """What a client asks, read and checked by the way in."""
-
-    turn_id: TurnId
-    agent: str
-    messages: Sequence[Message]
-    """All the request's messages, the system's among them."""
-    options: Options
-    parameters: Mapping[str, Any]
-    """Sampling and tool parameters the request sets, under OpenAI's names."""
-    tools: Sequence[dict[str, Any]] = ()
-    """The client's own tools; their calls go back to the client."""
-    format: structured.Format | None = None
-    response_format: Mapping[str, Any] | None = None
-    """The same as `format`, for providers that enforce it themselves."""
-    stream: bool = False
-    safety_identifier: str | None = None
-    user: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """Now, on the calendar and on the clock that never jumps."""
-
-    at: datetime = field(default_factory=trace.now)
-    clock: float = field(default_factory=time.perf_counter)
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A turn that is ready to run."""
-
-    request: TurnRequest
-    agent: AgentConfig
-    provider: ProviderConfig
-    user_id: UserId
-    new: Sequence[Message]
-    """The messages this turn adds to the transcript, before the reply."""
-    prompt: Sequence[Message]
-    memory: MemoryConfig
-    study: Study | None
-    """The wish to learn from this turn."""
-    telemetry: TelemetryConfig
-    began: Moment
-    tools: Sequence[Tool] = ()
-    """The agent's own, for this user."""
-    record: list[Call] = field(default_factory=list)
-    """What it has called until now."""
 
 
 async def run(request: TurnRequest) -> AsyncGenerator[Event]:
@@ -232,95 +182,15 @@ async def finish(
         turn.user_id,
         turn.request.options.thread,
         turn.request.turn_id,
-        () if is_void else _entries(turn, reply, outcome),
+        () if is_void else leaving.entries(turn, reply, outcome),
         study=study,
         cap=turn.memory.working_memory_cap,
-        record=_record(turn, reply, outcome, error),
-        results=_results(turn.new),
+        record=leaving.record(turn, reply, outcome, error),
+        results=leaving.results(turn.new),
         telemetry=turn.telemetry,
     )
     if study is not None:
         wake.soon()
-
-
-def _entries(turn: Turn, reply: Reply, outcome: Outcome) -> list[Entry]:
-    importance = turn.memory.importance
-
-    def entry(message: Message, count: int | None = None, **more: str) -> Entry:
-        if message.role == "assistant":
-            more["agent"] = turn.agent.name
-        return Entry(
-            message,
-            tokens.estimate_message(message) if count is None else count,
-            importance=getattr(importance, message.role),
-            **more,
-        )
-
-    entries = [entry(message) for message in turn.new]
-    if reply.said_something:
-        said = reply.exchange or (reply.message(),)
-        *_, last = (message for message in said if message.role == "assistant")
-        how = (reply.finish_reason or "") if outcome == "ok" else outcome
-        entries += [
-            entry(message, _reply_tokens(turn, reply, last), finish_reason=how)
-            if message is last
-            else entry(message)
-            for message in said
-        ]
-    return entries
-
-
-def _record(
-    turn: Turn, reply: Reply, outcome: Outcome, error: Exception | None
-) -> Record:
-    request = turn.request
-    return Record(
-        turn_id=request.turn_id,
-        user_id=turn.user_id,
-        thread=request.options.thread,
-        agent=turn.agent.name,
-        user_message=recollection.last_said(request.messages),
-        is_streamed=request.stream,
-        started_at=turn.began.at,
-        seconds=time.perf_counter() - turn.began.clock,
-        outcome=outcome,
-        finish_reason=reply.finish_reason or "",
-        error=None if error is None else _said_of(error),
-        usage=trace.usage(turn.record),
-        calls=turn.record,
-    )
-
-
-def _results(new: Sequence[Message]) -> dict[str, str]:
-    """Return what the client's tools answered, by the ids of the calls."""
-    return {
-        message.tool_call_id: message.text
-        for message in new
-        if message.tool_call_id is not None
-    }
-
-
-def _said_of(error: Exception) -> str:
-    """Return what the record says of an error: of a fault of ours, its kind alone."""
-    is_ours = not isinstance(error, CoulisseError)
-    return type(error).__name__ if is_ours else str(error)
-
-
-def _reply_tokens(turn: Turn, reply: Reply, message: Message) -> int:
-    """Return what the reply will cost in later prompts, without its thinking."""
-    count = reply.usage
-    if (
-        count is None
-        or not count.output_tokens
-        # Some providers bill thinking without counting it apart.
-        or (reply.reasoning and not count.reasoning_tokens)
-        # With a format or tools the count may be the sum of several rounds.
-        or turn.request.format is not None
-        or turn.tools
-        or reply.exchange
-    ):
-        return tokens.estimate_message(message)
-    return count.output_tokens - count.reasoning_tokens + tokens.MESSAGE_OVERHEAD
 
 
 async def _finish_early(

@@ -1,0 +1,95 @@
+"""What is left of a turn that ended: messages, and a record of what it called."""
+
+import time
+from collections.abc import Sequence
+
+from core import tokens, trace
+from core.errors import CoulisseError
+from core.messages import Message
+from core.reply import Reply
+from memory.transcript import Entry
+from telemetry.known import Outcome, Record
+from turns import recollection
+from turns.turn import Turn
+
+
+def entries(turn: Turn, reply: Reply, outcome: Outcome) -> list[Entry]:
+    """Return what the turn adds to the transcript: the new messages and the reply."""
+    importance = turn.memory.importance
+
+    def entry(message: Message, count: int | None = None, **more: str) -> Entry:
+        if message.role == "assistant":
+            more["agent"] = turn.agent.name
+        return Entry(
+            message,
+            tokens.estimate_message(message) if count is None else count,
+            importance=getattr(importance, message.role),
+            **more,
+        )
+
+    added = [entry(message) for message in turn.new]
+    if reply.said_something:
+        said = reply.exchange or (reply.message(),)
+        *_, last = (message for message in said if message.role == "assistant")
+        how = (reply.finish_reason or "") if outcome == "ok" else outcome
+        added += [
+            entry(message, _reply_tokens(turn, reply, last), finish_reason=how)
+            if message is last
+            else entry(message)
+            for message in said
+        ]
+    return added
+
+
+def record(
+    turn: Turn, reply: Reply, outcome: Outcome, error: Exception | None
+) -> Record:
+    """Return what is put down of the turn."""
+    request = turn.request
+    return Record(
+        turn_id=request.turn_id,
+        user_id=turn.user_id,
+        thread=request.options.thread,
+        agent=turn.agent.name,
+        user_message=recollection.last_said(request.messages),
+        is_streamed=request.stream,
+        started_at=turn.began.at,
+        seconds=time.perf_counter() - turn.began.clock,
+        outcome=outcome,
+        finish_reason=reply.finish_reason or "",
+        error=None if error is None else _said_of(error),
+        usage=trace.usage(turn.record),
+        calls=turn.record,
+    )
+
+
+def results(new: Sequence[Message]) -> dict[str, str]:
+    """Return what the client's tools answered, by the ids of the calls."""
+    return {
+        message.tool_call_id: message.text
+        for message in new
+        if message.tool_call_id is not None
+    }
+
+
+def _said_of(error: Exception) -> str:
+    """Return what the record says of an error: of a fault of ours, its kind alone."""
+    is_ours = not isinstance(error, CoulisseError)
+    return type(error).__name__ if is_ours else str(error)
+
+
+def _reply_tokens(turn: Turn, reply: Reply, message: Message) -> int:
+    """Return what the reply will cost in later prompts, without its thinking."""
+    count = reply.usage
+    if (
+        count is None
+        or not count.output_tokens
+        # Some providers bill thinking without counting it apart.
+        or (reply.reasoning and not count.reasoning_tokens)
+        # With a format or tools the count may be the sum of several rounds.
+        or turn.request.format is not None
+        or turn.tools
+        or reply.exchange
+    ):
+        return tokens.estimate_message(message)
+    return count.output_tokens - count.reasoning_tokens + tokens.MESSAGE_OVERHEAD

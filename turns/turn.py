@@ -1,0 +1,71 @@
+"""A turn: what a client asks, and what is known once it is ready to run."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from agents.config import AgentConfig
+from core import trace
+from core.ids import TurnId, UserId
+from core.messages import Message
+from core.tools import Tool
+from core.trace import Call
+from memory.config import MemoryConfig
+from memory.lessons import Study
+from providers.config import ProviderConfig
+from telemetry.config import TelemetryConfig
+from turns import structured
+from turns.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """What a client asks, read and checked by the way in."""
+
+    turn_id: TurnId
+    agent: str
+    messages: Sequence[Message]
+    """All the request's messages, the system's among them."""
+    options: Options
+    parameters: Mapping[str, Any]
+    """Sampling and tool parameters the request sets, under OpenAI's names."""
+    tools: Sequence[dict[str, Any]] = ()
+    """The client's own tools; their calls go back to the client."""
+    format: structured.Format | None = None
+    response_format: Mapping[str, Any] | None = None
+    """The same as `format`, for providers that enforce it themselves."""
+    stream: bool = False
+    safety_identifier: str | None = None
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Now, on the calendar and on the clock that never jumps."""
+
+    at: datetime = field(default_factory=trace.now)
+    clock: float = field(default_factory=time.perf_counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn that is ready to run."""
+
+    request: TurnRequest
+    agent: AgentConfig
+    provider: ProviderConfig
+    user_id: UserId
+    new: Sequence[Message]
+    """The messages this turn adds to the transcript, before the reply."""
+    prompt: Sequence[Message]
+    memory: MemoryConfig
+    study: Study | None
+    """The wish to learn from this turn."""
+    telemetry: TelemetryConfig
+    began: Moment
+    tools: Sequence[Tool] = ()
+    """The agent's own, for this user."""
+    record: list[Call] = field(default_factory=list)
+    """What it has called until now."""
