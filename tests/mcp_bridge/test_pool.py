@@ -69,6 +69,8 @@ async def test_one_in_use_is_not_closed():
     pool = Pool(capacity=1)
     async with pool.session(at("a")) as session:
         await pid(pool, at("b"))
+        async with pool.session(at("a")) as again:
+            assert again is session
         assert (await session.call("echo", {"text": "here"})).content[0].text == "here"
     await pool.close()
 
@@ -88,6 +90,7 @@ async def test_what_is_in_use_is_not_idle():
         await pid(pool, at())
         await asyncio.sleep(0.06)
         await session.call("echo", {})
+        assert len(pool) == 1
     await eventually(lambda: len(pool) == 0)
     await pool.close()
 
