@@ -100,6 +100,7 @@ async def test_a_slow_provider_costs_nobody_their_sign_in(scripted, database):
     stage.clock.forward(seconds=3550)
     scripted.hang("/token")
     assert await stage.token("notes", user) == "access-1"
+    assert (await stored(user)).refreshing_until is None  # Who tries next may.
     stage.clock.forward(seconds=60)
     assert await stage.token("notes", user) is None  # It has ended by now.
     assert await stored(user) is not None
