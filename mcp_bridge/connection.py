@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 LISTING_SECONDS = 300.0
 """After so long a list is read anew, beside the turn that noticed."""
+LIST_AGAIN_SECONDS = 3.0
 CLOSE_SECONDS = 5.0
 FOLLOW_SECONDS = 1.0
 LISTEN_AGAIN_SECONDS = 30.0
@@ -103,9 +104,14 @@ class Session:
         self._bearer.use(address.token, address.renew)
 
     async def tools(self) -> tuple[Offer, ...]:
-        """Return the tools: those known, unless the server said they changed."""
+        """Return the tools: those known, unless the server said they changed.
+
+        A server that is slow to list them again is not waited for.
+        """
         if self._is_listing_old:
-            await asyncio.shield(self._begin_listing())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LIST_AGAIN_SECONDS):
+                    await asyncio.shield(self._begin_listing())
         elif time.monotonic() - self._listed_at > LISTING_SECONDS:
             self._begin_listing()
         return self.offers

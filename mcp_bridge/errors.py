@@ -3,6 +3,7 @@
 Upstream
 └── ServerFailed
     ├── ServerUnreachable  no session: no such command, no connection, no handshake
+    │   └── StillConnecting  nor yet; it takes longer than the caller would wait
     ├── ServerGone         the session ended: a crash, a broken connection
     ├── ServerSlow         a call took longer than `timeout_seconds`
     ├── ServerConfused     an answer that makes no sense, or is far too large
@@ -30,6 +31,10 @@ class ServerUnreachable(ServerFailed):
     """The MCP server cannot be reached."""
 
     code = "mcp_server_unreachable"
+
+
+class StillConnecting(ServerUnreachable):
+    """The MCP server is still being connected to."""
 
 
 class ServerGone(ServerFailed):

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,12 +14,14 @@ from config.sections import Config
 from mcp_bridge.address import Address, Key
 from mcp_bridge.config import MCP
 from mcp_bridge.connection import Session
-from mcp_bridge.errors import ServerFailed, SignInNeeded
+from mcp_bridge.errors import ServerFailed, SignInNeeded, StillConnecting
 
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 60.0
+SCANT_PATIENCE_SECONDS = 0.5
+"""How long a server is waited for that could not be had the last time."""
 MAX_REMEMBERED = 1000
 """Failures and warnings of this many keys are kept in mind."""
 
@@ -28,7 +31,10 @@ class _Kept:
     session: Session
     users: int = 0
     """How many calls and openings are under way."""
+    begun_at: float = field(default_factory=monotonic)
     used_at: float = field(default_factory=monotonic)
+    is_watched: bool = False
+    """Whether somebody waits for it to be open, come what may."""
     is_free: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self) -> None:
@@ -57,6 +63,7 @@ class _Shelf:
         """The one used last is last."""
         self.failures: OrderedDict[Key, _Failure] = OrderedDict()
         self.closing: dict[asyncio.Task[None], _Kept] = {}
+        self.watching: set[asyncio.Task[None]] = set()
         self.sweep: asyncio.TimerHandle | None = None
         self.config_digest: str | None = None
 
@@ -83,15 +90,19 @@ class Pool:
         return len(self._shelf().kept)
 
     @asynccontextmanager
-    async def session(self, address: Address) -> AsyncIterator[Session]:
+    async def session(
+        self, address: Address, *, patience_seconds: float = math.inf
+    ) -> AsyncIterator[Session]:
         """Lend the session of an address, open; others may use it at the same time.
 
-        Whoever comes while it is being opened waits for the same session. Raises
-        `ServerFailed`; for a while without trying, when it could not be had lately.
+        Whoever comes while it is being opened waits for the same session, but not
+        beyond `patience_seconds` of its opening, and hardly at all for one that could
+        not be had the last time; it goes on being opened. Raises `ServerFailed`; for a
+        while without trying, when it could not be had lately.
         """
         kept = self._take(address)
         try:
-            await kept.session.opened()
+            await self._opened(address, kept, patience_seconds)
         except ServerFailed as exc:
             self._failed(address.key, kept, exc)
             raise
@@ -136,7 +147,9 @@ class Pool:
         for kept in shelf.closing.values():
             kept.is_free.set()
         sessions = [kept.session.close() for kept in shelf.kept.values()]
-        await asyncio.gather(*sessions, *shelf.closing, return_exceptions=True)
+        await asyncio.gather(
+            *sessions, *shelf.closing, *shelf.watching, return_exceptions=True
+        )
 
     def _shelf(self) -> _Shelf:
         return self._shelves.setdefault(asyncio.get_running_loop(), _Shelf())
@@ -155,6 +168,42 @@ class Pool:
         kept.take()
         self._make_room()
         return kept
+
+    async def _opened(self, address: Address, kept: _Kept, patience: float) -> None:
+        if kept.session.is_open:
+            return
+        if address.key in self._shelf().failures:
+            patience = min(patience, SCANT_PATIENCE_SECONDS)
+        left = kept.begun_at + patience - monotonic()
+        try:
+            async with asyncio.timeout(None if left == math.inf else left):
+                await kept.session.opened()
+        except TimeoutError:
+            self._watch(address.key, kept)
+            raise StillConnecting(
+                f"the MCP server '{address.name}' is still being connected to",
+                server=address.name,
+            ) from None
+
+    def _watch(self, key: Key, kept: _Kept) -> None:
+        """See to it that what becomes of an opening is known to whoever comes next."""
+        if kept.is_watched:
+            return
+        kept.is_watched = True
+        kept.take()
+        watching = self._shelf().watching
+        task = asyncio.create_task(self._see(key, kept))
+        watching.add(task)
+        task.add_done_callback(watching.discard)
+
+    async def _see(self, key: Key, kept: _Kept) -> None:
+        try:
+            await kept.session.opened()
+        except ServerFailed as exc:
+            self._failed(key, kept, exc)
+        else:
+            self._succeeded(key, kept)
+            self._give_back(key, kept)
 
     def _open(self, address: Address) -> Session:
         return Session(
@@ -175,8 +224,8 @@ class Pool:
         """Remember that a session cannot be had, each time for longer."""
         kept.leave()
         shelf = self._shelf()
-        if shelf.kept.get(key) is not kept:
-            return  # Somebody else who waited for it did.
+        if isinstance(error, StillConnecting) or shelf.kept.get(key) is not kept:
+            return  # It may come yet; or somebody else who waited for it did this.
         self._drop(key)
         if isinstance(error, SignInNeeded):
             return

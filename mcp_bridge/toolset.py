@@ -26,6 +26,8 @@ Link = Callable[[], str]
 
 NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
 MAX_NAMES_LOGGED = 30
+PATIENCE_SECONDS = 5.0
+"""How long a turn waits for a server; one that is slower to start serves the next."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,9 @@ async def _look(address: Address, pool: Pool) -> None:
     names = [offer.name for offer in offers]
     more = len(names) - MAX_NAMES_LOGGED
     logger.info(
-        "mcp server '%s' offers %d tools: %s%s",
-        *(address.name, len(names), ", ".join(names[:MAX_NAMES_LOGGED]) or "none"),
+        "mcp server '%s' offers %d tool%s: %s%s",
+        *(address.name, len(names), "" if len(names) == 1 else "s"),
+        ", ".join(names[:MAX_NAMES_LOGGED]) or "none",
         f" and {more} more" if more > 0 else "",
     )
 

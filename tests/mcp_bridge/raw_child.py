@@ -140,6 +140,8 @@ if MODE == "exit":
     sys.exit(4)
 if MODE == "mute":
     time.sleep(600)
+if MODE == "sleepy":
+    time.sleep(0.1)
 for line in sys.stdin:
     answer(json.loads(line))
 if MODE == "stubborn":

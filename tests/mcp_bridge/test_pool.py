@@ -5,8 +5,9 @@ from itertools import pairwise
 import pytest
 
 from core.ids import UserId
+from mcp_bridge import pool as pools
 from mcp_bridge.address import Address
-from mcp_bridge.errors import ServerFailed, ServerUnreachable
+from mcp_bridge.errors import ServerFailed, ServerUnreachable, StillConnecting
 from mcp_bridge.pool import Pool
 from tests.mcp_bridge.conftest import HERE, configured, gone, opened, raw, use
 
@@ -173,3 +174,48 @@ def test_each_event_loop_has_sessions_of_its_own():
         return number
 
     assert asyncio.run(turn()) != asyncio.run(turn())
+
+
+async def test_a_slow_start_is_waited_for_no_longer_than_one_wants(pool):
+    address = at(server=raw("sleepy"))
+    with pytest.raises(StillConnecting, match="still being connected to"):
+        async with pool.session(address, patience_seconds=0.01):
+            raise AssertionError
+    assert len(pool) == 1
+    # It went on being opened, and this is the same one.
+    assert await pid(pool, address)
+
+
+async def test_what_becomes_of_it_is_remembered():
+    pool = Pool(connect_seconds=0.2)
+    address = at(server=raw("mute"))
+    for _ in range(3):
+        with pytest.raises(StillConnecting):
+            async with pool.session(address, patience_seconds=0.01):
+                raise AssertionError
+    await eventually(lambda: len(pool) == 0)
+    with pytest.raises(ServerUnreachable, match="did not answer within"):
+        async with pool.session(address, patience_seconds=5):
+            raise AssertionError
+    await pool.close()
+
+
+async def test_one_that_could_not_be_had_is_hardly_waited_for(monkeypatch):
+    monkeypatch.setattr(pools, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(pools, "SCANT_PATIENCE_SECONDS", 0.01)
+    pool = Pool(connect_seconds=0.2)
+    address = at(server=raw("mute"))
+    with pytest.raises(ServerUnreachable):
+        await pid(pool, address)
+    with pytest.raises(StillConnecting):
+        async with pool.session(address, patience_seconds=5):
+            raise AssertionError
+    await pool.close()
+
+
+async def test_a_pool_that_closes_ends_what_is_being_opened():
+    pool = Pool()
+    with pytest.raises(StillConnecting):
+        async with pool.session(at(server=raw("mute")), patience_seconds=0.01):
+            raise AssertionError
+    await pool.close()
