@@ -50,5 +50,5 @@ class Address:
     @property
     def secrets(self) -> list[str]:
         """Return what must be in no log."""
-        secrets = [value.get_secret_value() for value in self.server.env.values()]
-        return [*secrets, self.token or ""]
+        given = (*self.server.env.values(), *self.server.headers.values())
+        return [*(value.get_secret_value() for value in given), self.token or ""]

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from config.config import SERVER
+from config.headers import Headers
 from config.sections import Config, Problem, Section
 
 Kind = Literal["stdio", "http", "sse"]
@@ -127,6 +128,11 @@ class ServerConfig(BaseModel):
     url: WebAddress | None = Field(
         None, description="Where a remote server is, such as https://example.com/mcp."
     )
+    headers: Headers = Field(
+        default_factory=dict,
+        description="Headers to send to a `url` with each request, such as the "
+        "Authorization of a server whose key is the same for all users.",
+    )
     command: Text | None = Field(
         None, description="What starts a server on this machine: `uvx`, `python`, …"
     )
@@ -172,8 +178,10 @@ class ServerConfig(BaseModel):
     @cached_property
     def digest(self) -> str:
         """Tells one configuration of a server from another, secrets included."""
-        secrets = [[name, env.get_secret_value()] for name, env in self.env.items()]
-        text = repr((self.model_dump(exclude={"env", "oauth"}), secrets, self.sign_in))
+        hidden = [*self.env.items(), *self.headers.items()]
+        secrets = [(name, value.get_secret_value()) for name, value in hidden]
+        plain = self.model_dump(exclude={"env", "headers", "oauth"})
+        text = repr((plain, len(self.env), secrets, self.sign_in))
         if self.sign_in is not None and self.sign_in.client_secret is not None:
             text += self.sign_in.client_secret.get_secret_value()
         return hashlib.sha256(text.encode()).hexdigest()
@@ -193,6 +201,8 @@ class ServerConfig(BaseModel):
             _check_transport(self)
         if self.url is not None:
             _check_remote(self)
+        elif self.headers:
+            raise ValueError("has headers, which only a url: is sent; use env")
         elif isinstance(self.oauth, OAuth) and self.oauth.mode == "discover":
             raise ValueError(
                 "has a command:, whose sign-in cannot be discovered; use oauth with "
@@ -215,6 +225,12 @@ def _check_remote(server: ServerConfig) -> None:
     if given:
         raise ValueError(
             f"has {_listed(given)}, which only a command: reads; remove it"
+        )
+    names = {name.lower() for name in server.headers}
+    if "authorization" in names and server.sign_in is not None:
+        raise ValueError(
+            "has a header Authorization beside each user's own sign-in; add oauth: "
+            "false if the header is for all users, or remove it"
         )
 
 

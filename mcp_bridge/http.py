@@ -17,6 +17,7 @@ import orjson
 
 from core.errors import CoulisseError
 from mcp_bridge.address import Address, Renew
+from mcp_bridge.config import ServerConfig
 
 CONNECT_SECONDS = 10.0
 EXTRA_READ_SECONDS = 5.0
@@ -106,6 +107,10 @@ def _put(token: str | None, request: httpx2.Request) -> None:
         request.headers["Authorization"] = f"Bearer {token}"
 
 
+def _given(server: ServerConfig) -> dict[str, str]:
+    return {name: value.get_secret_value() for name, value in server.headers.items()}
+
+
 class Client(httpx2.AsyncClient):
     """Sends the requests of one session; nothing that fails raises."""
 
@@ -117,7 +122,7 @@ class Client(httpx2.AsyncClient):
         self._on_lost = on_lost
         super().__init__(
             auth=bearer,
-            headers={"User-Agent": "coulisse"},
+            headers={"User-Agent": "coulisse", **_given(address.server)},
             timeout=httpx2.Timeout(
                 CONNECT_SECONDS,
                 read=address.server.timeout_seconds + EXTRA_READ_SECONDS,

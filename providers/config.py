@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from config.headers import UNSENDABLE, Headers
 from config.sections import Section
 from config.spelling import did_you_mean
 
@@ -23,10 +24,6 @@ KindName = Literal[
     "anthropic", "cohere", "deepseek", "gemini", "groq", "local", "openai"
 ]
 KIND_NAMES: tuple[KindName, ...] = get_args(KindName)
-
-HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# Control characters, and halves of characters, which cannot be encoded.
-UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
 def clean_key(value: Any) -> Any:
@@ -107,7 +104,7 @@ class ProviderConfig(BaseModel):
         description="Where the API is, in place of the kind's own address; for "
         "OpenAI-compatible servers usually ending in `/v1`.",
     )
-    headers: dict[str, SecretStr] = Field(
+    headers: Headers = Field(
         default_factory=dict, description="More headers to send with each call."
     )
     structured_outputs: Literal["native", "prompt"] | None = Field(
@@ -145,16 +142,6 @@ class ProviderConfig(BaseModel):
                 "must be prompt for the kind 'anthropic', which is not sent "
                 "response_format; or leave it out"
             )
-        return value
-
-    @field_validator("headers")
-    @classmethod
-    def _sendable(cls, value: dict[str, SecretStr]) -> dict[str, SecretStr]:
-        for name, secret in value.items():
-            if not HEADER_NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is not a header name")
-            if UNSENDABLE.search(secret.get_secret_value()):
-                raise ValueError(f"the value of {name!r} has control characters")
         return value
 
     @model_validator(mode="after")

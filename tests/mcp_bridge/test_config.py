@@ -119,6 +119,13 @@ def test_a_child_is_configured_whole():
         (["url: http://x", "transport: stdio"], "stdio, which needs a command:"),
         (["url: http://x", "transport: tcp"], "'transport' must be one of"),
         (["url: http://x", "args: [a]"], "has args, which only a command: reads"),
+        (["command: x", "headers: {A: b}"], "has headers, which only a url: is sent"),
+        (["url: http://x", "headers: {A b: c}"], "is not a header name"),
+        (["url: http://x", 'headers: {A: "b\\n"}'], "has control characters"),
+        (
+            ["url: http://x", "headers: {authorization: b}"],
+            "beside each user's own sign-in; add oauth: false",
+        ),
         (["command: x", "oauth: {}"], "whose sign-in cannot be discovered"),
         (["command: x", "env: {A: 1}"], "must be text; put it in quotes"),
         (["url: http://x", "oauth: {mode: magic}"], "must be one of 'discover' or"),
@@ -161,6 +168,7 @@ def test_a_redirect_must_come_back_here():
 def test_secrets_show_nowhere():
     server = servers(f"\n  it:\n    command: x\n    env: {{KEY: tell-nobody}}{STATIC}")
     assert "tell-nobody" not in repr(server)
+    assert "tell-nobody" not in repr(it("url: http://x", "headers: {A: tell-nobody}"))
     assert "hush-hush" not in repr(server)
 
 
@@ -174,6 +182,12 @@ def test_a_digest_tells_configurations_apart(line):
     changed = [*(one for one in base if not one.startswith(name)), line]
     assert it(*base).digest == it(*base).digest
     assert it(*base).digest != it(*changed).digest
+
+
+def test_a_digest_tells_headers_apart():
+    base = "url: http://x"
+    assert it(base, "headers: {A: b}").digest != it(base, "headers: {A: c}").digest
+    assert it(base).digest != it(base, "headers: {A: b}").digest
 
 
 def test_a_digest_tells_client_secrets_apart():

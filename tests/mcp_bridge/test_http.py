@@ -82,6 +82,12 @@ async def test_a_tool_is_called(url, pool, spick_and_span):
     await pool.close()
 
 
+async def test_headers_for_all_users_are_sent(url, pool):
+    server = at(url, headers={"Authorization": "Bearer of-the-house"})
+    tools = await opened(configured(it=server), pool)
+    assert await use(tools["who"]) == "Bearer of-the-house"
+
+
 async def test_a_picture_is_passed_on(url, pool):
     tools = await opened(configured(it=at(url)), pool)
     text, image = await use(tools["picture"])
