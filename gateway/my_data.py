@@ -7,12 +7,14 @@ from django.http.response import HttpResponseBase
 from ninja import Query, Router
 from pydantic import Field
 
+from config import live
 from core.ids import UserId
 from gateway.callers import IN_OPENAPI, CallerQuery, identify
 from gateway.errors import json_response
 from gateway.memory_schemas import Erased, ErasureAsked
 from memory import erasure, export, telling
 from memory.export import Place
+from telemetry.config import TELEMETRY
 from turns import lane
 
 router = Router(tags=["Users"])
@@ -45,8 +47,9 @@ async def export_user(
     request: HttpRequest, asked: Query[CallerQuery]
 ) -> HttpResponseBase:
     user_id = identify(request, asked)
+    start = Place(shows_calls=live.current().get(TELEMETRY).sqlite.show_to_users)
     # Read before the answer begins, so that what goes wrong has an honest status.
-    first, rest = await lane.run(export.piece, user_id, export.START)
+    first, rest = await lane.run(export.piece, user_id, start)
     return StreamingHttpResponse(
         _pieces(user_id, first, rest),
         content_type="application/json",

@@ -83,8 +83,8 @@ class Outline(BaseModel):
     seconds: float
     outcome: Outcome
     finish_reason: str | None
-    error: str | None
     usage: TurnUsage
+    error: str | None
 
 
 class ListedTurn(Outline):

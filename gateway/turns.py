@@ -1,4 +1,4 @@
-"""`/v1/turns`: what happened in a user's turns, for that user to see."""
+"""`/v1/turns`: what happened in a user's turns, for that user to see, if they may."""
 
 import uuid
 from datetime import datetime
@@ -6,12 +6,14 @@ from datetime import datetime
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 
+from config import live
 from core.errors import Invalid, NotFound
 from core.ids import TurnId, UserId
 from gateway.callers import IN_OPENAPI, CallerQuery, identify
 from gateway.errors import json_response
 from gateway.turn_schemas import Turn, TurnList, TurnsQuery
 from telemetry import records, telling, turn_ids
+from telemetry.config import TELEMETRY
 from turns import lane
 
 router = Router(tags=["Turns"])
@@ -24,6 +26,13 @@ are not shown."""
     code = "turn_not_found"
 
 
+class TurnsHidden(NotFound):
+    """This server does not show turns to users; its operator can, by \
+telemetry.sqlite.show_to_users in coulisse.yaml."""
+
+    code = "turns_hidden"
+
+
 @router.get(
     "",
     summary="List turns, the newest first",
@@ -31,7 +40,7 @@ are not shown."""
     openapi_extra=IN_OPENAPI,
 )
 async def list_turns(request: HttpRequest, asked: Query[TurnsQuery]) -> HttpResponse:
-    user_id = identify(request, asked)
+    user_id = _who_may_see(request, asked)
     page, has_more = await lane.run(
         records.page,
         user_id=user_id,
@@ -50,6 +59,13 @@ async def list_turns(request: HttpRequest, asked: Query[TurnsQuery]) -> HttpResp
         "last_id": told[-1]["id"] if told else None,
     }
     return json_response(answer)
+
+
+def _who_may_see(request: HttpRequest, asked: CallerQuery) -> UserId:
+    """Return the user; raises `TurnsHidden` where they are shown no turns."""
+    if not live.current().get(TELEMETRY).sqlite.show_to_users:
+        raise TurnsHidden
+    return identify(request, asked)
 
 
 async def _place(
@@ -76,7 +92,7 @@ async def _place(
 async def show_turn(
     request: HttpRequest, turn_id: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
-    user_id = identify(request, asked)
+    user_id = _who_may_see(request, asked)
     record = await lane.run(records.tree, _id(turn_id), user_id)
     if record is None:
         raise TurnUnknown

@@ -4,7 +4,7 @@ A piece is a few reads that depend on nothing but where the last one ended: whoe
 sends a long document holds no connection in between, and may ask for a piece again.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -27,6 +27,7 @@ from memory.models import (
 from memory.models import Message as MessageRow
 from telemetry import records
 from telemetry import telling as turn_telling
+from telemetry.known import Outline
 
 PAGE = 200
 """Rows of a piece."""
@@ -50,6 +51,12 @@ class Place:
     """The last row written of this section; None is at its beginning."""
     position: int | None = None
     """The last message written of the thread `after`, which is not closed yet."""
+    shows_calls: bool = True
+    """Whether turns are told with all they called, or in outline."""
+
+    def section_begun(self, section: int) -> "Place":
+        """Return the beginning of a section."""
+        return replace(self, section=section, after=None, position=None)
 
 
 START = Place()
@@ -66,17 +73,18 @@ def pieces(user_id: UserId) -> Iterator[bytes]:
 def piece(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
     """Return the next bytes of a user's document, and where it goes on.
 
-    Pass `START` first; None is the end. What changes in the meantime is in it or not.
+    Pass `START` first, or a start that shows less; None is the end. What changes in the
+    meantime is in it or not.
     """
     if place.section < 0:
-        return orjson.dumps(head(user_id))[:-1], Place(section=0)
+        return orjson.dumps(head(user_id))[:-1], place.section_begun(0)
     name, write = SECTIONS[place.section]
     opening = b"" if place.after is not None else b',"%s":[' % name.encode()
     items, rest = write(user_id, place)
     if rest is not None:
         return opening + items, rest
     if place.section + 1 < len(SECTIONS):
-        return opening + items + b"]", Place(place.section + 1)
+        return opening + items + b"]", place.section_begun(place.section + 1)
     return opening + items + b"]}", None
 
 
@@ -150,14 +158,20 @@ def _rest_of_thread(place: Place, position: int) -> tuple[bytes, Place]:
     return _listed(position < 0, items) + b"]}", replace(place, position=None)
 
 
-# Turns, each with all it called.
+# Turns, each with all it called, or in outline.
 
 
 def _turns(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
     items: list[bytes] = []
     size = 0
-    for turn in records.oldest_first(user_id, place.after, TURNS):
-        items.append(orjson.dumps(turn_telling.turn(turn)))
+    page = records.oldest_first(user_id, place.after)[:TURNS]
+    told: Iterable[tuple[Outline, dict[str, Any]]]
+    if place.shows_calls:
+        told = ((turn, turn_telling.turn(turn)) for turn in records.whole(page))
+    else:
+        told = ((turn, turn_telling.outline(turn)) for turn in records.outlines(page))
+    for turn, said in told:
+        items.append(orjson.dumps(said))
         size += len(items[-1])
         if size >= MAX_BYTES or len(items) == TURNS:
             after = (turn.started_at, turn.turn_id)

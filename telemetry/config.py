@@ -47,6 +47,12 @@ class SqliteConfig(BaseModel):
         description="Most bytes kept of a message, of a call's arguments, result or "
         "error; the rest is cut off.",
     )
+    show_to_users: bool = Field(
+        default=False,
+        description="Whether users may see over HTTP what their turns called: "
+        "arguments and results of the agents' own tools, providers, models, errors. "
+        "`false` answers `/v1/turns` with 404 and exports an outline of each turn.",
+    )
 
 
 class TelemetryConfig(BaseModel):

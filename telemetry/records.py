@@ -14,7 +14,7 @@ from core.ids import TurnId, UserId
 from core.trace import ToolCall
 from telemetry import rows
 from telemetry.config import TelemetryConfig
-from telemetry.known import Listed, Outcome, Record
+from telemetry.known import Listed, Outcome, Outline, Record
 from telemetry.models import ModelCall as ModelCallRow
 from telemetry.models import ToolCall as ToolCallRow
 from telemetry.models import Turn
@@ -89,6 +89,12 @@ def whole(turns: QuerySet[Turn]) -> list[Record]:
     ]
 
 
+def outlines(turns: QuerySet[Turn]) -> list[Outline]:
+    """Return turns without what they called, in one query."""
+    found = turns.values_list(*rows.OUTLINE)
+    return [Outline(*rows.outline(row)) for row in found]
+
+
 def place(turn_id: TurnId, user_id: UserId) -> tuple[datetime, uuid.UUID] | None:
     """Return where a turn of this user stands among the others, or None."""
     found = Turn.objects.filter(pk=turn_id, user_id=user_id)
@@ -96,15 +102,15 @@ def place(turn_id: TurnId, user_id: UserId) -> tuple[datetime, uuid.UUID] | None
 
 
 def oldest_first(
-    user_id: UserId, after: tuple[datetime, uuid.UUID] | None, limit: int
-) -> list[Record]:
-    """Return a user's turns with all they called, those that follow a place."""
+    user_id: UserId, after: tuple[datetime, uuid.UUID] | None
+) -> QuerySet[Turn]:
+    """Return a user's turns, those that follow a place."""
     turns = Turn.objects.filter(user_id=user_id)
     if after is not None:
         at, last_id = after
         later = Q(started_at__gt=at) | Q(id__gt=last_id)
         turns = turns.filter(Q(started_at__gte=at) & later)
-    return whole(turns.order_by("started_at", "id")[:limit])
+    return turns.order_by("started_at", "id")
 
 
 def _by_turn(

@@ -19,16 +19,18 @@ COMPLETION = "chatcmpl-"
 
 def turn(record: Record) -> dict[str, Any]:
     """Return a turn as a `turn` object, with the tree of its calls."""
-    return {**_outline(record), "calls": list(_calls(record.calls))}
+    more = {"error": record.error, "calls": list(_calls(record.calls))}
+    return {**outline(record), **more}
 
 
 def listed(turn: Listed) -> dict[str, Any]:
     """Return a turn as lists have it: its calls are counted."""
     counts = {"model_calls": turn.model_calls, "tool_calls": turn.tool_calls}
-    return {**_outline(turn), **counts}
+    return {**outline(turn), "error": turn.error, **counts}
 
 
-def _outline(turn: Outline) -> dict[str, Any]:
+def outline(turn: Outline) -> dict[str, Any]:
+    """Return what the user has seen of a turn anyway, and what it used."""
     return {
         "id": str(turn.turn_id),
         "object": "turn",
@@ -42,7 +44,6 @@ def _outline(turn: Outline) -> dict[str, Any]:
         "seconds": turn.seconds,
         "outcome": turn.outcome,
         "finish_reason": turn.finish_reason or None,
-        "error": turn.error,
         "usage": asdict(turn.usage),
     }
 

@@ -4,14 +4,17 @@ import asyncio
 import json
 from contextlib import ExitStack
 from urllib.parse import quote
+from uuid import UUID
 
 import pytest
 from mcp import MCPError
 
+from access import identity
 from config import loader
 from config.errors import ConfigInvalid
 from gateway import house_exchange
 from providers.fake_wires import Answer
+from telemetry import records
 from tests.conftest import CONFIG, serve
 from tests.gateway import calls, mcp_calls
 from tests.gateway.calls import prompt, stored, threads, until
@@ -138,12 +141,12 @@ def test_asking_an_agent_takes_a_turn(server, fake, user, mode, agent):
     ]
 
 
-def test_the_turn_is_on_record(server, http, fake, user):
+def test_the_turn_is_on_record(server, fake, user):
     result = mcp_calls.ask(server, user, "Good evening?")
-    turn_id = result.structured_content["turn_id"]
-    turn = http.get(f"/v1/turns/{turn_id}", params={"safety_identifier": user}).json()
-    assert (turn["id"], turn["agent"]) == (turn_id, "assistant")
-    assert turn["outcome"] == "ok"
+    turn_id = UUID(result.structured_content["turn_id"])
+    turn = records.tree(turn_id, identity.derive(user))
+    assert (turn.turn_id, turn.agent) == (turn_id, "assistant")
+    assert turn.outcome == "ok"
 
 
 def test_it_is_the_conversation_the_user_has_elsewhere(server, client, fake, user):

@@ -8,15 +8,22 @@ import pytest
 from access import identity
 from gateway.turn_schemas import Turn, TurnList, TurnsQuery
 from telemetry import telling
+from tests.conftest import CONFIG
 from tests.gateway.calls import ask
 from tests.gateway.hands import Hands
 from tests.gateway.test_memory_docs import default_of, names
 from tests.telemetry.turns import NOON, SECOND, deep, put, tool_call
 from tests.test_docs import CODE, named, rows
 
-pytestmark = pytest.mark.database
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("shown")]
 
 TURNS = "/v1/turns"
+
+
+@pytest.fixture
+def shown(server, configure) -> None:
+    """The operator lets users see what their turns called."""
+    configure(CONFIG + "\ntelemetry: {sqlite: {show_to_users: true}}\n")
 
 
 def put_of(hands: Hands, *calls, **fields):

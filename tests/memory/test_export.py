@@ -114,6 +114,34 @@ def test_turns_are_told_with_all_they_called(owner):
     ]
 
 
+def outlined(user_id: UserId) -> dict:
+    written, place = b"", export.Place(shows_calls=False)
+    while place is not None:
+        more, place = export.piece(user_id, place)
+        written += more
+    return orjson.loads(written)
+
+
+@pytest.mark.usefixtures("small_pages")
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 5])
+def test_turns_can_be_told_without_what_they_called(owner, count):
+    live(owner)
+    seconds = range(count)
+    turns = [
+        put(*deep(), user_id=owner, started_at=AT + timedelta(seconds=n), error="429")
+        for n in seconds
+    ]
+    told, whole = outlined(owner), exported(owner)
+    mine = {str(turn.turn_id) for turn in turns}
+    assert [t for t in told["turns"] if t["id"] in mine] == [
+        telling.outline(turn) for turn in turns
+    ]
+    assert all({"calls", "error"}.isdisjoint(turn) for turn in told["turns"])
+    for document in (told, whole):
+        del document["turns"], document["exported_at"]
+    assert told == whole
+
+
 def test_long_turns_end_a_piece(owner, monkeypatch):
     monkeypatch.setattr(export, "MAX_BYTES", 1000)
     for _ in range(6):

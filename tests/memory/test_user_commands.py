@@ -13,7 +13,9 @@ from django.db import OperationalError
 from access import identity
 from core.ids import UserId
 from memory import erasure, export
+from telemetry import telling
 from tests.memory.lives import live, rows_of
+from tests.telemetry.turns import deep, put
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -50,6 +52,12 @@ def test_the_document_is_printed(name, owner):
     told = json.loads(printed)
     assert told["user_id"] == str(owner)
     assert len(told["memories"]) == 2
+
+
+def test_an_operator_has_all_that_turns_called(name, owner):
+    turn = put(*deep(), user_id=owner)
+    told = json.loads(run("export-user", name))["turns"]
+    assert telling.turn(turn) in told
 
 
 def test_a_user_may_be_named_by_their_uuid(owner):

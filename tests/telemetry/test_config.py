@@ -37,6 +37,8 @@ def test_each_switch_is_read(read):
     told = read("{fmt: {enabled: false}, sqlite: {enabled: false, keep_days: 7}}")
     assert (told.fmt.enabled, told.sqlite.enabled) == (False, False)
     assert told.sqlite.keep_days == 7
+    assert told.sqlite.show_to_users is False
+    assert read("{sqlite: {show_to_users: true}}").sqlite.show_to_users is True
 
 
 def test_turns_can_be_kept_for_ever(read):
@@ -52,6 +54,7 @@ def test_turns_can_be_kept_for_ever(read):
         ("{sqlite: {keep_days: forever}}", "'sqlite.keep_days'"),
         ("{sqlite: {max_payload_bytes: 255}}", "'sqlite.max_payload_bytes'"),
         ("{sqlite: {enabled: 3}}", "'sqlite.enabled'"),
+        ("{sqlite: {show_to_users: ada}}", "'sqlite.show_to_users'"),
         ("{sql: {}}", "'sql' is not a known field; did you mean 'sqlite'"),
     ],
 )

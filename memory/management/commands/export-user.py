@@ -13,7 +13,7 @@ from memory.command import UserCommand
 
 
 class Command(UserCommand):
-    """Write the document `GET /v1/users/me/export` answers with."""
+    """Write the document `GET /v1/users/me/export` answers with, nothing left out."""
 
     help = "Write everything there is of a user as one JSON document."
 

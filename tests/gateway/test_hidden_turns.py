@@ -1,0 +1,94 @@
+"""What agents called is the operator's to show: users see it only where he says so."""
+
+import uuid
+
+import pytest
+
+from access import identity
+from memory import export
+from telemetry import records, telling
+from tests.conftest import CONFIG
+from tests.gateway.calls import ask
+from tests.telemetry.turns import deep, put
+
+pytestmark = pytest.mark.database
+
+TURNS, EXPORT = "/v1/turns", "/v1/users/me/export"
+SHOWN = CONFIG + "\ntelemetry: {sqlite: {show_to_users: true}}\n"
+HIDDEN = CONFIG + "\ntelemetry: {sqlite: {show_to_users: false}}\n"
+
+OUTLINE = {
+    *("id", "object", "completion_id", "user_id", "thread_id", "agent"),
+    *("user_message", "stream", "started_at", "seconds", "outcome", "finish_reason"),
+    "usage",
+}
+
+
+def put_of(hands, **fields):
+    return put(*deep(), user_id=identity.derive(hands.user), **fields)
+
+
+def is_hidden(hands, path: str, **query) -> bool:
+    said = hands.refused("GET", path, 404, **query)
+    assert said["type"] == "invalid_request_error"
+    assert "telemetry.sqlite.show_to_users" in said["message"]
+    return said["code"] == "turns_hidden"
+
+
+@pytest.mark.parametrize("text", [CONFIG, HIDDEN])
+def test_turns_are_hidden_unless_the_operator_shows_them(hands, configure, text):
+    configure(text)
+    turn = put_of(hands)
+    assert is_hidden(hands, TURNS)
+    assert is_hidden(hands, f"{TURNS}/{turn.turn_id}")
+
+
+def test_a_hidden_turn_is_answered_like_none(hands):
+    for name in (put_of(hands).turn_id, uuid.uuid4(), "x"):
+        assert is_hidden(hands, f"{TURNS}/{name}")
+    assert is_hidden(hands, TURNS, after=str(uuid.uuid4()))
+
+
+def test_an_edit_shows_and_hides_them_at_once(hands, configure):
+    turn = put_of(hands)
+    configure(SHOWN)
+    assert hands.get(f"{TURNS}/{turn.turn_id}") == telling.turn(turn)
+    assert len(hands.get(TURNS)["data"]) == 1
+    configure(HIDDEN)
+    assert is_hidden(hands, TURNS)
+
+
+def test_hidden_turns_are_recorded_all_the_same(client, fake, user):
+    answer = ask(client, user)
+    turn_id = uuid.UUID(answer.id.removeprefix("chatcmpl-"))
+    assert len(records.tree(turn_id).calls) == 1
+
+
+# The export.
+
+
+def test_an_export_outlines_hidden_turns(hands):
+    turn = put_of(hands, outcome="error", error="openai refused: sk-secret is no key")
+    response = hands.send("GET", EXPORT)
+    [told] = response.json()["turns"]
+    whole = telling.turn(turn)
+    assert told.keys() == OUTLINE
+    assert told.items() <= whole.items()
+    for name in ("gpt-test", "calculator", "429", "sk-secret"):
+        assert name in str(whole)
+        assert name not in response.text
+
+
+def test_an_export_has_all_of_turns_that_are_shown(hands, configure):
+    configure(SHOWN)
+    turn = put_of(hands)
+    assert hands.get(EXPORT)["turns"] == [telling.turn(turn)]
+
+
+def test_a_long_export_stays_as_it_began(hands, configure, monkeypatch):
+    monkeypatch.setattr(export, "TURNS", 2)
+    for _ in range(5):
+        put_of(hands)
+    told = hands.get(EXPORT)["turns"]
+    assert len(told) == 5
+    assert all(turn.keys() == OUTLINE for turn in told)
