@@ -273,8 +273,6 @@ LOGGING = {
         "client": {"level": "CRITICAL"},
         "httpx2": {"level": "WARNING"},
         "mcp.client": {"level": "CRITICAL"},
-        # A line for each call of a tool.
-        "httpx2": {"level": "WARNING"},
         # Three lines for each message, if one let it.
         "celery": {"level": "INFO" if log_level() == "DEBUG" else "WARNING"},
     },
