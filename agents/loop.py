@@ -124,18 +124,18 @@ async def run(task: Task) -> AsyncGenerator[Event]:
         asked = offered.asked(is_last=not rounds_left)
         async with aclosing(_ask(task, offered, messages, asked, reply)) as events:
             async for event in events:
-                for heard in voice.hears(event):
-                    yield heard
+                if voice.is_through(event):
+                    yield event
+                else:
+                    for heard in voice.hears(event):
+                        yield heard
         ours = offered.ours(reply.tool_calls)
         if not ours or not rounds_left:
             break
         messages.append(reply.message())
-        async with toolcalls.answering(ours, offered.own, task.record) as answers:
-            for agent in answers.handoffs:
-                yield HandoffStarted(agent)
-            while not await answers.are_in():
-                yield Heartbeat()
-            messages += answers.messages()
+        async with aclosing(_answer(task, offered, ours, messages)) as signs:
+            async for sign in signs:
+                yield sign
         if len(ours) < len(reply.tool_calls):
             break
         voice.next_round()
@@ -149,6 +149,18 @@ async def run(task: Task) -> AsyncGenerator[Event]:
         trace.usage(task.record[begun:]),
         _exchange(messages[len(task.messages) :], reply, offered),
     )
+
+
+async def _answer(
+    task: Task, offered: Offer, calls: Sequence[ToolCall], messages: list[Message]
+) -> AsyncGenerator[Event]:
+    """Run calls and add their results; yield signs of life meanwhile."""
+    async with toolcalls.answering(calls, offered.own, task.record) as answers:
+        for agent in answers.handoffs:
+            yield HandoffStarted(agent)
+        while not await answers.are_in():
+            yield Heartbeat()
+        messages += answers.messages()
 
 
 def _note_clients_calls(task: Task, offered: Offer, reply: Reply) -> None:
@@ -185,55 +197,40 @@ async def _ask(
     asked: Mapping[str, Any],
     reply: Reply,
 ) -> AsyncGenerator[Event]:
-    """Yield one round, and gather it; without tools' pictures if the model is blind."""
-    try:
-        async with aclosing(
-            _call(task, messages, offered.tools, asked, reply)
-        ) as events:
-            async for event in events:
-                yield event
-        return
-    except RequestRefused:
-        seen = pictures.left_out(messages)
-        if seen is None or reply.said_something:
-            raise
-    messages[:] = seen
-    async with aclosing(_call(task, messages, offered.tools, asked, reply)) as events:
-        async for event in events:
-            yield event
+    """Call the model, gather its reply and put the call down.
 
-
-async def _call(
-    task: Task,
-    messages: Sequence[Message],
-    tools: Sequence[dict[str, Any]],
-    asked: Mapping[str, Any],
-    reply: Reply,
-) -> AsyncGenerator[Event]:
-    """Call the model once, and put that down."""
+    Once more without the pictures of tools, where the model cannot see.
+    """
     agent = task.agent
-    call = ModelCall(
-        model=agent.model,
-        messages=messages,
-        tools=tools,
-        parameters=asked,
-        extra_body=agent.extra_body,
-        stream=task.stream,
-        user=task.user,
-    )
-    entry = trace.ModelCall(agent.name, agent.provider, agent.model)
-    task.record.append(entry)
-    try:
-        async with aclosing(client.run(agent.provider, task.provider, call)) as events:
-            async for event in events:
-                reply.add(event)
-                yield event
-    except Exception as exc:
-        entry.error = str(exc)
-        raise
-    finally:
-        # Also of what was broken off: the provider bills it.
-        if reply.said_something or reply.usage is not None:
-            entry.usage = usage.of(messages, reply)
-        entry.finish_reason = reply.finish_reason or ""
-        entry.end()
+    while True:
+        call = ModelCall(
+            model=agent.model,
+            messages=messages,
+            tools=offered.tools,
+            parameters=asked,
+            extra_body=agent.extra_body,
+            stream=task.stream,
+            user=task.user,
+        )
+        entry = trace.ModelCall(agent.name, agent.provider, agent.model)
+        task.record.append(entry)
+        said = client.run(agent.provider, task.provider, call)
+        try:
+            async with aclosing(said) as events:
+                async for event in events:
+                    reply.add(event)
+                    yield event
+            return
+        except Exception as exc:
+            entry.error = str(exc)
+            is_blind = isinstance(exc, RequestRefused) and not reply.said_something
+            seen = pictures.left_out(messages) if is_blind else None
+            if seen is None:
+                raise
+            messages[:] = seen
+        finally:
+            # Also of what was broken off: the provider bills it.
+            if reply.said_something or reply.usage is not None:
+                entry.usage = usage.of(messages, reply)
+            entry.finish_reason = reply.finish_reason or ""
+            entry.end()

@@ -34,6 +34,11 @@ class Voice:
         self._says = False
         self._screen = Screen(self._clients)
 
+    def is_through(self, event: Event) -> bool:
+        """Whether an event goes to the client as it is, which most do: it is text that
+        goes on."""
+        return self._says and type(event) is TextDelta
+
     def hears(self, event: Event) -> Sequence[Event]:
         """Return what the client is told of an event, now."""
         match event:
