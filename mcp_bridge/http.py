@@ -57,6 +57,10 @@ class Broken(httpx2.StreamError):
     """An answer broke off."""
 
 
+class Packed(httpx2.TransportError):
+    """An answer is compressed, though no such answer was asked for."""
+
+
 class NotRenewed(httpx2.TransportError):
     """Whether there is another token cannot be told now."""
 
@@ -67,13 +71,17 @@ class Bearer(httpx2.Auth):
     def __init__(self, token: str | None, renew: Renew | None) -> None:
         self._token = token
         self._renew = renew
+        self._replaced: str | None = None
         self.is_refused = False
         """Whether the server refuses every token that can be had."""
 
     def use(self, token: str | None, renew: Renew | None) -> None:
-        """Take another token from now on."""
+        """Take another token from now on, but not back the one just replaced.
+
+        A turn under way goes on naming the token it began with.
+        """
         self._renew = renew
-        if token is not None and token != self._token:
+        if token not in (None, self._token, self._replaced):
             self._token = token
             self.is_refused = False
 
@@ -96,7 +104,7 @@ class Bearer(httpx2.Auth):
             if renewed is None or renewed == token:
                 self.is_refused = True
                 return
-            self._token = renewed
+            self._token, self._replaced = renewed, token
         _put(self._token, request)
         response = yield request
         self.is_refused = response.status_code == 401
@@ -122,7 +130,13 @@ class Client(httpx2.AsyncClient):
         self._on_lost = on_lost
         super().__init__(
             auth=bearer,
-            headers={"User-Agent": "coulisse", **_given(address.server)},
+            headers={
+                "User-Agent": "coulisse",
+                **_given(address.server),
+                # What is unpacked after it was measured may be any size.
+                "Accept-Encoding": "identity",
+            },
+            event_hooks={"response": [self._guard]},
             timeout=httpx2.Timeout(
                 CONNECT_SECONDS,
                 read=address.server.timeout_seconds + EXTRA_READ_SECONDS,
@@ -140,10 +154,11 @@ class Client(httpx2.AsyncClient):
                     response = await super().send(request, **kwargs)
             else:
                 response = await super().send(request, **kwargs)
-        except (httpx2.TransportError, TimeoutError) as exc:
+        # A refusal is read whole before its request is made again.
+        except (httpx2.TransportError, TimeoutError, TooLarge, Broken) as exc:
             self._note_failure(request, exc)
             return _apology(request)
-        self._note(request, response)
+        self._note(response)
         return response
 
     def _note_failure(self, request: httpx2.Request, exc: Exception) -> None:
@@ -156,19 +171,26 @@ class Client(httpx2.AsyncClient):
         if self._is_sse:
             self._on_lost(reason)
 
-    def _note(self, request: httpx2.Request, response: httpx2.Response) -> None:
+    def _note(self, response: httpx2.Response) -> None:
         current = exchange.get()
         if current is not None:
             status = response.status_code
             current.status = status if status >= 300 else None
         if self._is_sse and response.status_code >= 400:
             self._on_lost(f"answered with status {response.status_code}")
+
+    async def _guard(self, response: httpx2.Response) -> None:
+        """Keep each answer to its limit, also those that only `Bearer` sees."""
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise Packed("the answer is compressed")
+        request, is_refusal = response.request, response.status_code >= 400
+        is_endless = _is_long_lived(request) and not is_refusal
+        is_sse_stream = self._is_sse and request.method == "GET" and not is_refusal
         if isinstance(response.stream, httpx2.AsyncByteStream):
-            is_sse_stream = self._is_sse and request.method == "GET"
             response.stream = _Guarded(
                 response.stream,
-                limit=None if _is_long_lived(request) else MAX_ANSWER_BYTES,
-                exchange=current,
+                limit=None if is_endless else MAX_ANSWER_BYTES,
+                exchange=exchange.get(),
                 on_end=self._on_lost if is_sse_stream else None,
             )
 
@@ -236,6 +258,8 @@ def _in_words(exc: Exception) -> str:
     match exc:
         case NotRenewed():
             return "wants the user's sign-in renewed, which cannot be done now"
+        case Packed():
+            return "sends a compressed answer, which is not taken"
         case httpx2.ConnectTimeout():
             return "does not accept connections in time"
         case httpx2.ConnectError():

@@ -1,6 +1,7 @@
 """Servers of tools over HTTP: the SDK's own, and one that does what it should not."""
 
 import asyncio
+import gzip
 import json
 from typing import Any
 
@@ -81,7 +82,7 @@ async def answer(send: Any, status: int, body: Any, *headers: tuple[str, str]) -
 JSON = ("content-type", "application/json")
 TOOLS = [
     *("ok", "drop", "empty", "hang", "html", "huge", "json", "redirect"),
-    *("status_404", "status_500", "status_503", "seen"),
+    *("packed", "status_404", "status_500", "status_503", "seen"),
 ]
 
 
@@ -91,6 +92,8 @@ class Crooked:
     def __init__(self) -> None:
         self.accepted: set[str] = set()
         """Tokens it takes at /guarded."""
+        self.refusal = b'{"error": "invalid_token"}'
+        """The body of a 401 at /guarded."""
         self.seen: list[str] = []
         """The Authorization of each request."""
         self.sessions = 0
@@ -115,7 +118,7 @@ class Crooked:
         if path == "/hang":
             await asyncio.sleep(5)
         elif path == "/guarded" and authorization not in self.accepted:
-            await answer(send, 401, {"error": "invalid_token"})
+            await answer(send, 401, self.refusal)
         elif path.startswith("/status_"):
             await answer(send, int(path[-3:]), b"<html>", ("content-type", "text/html"))
         elif path == "/elsewhere":
@@ -172,6 +175,9 @@ class Crooked:
                 await reply({"content": [{"type": "text", "text": "x" * 20_000_000}]})
             case "json":
                 await answer(send, 200, b"{not json")
+            case "packed":
+                packed = gzip.compress(b"x" * 100_000_000, 1)
+                await answer(send, 200, packed, ("content-encoding", "gzip"))
             case "redirect":
                 location = ("location", "http://127.0.0.2:9/mcp?secret=1")
                 await answer(send, 302, b"", location)

@@ -60,6 +60,7 @@ def crooked(crooked_url):
     app.sessions = 0
     app.seen.clear()
     app.accepted.clear()
+    app.refusal = b"{}"
     return app
 
 
@@ -143,6 +144,7 @@ async def test_fifty_calls_at_once(url, pool, spick_and_span):
         ("html", CallRefused, "Unexpected content type: text/html"),
         ("huge", ServerConfused, "answered with more than 16 MB"),
         ("json", CallRefused, "Failed to parse JSON"),
+        ("packed", ServerGone, "'it' sends a compressed answer, which is not taken"),
         ("redirect", CallRefused, r"sends us elsewhere \(status 302\); check its url"),
         ("status_500", CallRefused, "answered with status 500"),
         ("status_503", CallRefused, "answered with status 503"),
@@ -290,6 +292,9 @@ async def test_a_refused_token_is_renewed_and_the_call_made(pool, root, crooked)
     assert answers == ["ok"] * 5
     assert set(by.asked) == {"old"}
     assert crooked.seen[-1] == "Bearer new"
+    by.asked.clear()
+    assert await use(tools["ok"]) == "ok"  # In the same turn, which began with "old".
+    assert by.asked == []
 
 
 async def test_a_user_whose_token_is_refused_for_good_is_told_to_connect(
@@ -306,6 +311,18 @@ async def test_a_user_whose_token_is_refused_for_good_is_told_to_connect(
     assert list(
         await opened(configured(it=signed(f"{root}/guarded")), pool, by=by)
     ) == ["connect_it"]
+
+
+async def test_a_refusal_without_end_is_not_read(pool, root, crooked):
+    config = configured(it=signed(f"{root}/guarded"))
+    crooked.accepted = {"Bearer old"}
+    by = Keyring({USER: "old"}, {"old": "new"})
+    tools = await opened(config, pool, by=by)
+    crooked.accepted, crooked.refusal = {"Bearer new"}, b"x" * 20_000_000
+    with pytest.raises(ServerConfused, match="answered with more than 16 MB"):
+        await use(tools["ok"])
+    assert await use(tools["ok"]) == "ok"
+    assert crooked.sessions == 1
 
 
 async def test_a_renewal_that_cannot_be_tried_is_no_refusal(pool, root, crooked):
