@@ -5,6 +5,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from django.db import connection
@@ -42,17 +43,22 @@ def insert(record: Record, settings: TelemetryConfig) -> None:
     _insert(ToolCallRow, rows.TOOL_CALL, stored.tool_calls)
 
 
-def _insert(model: type[Any], names: Sequence[str], values: Sequence[Row]) -> None:
-    table, columns = model._meta.db_table, ", ".join(names)
-    marks = f"({', '.join(['%s'] * len(names))})"
+def _insert(model: type[Any], names: tuple[str, ...], values: Sequence[Row]) -> None:
     for start in range(0, len(values), BATCH):
         batch = values[start : start + BATCH]
         with connection.cursor() as cursor:
             cursor.execute(
-                f"INSERT INTO {table} ({columns}) VALUES "  # noqa: S608  names alone
-                + ", ".join([marks] * len(batch)),
+                _statement(model, names, len(batch)),
                 [value for row in batch for value in row],
             )
+
+
+@lru_cache(maxsize=64)
+def _statement(model: type[Any], names: tuple[str, ...], count: int) -> str:
+    """Return the INSERT of so many rows."""
+    marks = ", ".join([f"({', '.join(['%s'] * len(names))})"] * count)
+    table, columns = model._meta.db_table, ", ".join(names)
+    return f"INSERT INTO {table} ({columns}) VALUES {marks}"  # noqa: S608  names alone
 
 
 def log(record: Record) -> None:
