@@ -20,6 +20,7 @@ MAX_PAGES = 100
 MAX_TOOLS = 1000
 MAX_SCHEMA_BYTES = 100_000
 MAX_SCHEMA_DEPTH = 40
+MAX_NAME_LOGGED = 80
 MAX_DESCRIPTION_LENGTH = 8000
 
 
@@ -46,8 +47,11 @@ async def read(
         params = mcp_types.PaginatedRequestParams(cursor=cursor) if cursor else None
         page = await session.list_tools(params=params)
         for tool in page.tools:
+            if len(found) >= MAX_TOOLS:
+                complain(f"more than {MAX_TOOLS} tools; the rest is left out")
+                return _ordered(found)
             if (fault := _fault(tool, found)) is not None:
-                complain(f"tool '{tool.name[:80]}' is left out: {fault}")
+                complain(f"tool '{shown(tool.name)}' is left out: {fault}")
             else:
                 found[tool.name] = _offer(tool)
         cursor, before = page.next_cursor, cursor
@@ -55,7 +59,16 @@ async def read(
             break
     else:
         complain(f"more than {MAX_PAGES} pages of tools; the rest is left out")
+    return _ordered(found)
+
+
+def _ordered(found: Mapping[str, Offer]) -> tuple[Offer, ...]:
     return tuple(found[name] for name in sorted(found))
+
+
+def shown(name: str) -> str:
+    """Return a tool's name as the log may have it: short, and within its line."""
+    return "".join(c if c.isprintable() else "?" for c in name[:MAX_NAME_LOGGED])
 
 
 def _offer(tool: mcp_types.Tool) -> Offer:
@@ -70,8 +83,6 @@ def _fault(tool: mcp_types.Tool, found: Mapping[str, Offer]) -> str | None:
         return "it has no name"
     if tool.name in found:
         return "there is another of that name"
-    if len(found) >= MAX_TOOLS:
-        return f"there are more than {MAX_TOOLS} tools"
     return schema_fault(tool.input_schema)
 
 
@@ -81,7 +92,11 @@ def schema_fault(schema: dict[str, Any]) -> str | None:
         return "its arguments are not an object"
     if _depth(schema) > MAX_SCHEMA_DEPTH:
         return f"its schema is nested more than {MAX_SCHEMA_DEPTH} deep"
-    if len(orjson.dumps(schema)) > MAX_SCHEMA_BYTES:
+    try:
+        size = len(orjson.dumps(schema))
+    except TypeError:  # A number beyond 64 bits, half a character.
+        return "its schema cannot be written as JSON"
+    if size > MAX_SCHEMA_BYTES:
         return f"its schema is larger than {MAX_SCHEMA_BYTES // 1000} kB"
     # What a `$schema` names is not looked up.
     plain = {key: value for key, value in schema.items() if key != "$schema"}
@@ -172,6 +187,6 @@ class _Mended:
             fault = "its arguments are not an object"
         except ValueError:
             fault = "its description or schema is malformed"
-        shown = name[:80] if isinstance(name, str) else "without a name"
-        self._complain(f"tool '{shown}' is left out: {fault}")
+        named = shown(name) if isinstance(name, str) else "without a name"
+        self._complain(f"tool '{named}' is left out: {fault}")
         return False
