@@ -48,16 +48,16 @@ def _insert(model: type[Any], names: tuple[str, ...], values: Sequence[Row]) -> 
         batch = values[start : start + BATCH]
         with connection.cursor() as cursor:
             cursor.execute(
-                _statement(model, names, len(batch)),
+                _statement(model._meta.db_table, names, len(batch)),
                 [value for row in batch for value in row],
             )
 
 
 @lru_cache(maxsize=64)
-def _statement(model: type[Any], names: tuple[str, ...], count: int) -> str:
+def _statement(table: str, names: tuple[str, ...], count: int) -> str:
     """Return the INSERT of so many rows."""
     marks = ", ".join([f"({', '.join(['%s'] * len(names))})"] * count)
-    table, columns = model._meta.db_table, ", ".join(names)
+    columns = ", ".join(names)
     return f"INSERT INTO {table} ({columns}) VALUES {marks}"  # noqa: S608  names alone
 
 
