@@ -234,6 +234,34 @@ def remembering(bench: Bench) -> Iterator[Row]:
     )
 
 
+def recording(bench: Bench) -> Iterator[Row]:
+    """CPU time that the record of each turn and its line in the log add."""
+    turns = bench.sizes.turns
+    users = cycle(bench.known)
+    with bench.stage.recorded_web("project") as recorded:
+        bench.stage.wait_for(recorded, body("reply", "warm"))
+        kinds = [
+            (process, agent)
+            for agent in ("reply", REMEMBERING)
+            for process in (bench.web, recorded)
+        ]
+        used: dict[tuple[Process, str], list[float]] = {kind: [] for kind in kinds}
+        for process, agent in kinds:
+            bench.sample(process, [body(agent, user) for user in bench.known])
+        for number in range(bench.sizes.rounds):
+            first = number % len(kinds)
+            for process, agent in kinds[first:] + kinds[:first]:
+                bodies = [body(agent, user) for user in islice(users, turns)]
+                sample = bench.sample(process, bodies)
+                used[process, agent].append(sample.cpu_seconds / turns * 1e6)
+        plain = _median(used[bench.web, "reply"])
+        kept = _median(used[recorded, "reply"])
+        yield Row("CPU, a turn with its record and a line in the log", kept, "µs")
+        yield Row("CPU the record and the line add to a turn", kept - plain, "µs")
+        both = _median(used[recorded, REMEMBERING])
+        yield Row("CPU, a turn with memory, record and log", both, "µs", 1500)
+
+
 def latency(bench: Bench) -> Iterator[Row]:
     """What a turn takes beyond its provider's reply, one after the other."""
     turns, direct, floor = [], [], []
@@ -375,6 +403,7 @@ def memory(bench: Bench) -> Iterator[Row]:
 FIGURES: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "cpu": cpu,
     "remembering": remembering,
+    "recording": recording,
     "latency": latency,
     "throughput": throughput,
     "first-token": first_token,

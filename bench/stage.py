@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from bench import meter
 from bench.load import Load, Outcome
@@ -31,6 +31,9 @@ QUESTION += "thirty words, as you would tell it to a child of six."[
 ]
 PREAMBLE = "You are a helpful assistant. Be brief and concrete."
 CONFIG = """
+telemetry:
+  fmt: {{enabled: {recorded}}}
+  sqlite: {{enabled: {recorded}}}
 providers:
   openai:
     api_key: sk-bench
@@ -57,6 +60,8 @@ USING_TOOLS = "tool"
 REMEMBERING = "remember"
 """The agent that recalls and learns; the others do not."""
 BLOCK_TOKENS = 1000
+RECORDED = "recorded.yaml"
+"""Beside coulisse.yaml: the same, with its turns recorded and logged."""
 
 
 def context_tokens() -> int:
@@ -75,7 +80,7 @@ def body(agent: str, user: str) -> str:
     return json.dumps(fields, separators=(",", ":"))
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Process:
     """A server under measurement."""
 
@@ -143,19 +148,9 @@ class Stage:
             for agent in self._agents
         ]
         config = directory / "coulisse.yaml"
-        config.write_text(self._config() + "".join(agents))
-        kept = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.startswith(("COULISSE_", "DJANGO_"))
-            and key not in {"DATABASE_URL", "REDIS_URL", "DEBUG"}
-        }
-        environment = {
-            **kept,
-            "COULISSE_CONFIG": str(config),
-            "DJANGO_SETTINGS_MODULE": "coulisse_site.settings",
-            "PYTHONPATH": str(ROOT),
-        }
+        for path, recorded in ((config, "false"), (directory / RECORDED, "true")):
+            path.write_text(self._config(recorded) + "".join(agents))
+        environment = self._environment(directory)
         subprocess.run(
             [sys.executable, "-P", "-m", "bench.seed"],
             input=json.dumps([QUESTION, users, known]).encode(),
@@ -164,13 +159,29 @@ class Stage:
         )
         return environment
 
+    @staticmethod
+    def _environment(project: Path) -> dict[str, str]:
+        kept = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("COULISSE_", "DJANGO_"))
+            and key not in {"DATABASE_URL", "REDIS_URL", "DEBUG"}
+        }
+        return {
+            **kept,
+            "COULISSE_CONFIG": str(project / "coulisse.yaml"),
+            "DJANGO_SETTINGS_MODULE": "coulisse_site.settings",
+            "PYTHONPATH": str(ROOT),
+        }
+
     @cached_property
     def tool_server_port(self) -> int:
         # Asked for late, for it takes a second to start.
         return int(self._tool_server.stdout.readline())
 
-    def _config(self) -> str:
+    def _config(self, recorded: str) -> str:
         return CONFIG.format(
+            recorded=recorded,
             provider=self.provider_url,
             tool_server=f"http://127.0.0.1:{self.tool_server_port}/mcp",
         )
@@ -189,6 +200,20 @@ class Stage:
             yield process
 
     @contextmanager
+    def recorded_web(self, name: str) -> Iterator[Process]:
+        """Run another on the same project, which records its turns and logs them."""
+        path = self._directory / name
+        environment = {
+            **self._environment(path),
+            "COULISSE_CONFIG": str(path / RECORDED),
+        }
+        with (
+            open(path / "log", "wb") as log,
+            self._serving("processes.web", environment, stderr=log) as process,
+        ):
+            yield process
+
+    @contextmanager
     def floor(self, *arguments: str) -> Iterator[Process]:
         """Run the floor."""
         environment = {
@@ -201,7 +226,11 @@ class Stage:
 
     @contextmanager
     def _serving(
-        self, module: str, environment: dict[str, str], *arguments: str
+        self,
+        module: str,
+        environment: dict[str, str],
+        *arguments: str,
+        stderr: IO[bytes] | None = None,
     ) -> Iterator[Process]:
         # It ends when the other end of this pipe does.
         lifeline, other_end = os.pipe()
@@ -216,6 +245,7 @@ class Stage:
                 env=environment,
                 pass_fds=(fd, lifeline),
                 stdin=subprocess.DEVNULL,
+                stderr=stderr,
                 process_group=0,
             )
         os.close(lifeline)

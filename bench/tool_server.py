@@ -14,7 +14,7 @@ from mcp.server.mcpserver import MCPServer
 
 WAIT_MS = 20
 
-tools = MCPServer("waiter")
+tools = MCPServer("waiter", log_level="WARNING")
 
 
 @tools.tool()
