@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,6 +19,8 @@ HEARTBEAT_SECONDS = 20.0
 MAX_CALLS = 64
 """Calls of one round that are answered; a model that goes astray asks for more."""
 MAX_AT_ONCE = 16
+MAX_DEPTH = 64
+"""Levels of a call's arguments; what is deeper fits into no message to a server."""
 MAX_RESULT_LENGTH = 32_000
 """Characters of a result the model is told."""
 MAX_ROUND_LENGTH = 128_000
@@ -140,14 +142,31 @@ async def answering(
 
 
 def arguments(call: ToolCall) -> dict[str, Any]:
-    """Return a call's arguments; raises `CoulisseError` for what is no JSON object."""
+    """Return a call's arguments; raises `CoulisseError` for what can be no tool's."""
     try:
         read = orjson.loads(call.arguments or "{}")
     except orjson.JSONDecodeError as exc:
         raise CoulisseError(f"the arguments are not valid JSON: {exc}") from exc
     if not isinstance(read, dict):
         raise CoulisseError("the arguments must be a JSON object")
+    if _is_deeper(read, MAX_DEPTH):
+        raise CoulisseError(f"the arguments are nested more than {MAX_DEPTH} deep")
     return read
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    level = [value]
+    for _ in range(most + 1):
+        level = [child for node in level for child in _children(node)]
+        if not level:
+            return False
+    return True
+
+
+def _children(node: Any) -> Iterable[Any]:
+    if isinstance(node, dict):
+        return node.values()
+    return node if isinstance(node, list) else ()
 
 
 def list_or_text(result: Result) -> str | list[dict[str, Any]]:

@@ -1,0 +1,19 @@
+import pytest
+
+from agents import toolcalls
+from core.errors import CoulisseError
+from core.messages import ToolCall
+
+
+def nested(depth: int) -> ToolCall:
+    return ToolCall("call_1", "echo", '{"a":' * depth + "1" + "}" * depth)
+
+
+def test_arguments_may_be_nested():
+    assert toolcalls.arguments(nested(64))
+
+
+@pytest.mark.parametrize("depth", [65, 400])
+def test_arguments_nested_too_deep_to_send_are_the_models_fault(depth):
+    with pytest.raises(CoulisseError, match="nested more than 64 deep"):
+        toolcalls.arguments(nested(depth))
