@@ -329,6 +329,8 @@ class Session:
         if _is_closed(exc):
             self.break_off("closed the connection")
             return self._gone()
+        if isinstance(exc, MCPError) and exc.message.startswith(_NOT_READ):
+            return self._error(ServerConfused, "gave an answer that makes no sense")
         if isinstance(exc, MCPError):
             message = exc.message[:MAX_REFUSAL_LENGTH]
             return self._error(CallRefused, f"refused: {message}")
@@ -402,9 +404,18 @@ _STAND_INS = {mcp_types.INTERNAL_ERROR, mcp_types.INVALID_REQUEST, -32000}
 """Codes of the SDK's own for answers of HTTP that said nothing."""
 
 
+_NOT_READ = "Failed to parse "
+"""How the SDK begins what it says of an answer it cannot read: pages of its own."""
+
+_CLOSED = ("Connection closed", "SSE stream ")
+"""How the SDK begins what it says of a connection that ended. It does so under a code
+that many servers use for failures of their own, which end nothing."""
+
+
 def _is_closed(exc: BaseException) -> bool:
     if isinstance(exc, MCPError):
-        return exc.code == mcp_types.CONNECTION_CLOSED
+        is_of_closing = exc.code == mcp_types.CONNECTION_CLOSED
+        return is_of_closing and exc.message.startswith(_CLOSED)
     return isinstance(exc, anyio.BrokenResourceError | anyio.ClosedResourceError)
 
 

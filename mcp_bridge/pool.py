@@ -24,6 +24,8 @@ SCANT_PATIENCE_SECONDS = 0.5
 """How long a server is waited for that could not be had the last time."""
 MAX_REMEMBERED = 1000
 """Failures and warnings of this many keys are kept in mind."""
+MAX_WARNINGS = 20
+"""Warnings about one server, however many there would be."""
 
 
 @dataclass(slots=True)
@@ -83,7 +85,7 @@ class Pool:
         self._shelves: WeakKeyDictionary[asyncio.AbstractEventLoop, _Shelf] = (
             WeakKeyDictionary()
         )
-        self._said: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._said: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
         self._legacy: set[tuple[str, str]] = set()
 
     def __len__(self) -> int:
@@ -128,11 +130,14 @@ class Pool:
                 self._drop(key)
 
     def warn_once(self, address: Address, what: str) -> None:
-        """Log a warning about a server, the first time it is given."""
-        said = (address.name, address.server.digest, what)
-        if said in self._said:
+        """Log a warning about a server, the first time it is given; not very many."""
+        key = (address.name, address.server.digest)
+        said = self._said.setdefault(key, set())
+        if what in said or len(said) > MAX_WARNINGS:
             return
-        self._said[said] = None
+        said.add(what)
+        if len(said) > MAX_WARNINGS:
+            what = "the rest of what is wrong with it is not logged"
         if len(self._said) > MAX_REMEMBERED:
             self._said.popitem(last=False)
         logger.warning("mcp server '%s': %s", address.name, what)

@@ -6,6 +6,7 @@ killed.
 """
 
 import asyncio
+import json
 import logging
 import os
 import shutil
@@ -213,11 +214,20 @@ async def _read(
 def _parsed(line: bytes, said: _Said) -> SessionMessage | None:
     try:
         text = line.decode("utf-8", "replace")
-        message = mcp_types.jsonrpc_message_adapter.validate_json(text, by_name=False)
+        return SessionMessage(_message(text))
     except ValueError:
+        pass
+    try:
+        # Half a surrogate pair, which JavaScript writes of text that was cut.
+        whole = json.dumps(json.loads(text), ensure_ascii=False)
+        return SessionMessage(_message(whole.encode("utf-8", "replace")))
+    except (ValueError, RecursionError):
         said.add(line)
         return None
-    return SessionMessage(message)
+
+
+def _message(text: str | bytes) -> mcp_types.JSONRPCMessage:
+    return mcp_types.jsonrpc_message_adapter.validate_json(text, by_name=False)
 
 
 def _ending(process: Process) -> str:

@@ -11,7 +11,7 @@ from config.sections import Config
 from core.ids import UserId
 from core.tools import Result, Tool
 from core.trace import ToolCall
-from mcp_bridge import naming, results
+from mcp_bridge import listing, naming, results
 from mcp_bridge.address import Address
 from mcp_bridge.config import MCP
 from mcp_bridge.credentials import Credentials
@@ -86,7 +86,7 @@ async def _look(address: Address, pool: Pool) -> None:
     except ServerFailed as exc:
         logger.warning("%s; agents go on without it until it answers", exc.message)
         return
-    names = [offer.name for offer in offers]
+    names = [listing.shown(offer.name) for offer in offers]
     more = len(names) - MAX_NAMES_LOGGED
     logger.info(
         "mcp server '%s' offers %d tool%s: %s%s",

@@ -15,8 +15,9 @@ OBJECT = {"type": "object", "properties": {"text": {"type": "string"}}}
 tools = [
     {"name": name, "description": f"Does {name}.", "inputSchema": OBJECT}
     for name in (
-        *("big", "bytes", "change", "cwd", "die", "echo", "env", "fail", "hang"),
-        *("heard", "huge", "pid", "refuse", "rubbish", "spawn", "wrong"),
+        *("big", "bytes", "change", "cwd", "die", "echo", "env", "fail", "halves"),
+        *("hang", "heard", "huge", "overload", "pid", "refuse", "rubbish", "spawn"),
+        *("wrong",),
     )
 ]
 if MODE == "schemas":
@@ -31,6 +32,13 @@ if MODE == "schemas":
     tools = [{"name": name, "inputSchema": schema} for name, schema in schemas.items()]
     tools += [{"name": "good", "inputSchema": {"type": "object"}}, {"inputSchema": {}}]
     tools += ["nonsense", {"name": "without"}]
+if MODE == "many":
+    tools = [{"name": f"t{number}", "inputSchema": OBJECT} for number in range(1100)]
+if MODE == "bad":
+    tools = [{"name": f"bad{number}"} for number in range(100)]
+if MODE == "control":
+    tools = [{"name": "a\nWARNING b\x1b[2J", "inputSchema": OBJECT}]
+    tools += [{"name": "c\nWARNING d", "inputSchema": {"type": "array"}}]
 if MODE == "names":
     names = ["a.b", "a_b", "n" * 200, "n" * 199 + "m", "größe", "fine"]
     tools = [{"name": name, "inputSchema": OBJECT} for name in names]
@@ -76,12 +84,18 @@ def call(id_: int, name: str, arguments: dict) -> None:  # noqa: C901 (a list)
             result = text(json.dumps(dict(os.environ)))
         case "fail":
             result = text("the oven is cold") | {"isError": True}
+        case "halves":
+            raw(id_, b"half \\ud83d of one")
+            return
         case "hang":
             return
         case "heard":
             result = text(" ".join(heard))
         case "huge":
             raw(id_, b"x" * 20_000_000)
+            return
+        case "overload":
+            send({"id": id_, "error": {"code": -32000, "message": "come back later"}})
             return
         case "pid":
             result = text(str(os.getpid()))

@@ -124,6 +124,11 @@ async def test_text_that_is_not_utf8_is_read(pool):
     assert await use(tools["bytes"]) == "caf� �"
 
 
+async def test_half_a_character_costs_itself_alone(pool):
+    tools = await opened(configured(it=raw(timeout_seconds=5)), pool)
+    assert await use(tools["halves"]) == "half ? of one"
+
+
 async def test_rubbish_on_its_output_is_passed_over(pool, caplog):
     tools = await opened(configured(it=raw()), pool)
     with caplog.at_level(logging.DEBUG, "mcp_bridge"):
@@ -136,6 +141,7 @@ async def test_rubbish_on_its_output_is_passed_over(pool, caplog):
     ("tool", "error", "says"),
     [
         ("fail", ToolFailed, "^the oven is cold$"),
+        ("overload", CallRefused, "'it' refused: come back later"),
         ("refuse", CallRefused, "'it' refused: text must be short"),
         ("wrong", ServerConfused, "'it' gave an answer that makes no sense"),
     ],

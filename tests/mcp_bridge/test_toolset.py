@@ -62,12 +62,36 @@ async def test_what_every_page_lists_is_offered(pool):
     config = configured(it=raw("pages"), whole=raw())
     found = [await names(config, pool, Grant(n, None)) for n in ("it", "whole")]
     assert found[0] == found[1]
-    assert len(found[0]) == 16
+    assert len(found[0]) == 18
 
 
 async def test_a_list_without_end_is_cut_off(pool, caplog):
     assert len(await opened(configured(it=raw("endless")), pool)) == 100
     assert "more than 100 pages of tools; the rest is left out" in caplog.text
+
+
+async def test_of_very_many_tools_some_are_offered_and_little_is_logged(pool, caplog):
+    config = configured(it=raw("many"))
+    assert len(await opened(config, pool)) == 1000
+    [line] = [record.getMessage() for record in caplog.records]
+    assert "more than 1000 tools; the rest is left out" in line
+
+
+async def test_a_server_that_does_everything_wrong_does_not_fill_the_log(pool, caplog):
+    config = configured(it=raw("bad"))
+    assert await opened(config, pool) == {}
+    *lines, last = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 20
+    assert "the rest of what is wrong with it is not logged" in last
+
+
+async def test_a_name_of_a_tool_writes_no_line_of_the_log(pool, caplog):
+    caplog.set_level("INFO")
+    await discover(configured(it=raw("control")), pool=pool)
+    lines = [record.getMessage() for record in caplog.records]
+    assert any("offers 1 tool: a?WARNING b?[2J" in line for line in lines)
+    assert any("'c?WARNING d' is left out" in line for line in lines)
+    assert all(line.isprintable() for line in lines)
 
 
 async def test_names_are_fit_for_providers_and_mapped_back(pool):
@@ -261,7 +285,7 @@ async def test_the_tools_found_at_the_start_are_logged(pool, caplog):
     config = configured(it=raw(), bad=raw("exit"), far=SIGNED_SERVER)
     with caplog.at_level(logging.INFO, "mcp_bridge"):
         await discover(config, pool=pool)
-    assert "mcp server 'it' offers 16 tools: big, bytes, change" in caplog.text
+    assert "mcp server 'it' offers 18 tools: big, bytes, change" in caplog.text
     assert "the MCP server 'bad' ended with exit code 4; agents go on" in caplog.text
     assert "far" not in caplog.text
     assert len(pool) == 1
