@@ -169,7 +169,7 @@ def remember(answer: HttpResponse, departure: Departure, browser: str) -> None:
 
 def failed(server: str, exc: CoulisseError, *, at: str) -> Page:
     """Return the page that says what went wrong, and what to do about it."""
-    problem = problem_of(exc)
+    problem = problem_of(exc, is_link_used=at == "callback")
     log = logger.warning if problem.status >= 500 else logger.info
     log("the sign-in to mcp server %r failed: %s", server, exc)
     # The reference's word: a state that is not right is 400, whatever is wrong.

@@ -21,6 +21,7 @@ from mcp_bridge.sign_in_errors import (
 
 ANEW = "Go back to the chat and ask for a new link."
 LATER = "Wait a moment, then open the link again or ask for a new one."
+LATER_ANEW = "Wait a moment, then go back to the chat and ask for a new link."
 OPERATOR = "Tell whoever runs this server; its log says more."
 
 
@@ -84,8 +85,8 @@ DECLINED = Problem(
 )
 
 
-def problem_of(exc: CoulisseError) -> Problem:
-    """Return how a page tells an error."""
+def problem_of(exc: CoulisseError, *, is_link_used: bool) -> Problem:
+    """Return how a page tells an error; a used link is not to be opened again."""
     if isinstance(exc, ProviderRefused) and exc.error == "access_denied":
         return DECLINED
     found = next((each for family, each in TABLE if isinstance(exc, family)), None)
@@ -94,4 +95,6 @@ def problem_of(exc: CoulisseError) -> Problem:
         return Problem(status, "Something went wrong", f"{ANEW} {OPERATOR}")
     if isinstance(exc, ProviderRefused):
         return replace(found, says=exc.description)
+    if is_link_used:
+        return replace(found, remedy=found.remedy.replace(LATER, LATER_ANEW))
     return found

@@ -6,6 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
+from mcp.shared.auth import OAuthClientInformationFull
 
 from access import identity
 from config import live
@@ -110,6 +111,49 @@ def test_a_user_is_led_through(server, browser, protected, user):
     assert "notes" in told
     assert "close this window" in told
     assert is_connected(user)
+
+
+STATIC = """{mode: static, authorization_url: ORIGIN/authorize, token_url: ORIGIN/token,
+    client_id: mine, client_secret: my-secret, scopes: [user], redirect_uri: BACK}"""
+
+
+@pytest.fixture
+def static(running, put, configure, protected) -> str:
+    """A YAML with an app that was registered at the provider by hand."""
+    back = f"{running}/mcp/notes/oauth/callback"
+    protected.provider.clients["mine"] = OAuthClientInformationFull(
+        client_id="mine",
+        client_secret="my-secret",
+        redirect_uris=[back],
+        token_endpoint_auth_method="client_secret_post",
+        scope="user",
+    )
+    origin = protected.url.removesuffix("/mcp")
+    oauth = STATIC.replace("ORIGIN", origin).replace("BACK", back)
+    text = CONFIG.replace("url: NOTES}", f"url: NOTES, oauth: {oauth}}}", 1)
+    text = text.replace("NOTES", protected.url).replace("BASE", running)
+    configure(text.replace("SECRET", SECRET))
+    return running
+
+
+@pytest.mark.parametrize("by", ["link", "backend"])
+def test_a_user_is_led_through_by_an_app_of_ones_own(
+    static, browser, protected, user, by
+):
+    registered = set(protected.provider.clients)
+    protected.provider.subject = user
+    if by == "link":
+        departure = leave(browser, user)
+    else:
+        departure = ok(ask_for(browser, user))["url"]
+    question = parse_qs(urlsplit(departure).query)
+    assert (question["client_id"], question["scope"]) == (["mine"], ["user"])
+    assert "my-secret" not in departure
+    assert "Connected" in page(browser.get(protected.consent(departure)), 200)
+    row = McpToken.objects.get(user_id=identity.derive(user))
+    assert (row.client_id, row.scopes) == (None, "user")
+    assert set(protected.provider.clients) == registered
+    assert user in {who for _, who in protected.provider.access.values()}
 
 
 def test_the_way_to_the_provider_is_kept_secret(server, browser, user):
@@ -257,6 +301,19 @@ def test_a_provider_that_takes_too_long(put, browser, scripted, user, monkeypatc
     scripted.hang(ISSUER)
     monkeypatch.setattr("gateway.mcp_sign_in.CONNECTING._registrar._web._seconds", 0.05)
     assert "takes too long" in page(browser.get(link(user)), 504)
+
+
+def test_a_provider_that_fails_at_the_end_wants_a_new_link(
+    put, browser, scripted, user, monkeypatch
+):
+    put(scripted.url)
+    state = parse_qs(urlsplit(leave(browser, user)).query)["state"][0]
+    scripted.hang("/token")
+    monkeypatch.setattr("gateway.mcp_sign_in.CONNECTING._web._seconds", 0.05)
+    came = {"state": state, "code": "x"}
+    told = page(browser.get("/mcp/notes/oauth/callback", params=came), 504)
+    assert "open the link again" not in told
+    assert "ask for a new link" in told
 
 
 def test_an_answer_that_makes_no_sense(put, browser, scripted, user):
