@@ -20,7 +20,8 @@ def answered(
 ) -> None:
     """Put results, by the ids of their calls, into the user's latest turns.
 
-    In the caller's transaction. The first answer to a call counts.
+    In the caller's transaction. The first answer to a call counts; of calls with one id
+    the newest is meant.
     """
     if not results or not settings.sqlite.enabled:
         return
@@ -28,11 +29,16 @@ def answered(
     latest = Turn.objects.filter(user_id=user_id).order_by("-started_at", "-id")
     ids = list(latest.values_list("pk", flat=True)[:RECENT])
     names = {text.name(call_id): result for call_id, result in results.items()}
-    waiting = ToolCall.objects.filter(
-        turn__in=ids, kind="client", call_id__in=names, result=None
-    )
-    for pk, call_id, begun in waiting.values_list("pk", "call_id", "started_at"):
-        ToolCall.objects.filter(pk=pk).update(
+    asked = ToolCall.objects.filter(turn__in=ids, kind="client", call_id__in=names)
+    newest: dict[str, tuple[int, datetime]] = {}
+    for pk, call_id, begun in asked.order_by("started_at", "pk").values_list(
+        "pk", "call_id", "started_at"
+    ):
+        # Some servers count the calls of each reply anew, so ids come again.
+        newest[call_id] = pk, begun
+    for call_id, (pk, begun) in newest.items():
+        # Whoever answers at the same time may have been first.
+        ToolCall.objects.filter(pk=pk, result=None).update(
             result=text.payload(names[call_id], settings.sqlite.max_payload_bytes),
             seconds=max((now - begun).total_seconds(), 0.0),
         )
