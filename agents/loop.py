@@ -13,6 +13,7 @@ from agents import pictures, toolcalls
 from agents.config import AgentConfig
 from agents.voice import Voice
 from core import trace, usage
+from core.errors import recorded
 from core.events import (
     Event,
     Finished,
@@ -220,9 +221,10 @@ async def _ask(
                 async for event in events:
                     reply.add(event)
                     yield event
+            entry.end()
             return
         except Exception as exc:
-            entry.error = str(exc)
+            entry.end(error=recorded(exc))
             is_blind = isinstance(exc, RequestRefused) and not reply.said_something
             seen = pictures.left_out(messages) if is_blind else None
             if seen is None:
@@ -230,7 +232,6 @@ async def _ask(
             messages[:] = seen
         finally:
             # Also of what was broken off: the provider bills it.
-            if reply.said_something or reply.usage is not None:
+            if reply.has_begun:
                 entry.usage = usage.of(messages, reply)
             entry.finish_reason = reply.finish_reason or ""
-            entry.end()

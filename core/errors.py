@@ -74,3 +74,9 @@ class Upstream(CoulisseError):
 
 class Unavailable(CoulisseError):
     """A part of the server is not available right now."""
+
+
+def recorded(error: Exception) -> str:
+    """Return what a record says of an error: of a fault of ours, its kind alone."""
+    is_ours = not isinstance(error, CoulisseError)
+    return type(error).__name__ if is_ours else str(error)

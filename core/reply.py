@@ -74,6 +74,12 @@ class Reply:
         """Whether there is anything a user or a client could have seen."""
         return bool(self._text or self._refusal or self._calls)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the model has done anything, if only thought, which is paid for."""
+        is_over = self.finish_reason is not None
+        return is_over or self.said_something or bool(self._reasoning or self._blocks)
+
     def message(self) -> Message:
         """Return the reply as the assistant's message."""
         calls = self.tool_calls

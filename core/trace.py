@@ -38,9 +38,10 @@ class ModelCall:
     error: str | None = None
     _begun: float = field(default_factory=time.perf_counter, repr=False)
 
-    def end(self) -> None:
-        """Take the time."""
+    def end(self, *, error: str | None = None) -> None:
+        """Take the time and what went wrong; not called for what is broken off."""
         self.seconds = time.perf_counter() - self._begun
+        self.error = error
 
 
 @dataclass(slots=True)

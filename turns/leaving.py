@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from core import tokens, trace
-from core.errors import CoulisseError
+from core.errors import recorded
 from core.messages import Message
 from core.reply import Reply
 from memory.transcript import Entry
@@ -57,7 +57,7 @@ def record(
         seconds=time.perf_counter() - turn.began.clock,
         outcome=outcome,
         finish_reason=reply.finish_reason or "",
-        error=None if error is None else _said_of(error),
+        error=None if error is None else recorded(error),
         usage=trace.usage(turn.record),
         calls=turn.record,
     )
@@ -70,12 +70,6 @@ def results(new: Sequence[Message]) -> dict[str, str]:
         for message in new
         if message.tool_call_id is not None
     }
-
-
-def _said_of(error: Exception) -> str:
-    """Return what the record says of an error: of a fault of ours, its kind alone."""
-    is_ours = not isinstance(error, CoulisseError)
-    return type(error).__name__ if is_ours else str(error)
 
 
 def _reply_tokens(turn: Turn, reply: Reply, message: Message) -> int:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +12,13 @@ import pytest
 from agents import loop, toolcalls
 from agents.config import AgentConfig
 from agents.loop import Task
-from core.errors import CoulisseError
+from core.errors import CoulisseError, Upstream
 from core.events import (
     Finished,
     HandoffStarted,
     Heartbeat,
     ReasoningBlock,
+    ReasoningDelta,
     TextDelta,
     ToolCallDelta,
 )
@@ -457,3 +459,74 @@ async def test_leaving_stops_the_provider(take, fake):
         await task
     await fake.until(lambda: fake.requests[-1].aborted)
     await client.close()
+
+
+async def broken_off(take_one, fake, kind, heard) -> ModelCall:
+    """Take a turn up to an event of this kind, leave, and return the model call."""
+    record = []
+    async with aclosing(loop.run(take_one(kind, record))) as events:
+        async for event in events:
+            if isinstance(event, heard):
+                break
+    await client.close()
+    (call,) = record
+    return call
+
+
+@pytest.fixture
+def one(fake):
+    """Return a function that makes the task of an agent without tools."""
+
+    def one(kind, record):
+        agent = AgentConfig(name="a", provider="p", model="m")
+        asked = [Message("user", "hi")]
+        return Task(agent, fake.provider(kind), asked, {}, record=record)
+
+    return one
+
+
+@BOTH
+async def test_a_call_that_was_broken_off_has_no_duration(one, fake, kind):
+    fake.hang("mid_stream", "Once ", "upon ")
+    call = await broken_off(one, fake, kind, TextDelta)
+    assert (call.seconds, call.error, call.finish_reason) == (None, None, "")
+    assert call.usage.output_tokens > 0
+
+
+@BOTH
+async def test_thinking_that_was_broken_off_is_paid_for(one, fake, kind):
+    fake.reply("Yes.", reasoning=("Let me think. ", "Well"), hang="mid_stream")
+    call = await broken_off(one, fake, kind, ReasoningDelta)
+    assert call.usage.input_tokens > 0
+    assert call.usage.output_tokens > 0
+
+
+@BOTH
+@EITHER
+async def test_a_reply_without_words_or_count_is_paid_for(take, fake, kind, stream):
+    fake.reply(usage=None)
+    events = await take(kind=kind, stream=stream)
+    assert events[-1].usage.input_tokens > 0
+
+
+async def test_a_call_that_failed_took_its_time(take, fake):
+    record = []
+    fake.cut("mid_stream", "Once ", "upon ")
+    with pytest.raises(Upstream):
+        await take(record=record)
+    assert record[0].seconds > 0
+    assert record[0].usage.output_tokens > 0
+
+
+async def test_of_a_fault_of_ours_the_record_has_the_kind_alone(
+    take, fake, monkeypatch
+):
+    async def fail(*arguments):
+        raise RuntimeError("sk-secret")
+        yield
+
+    record = []
+    monkeypatch.setattr(client, "run", fail)
+    with pytest.raises(RuntimeError):
+        await take(record=record)
+    assert record[0].error == "RuntimeError"
