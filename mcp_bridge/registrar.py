@@ -22,6 +22,7 @@ MARGIN = timedelta(minutes=15)
 """A secret that ends sooner might end while a user signs in."""
 
 Clock = Callable[[], datetime]
+LockKey = tuple[asyncio.AbstractEventLoop, str, str]
 
 
 def now() -> datetime:
@@ -62,9 +63,7 @@ class Registrar:
         self._cross_to_end = cross_to_end
         self._web = web
         self._clock = clock
-        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = (
-            WeakValueDictionary()
-        )
+        self._locks: WeakValueDictionary[LockKey, asyncio.Lock] = WeakValueDictionary()
 
     async def app(self, config: Config, name: str) -> App:
         """Return our app at a server's provider, registered now if need be.
@@ -75,7 +74,8 @@ class Registrar:
         if oauth.mode == "static":
             return static_app(config, name, oauth)
         # One discovery at a time: of many users' first links one registers us.
-        key = name, redirect_uri(config, name, oauth)
+        loop = asyncio.get_running_loop()
+        key = loop, name, redirect_uri(config, name, oauth)
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
             return await self._registered(config, name, server, oauth)

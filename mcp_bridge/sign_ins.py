@@ -31,7 +31,8 @@ OVER = {"invalid_client", "invalid_grant", "unauthorized_client"}
 
 logger = logging.getLogger(__name__)
 
-Key = tuple[str, str, UserId]
+Key = tuple[asyncio.AbstractEventLoop, str, str, UserId]
+"""A task is of its own event loop; between two of them the claim decides."""
 
 
 class SignIns:
@@ -145,8 +146,11 @@ class SignIns:
 
     async def close(self) -> None:
         """Wait for the refreshes under way: a provider may take the old token back."""
-        while self._refreshing:
-            await asyncio.wait(self._refreshing.values())
+        loop = asyncio.get_running_loop()
+        while ours := [
+            task for key, task in self._refreshing.items() if key[0] is loop
+        ]:
+            await asyncio.wait(ours)
 
     async def _read(self, config: Config, server: str, user_id: UserId) -> Held | None:
         wanted = with_sign_in(config, [server])
@@ -178,7 +182,7 @@ class SignIns:
         It goes on if the caller is cancelled: the provider may take the old refresh
         token back as soon as it has given a new one.
         """
-        key = held.server, held.resource, user_id
+        key = asyncio.get_running_loop(), held.server, held.resource, user_id
         task = self._refreshing.get(key)
         if task is None:
             fetching = self._fetch(config, user_id, held, is_refused=is_refused)

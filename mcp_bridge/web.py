@@ -146,7 +146,8 @@ def _session() -> aiohttp.ClientSession:
 def _proxy(url: str) -> str | None:
     """Return the proxy the environment wants; aiohttp itself would read .netrc, too."""
     parts = urlsplit(url)
-    if urllib.request.proxy_bypass(parts.netloc):
+    # What goes to this machine over plain http must not leave it on the way.
+    if is_loopback(parts.hostname or "") or urllib.request.proxy_bypass(parts.netloc):
         return None
     return urllib.request.getproxies().get(parts.scheme)
 

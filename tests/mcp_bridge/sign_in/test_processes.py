@@ -1,0 +1,103 @@
+"""A provider gives a new refresh token once: real processes and loops must agree."""
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.conf import settings
+from django.db import connection
+
+from mcp_bridge import web
+from tests.mcp_bridge.sign_in.users import asked, new_user
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+SOON = 30
+"""A token that ends so soon is refreshed before it is used."""
+
+
+def refreshes(scripted):
+    forms = scripted.heard("/token")
+    return [form for form in forms if form["grant_type"] == "refresh_token"]
+
+
+async def heard(scripted, path, number=1):
+    for _ in range(1000):
+        if len(scripted.heard(path)) >= number:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(path)
+
+
+@pytest.fixture
+async def user(stage, scripted):
+    user = new_user()
+    scripted.answer("/token", scripted.tokens(expires_in=SOON))
+    await stage.connect("notes", user)
+    scripted.answer("/token", scripted.tokens(access_token="access-2"))
+    scripted.hang("/token")
+    return user
+
+
+async def process(scripted, user):
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.mcp_bridge.sign_in.other_process"),
+        *(str(connection.settings_dict["NAME"]), str(settings.COULISSE_SECRETS_FILE)),
+        *(scripted.url, str(user)),
+        stdin=PIPE,
+        stdout=PIPE,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "coulisse_site.settings"},
+    )
+
+
+async def test_of_two_processes_one_refreshes_for_both(scripted, user):
+    both = await asyncio.gather(*(process(scripted, user) for _ in range(2)))
+    for each in both:
+        assert await each.stdout.readline() == b"ready\n"
+    for each in both:
+        each.stdin.write(b"\n")
+    await heard(scripted, "/token", 2)  # The first was the sign-in.
+    await asyncio.sleep(0.1)  # For the other, which must wait.
+    scripted.released.set()
+    said = [(await each.communicate())[0] for each in both]
+    assert said == [b"access-2\n"] * 2
+    assert len(refreshes(scripted)) == 1
+
+
+def in_two_loops(work):
+    """What two event loops of one process make of the same work at once."""
+    with ThreadPoolExecutor(2) as threads:
+        both = [threads.submit(lambda: asyncio.run(work())) for _ in range(2)]
+        return [each.result(20) for each in both]
+
+
+async def test_of_two_event_loops_one_refreshes_for_both(stage, scripted, user):
+    both = asyncio.to_thread(in_two_loops, lambda: stage.token("notes", user))
+    working = asyncio.create_task(both)
+    await heard(scripted, "/token", 2)
+    await asyncio.sleep(0.1)
+    scripted.released.set()
+    assert await working == ["access-2"] * 2
+    assert len(refreshes(scripted)) == 1
+
+
+async def test_two_event_loops_that_register_at_once_agree(stage, scripted):
+    scripted.hang("/register")
+    both = asyncio.to_thread(in_two_loops, lambda: stage.leave("notes", new_user()))
+    working = asyncio.create_task(both)
+    await heard(scripted, "/register")
+    await asyncio.sleep(0.1)
+    scripted.released.set()
+    first, second = await working
+    assert asked(first)["client_id"] == asked(second)["client_id"]
+
+
+async def test_what_is_for_this_machine_goes_through_no_proxy(
+    stage, scripted, monkeypatch
+):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    await stage.leave("notes", new_user())
+    assert web._proxy("http://elsewhere.example/") == "http://127.0.0.1:9"
