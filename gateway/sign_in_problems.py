@@ -64,8 +64,8 @@ TABLE: list[tuple[type[CoulisseError], Problem]] = [
         Problem(
             403,
             "This sign-in was begun elsewhere",
-            "Nothing was connected. Open the link and sign in within one browser that "
-            "takes cookies; if you did not open a link yourself, close this window.",
+            "Open the link and sign in within one browser that takes cookies; if you "
+            "did not open a link yourself, close this window.",
         ),
     ),
     (ProviderRefused, Problem(502, "The provider refused", ANEW)),
@@ -81,7 +81,9 @@ TABLE: list[tuple[type[CoulisseError], Problem]] = [
 ]
 
 DECLINED = Problem(
-    403, "You did not allow it", f"Nothing was connected. To connect after all: {ANEW}"
+    403,
+    "You did not allow it",
+    "To connect after all, go back to the chat and ask for a new link.",
 )
 
 

@@ -207,6 +207,7 @@ def test_a_used_link(server, browser, user):
     browser.get(address)
     told = page(browser.get(address), 410)
     assert "used already" in told
+    assert "was not connected this time" in told
     assert "ask there for a new link" in told
 
 
@@ -271,7 +272,8 @@ def back_with(browser, user: str, **came: str) -> httpx2.Response:
 def test_who_declines_is_told_so(server, browser, user):
     told = page(back_with(browser, user, error="access_denied"), 403)
     assert "did not allow it" in told
-    assert "Nothing was connected" in told
+    assert told.count("connected") == 1
+    assert "To connect after all, go back to the chat" in told
 
 
 def test_the_providers_words_are_shown_as_text(server, browser, user):
