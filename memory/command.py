@@ -1,5 +1,7 @@
 """What the commands about memory have in common."""
 
+import os
+import sys
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -12,6 +14,8 @@ from core.ids import UserId
 
 INTERRUPTED = 130
 """What shells expect of a program ended by ^C."""
+UNREAD = 141
+"""What they expect of one whose output is read no further, as by `| head`."""
 
 
 class MemoryCommand(ConfigCommand):
@@ -19,7 +23,13 @@ class MemoryCommand(ConfigCommand):
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
-            return super().execute(*args, **options)
+            told = super().execute(*args, **options)
+            sys.stdout.flush()
+            return told
+        except BrokenPipeError:
+            # Python flushes once more as it ends, and would complain of that.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(UNREAD) from None
         except CoulisseError as exc:
             raise CommandError(exc.message) from exc
         except DatabaseError as exc:

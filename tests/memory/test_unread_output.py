@@ -1,0 +1,38 @@
+"""What a command does whose output nobody reads to the end."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+COMMAND = """
+import sys, django
+django.setup()
+from memory.command import MemoryCommand
+
+class Command(MemoryCommand):
+    requires_system_checks = []
+
+    def handle(self, **options):
+        self.stdout.write("x" * int(sys.argv[1]))
+
+Command().run_from_argv(["manage.py", "talk"])
+"""
+
+
+@pytest.mark.parametrize("length", [10, 1_000_000])
+def test_it_ends_without_a_word(length):
+    read, write = os.pipe()
+    os.close(read)
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "coulisse_site.settings"}
+    ended = subprocess.run(
+        [sys.executable, "-c", COMMAND, str(length)],
+        check=False,
+        env=environment,
+        stderr=subprocess.PIPE,
+        stdout=write,
+        text=True,
+    )
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (141, "")
