@@ -41,6 +41,13 @@ class HostRefused(Invalid):
     code = "host_not_allowed"
 
 
+class Stopping(Unavailable):
+    """The server stops. Try again in a moment."""
+
+    code = "server_stopping"
+    retry_after_seconds = 2
+
+
 class Kind(NamedTuple):
     """How a family of errors looks from outside."""
 

@@ -7,7 +7,6 @@ arrive, and every answer under `/v1` is OpenAI's shape.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from io import BytesIO
@@ -23,7 +22,7 @@ from config.config import SERVER, ServerConfig
 from config.errors import ConfigInvalid
 from core.errors import CoulisseError
 from gateway import errors, hosts
-from gateway.errors import BodyTooLarge, HostRefused
+from gateway.errors import BodyTooLarge, HostRefused, Stopping
 from gateway.patience import Patience
 
 Scope = dict[str, Any]
@@ -69,9 +68,13 @@ class Handler(ASGIHandler):
         if request is None:
             await self.send_response(errors.bad_url(), send)
             return
-        # The server cancels what is open when it stops, and needs no more said of it.
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._answer_while_connected(request, receive, send)
+        begun = Begun(send)
+        try:
+            await self._answer_while_connected(request, receive, begun.send)
+        except asyncio.CancelledError:
+            # The server stops. A stream that has begun ends, and that tells it.
+            if not begun.has_begun:
+                await self.send_response(errors.response(Stopping()), send)
 
     async def _answer_while_connected(
         self, request: ASGIRequest, receive: Receive, send: Send
@@ -117,6 +120,18 @@ class Handler(ASGIHandler):
     async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
         """Return Django's response, in OpenAI's shape where it is an error."""
         return errors.shaped(request, await self.get_response_async(request))
+
+
+class Begun:
+    """Knows whether anything of an answer was sent."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.has_begun = False
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        self.has_begun = True
+        await self._send(message)
 
 
 def check_host(headers: Headers) -> None:

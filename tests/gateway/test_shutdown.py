@@ -1,6 +1,10 @@
 """A server that stops while a reply is on its way."""
 
+import json
+import threading
 from contextlib import ExitStack
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -23,3 +27,25 @@ def test_a_stream_that_outlasts_the_grace_is_kept_as_far_as_it_came(
             caller.hear("first")
     assert stored(user) == [("user", "hi", ""), ("assistant", "first", "cancelled")]
     assert fake.requests[-1].aborted
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_who_has_heard_nothing_yet_is_told_that_the_server_stops(
+    server, fake, user, stream
+):
+    fake.hang("headers")
+    told = []
+
+    def ask(url: str) -> None:
+        content = json.dumps(body(user, stream=stream)).encode()
+        headers = {"Content-Type": "application/json"}
+        with pytest.raises(HTTPError) as caught:
+            urlopen(Request(f"{url}/v1/chat/completions", content, headers))
+        told.append((caught.value.code, json.load(caught.value)["error"]["code"]))
+
+    with serve("coulisse_site.asgi:application", grace_seconds=0) as url:
+        asking = threading.Thread(target=ask, args=(url,))
+        asking.start()
+        fake.wait(lambda: fake.requests)
+    asking.join(10)
+    assert told == [(503, "server_stopping")]
