@@ -146,10 +146,10 @@ class Session:
             raise self._error(CallRefused, message)
         return answer
 
-    async def close(self) -> None:
-        """End the session and wait until nothing of it is left."""
+    async def close(self, patience_seconds: float = CLOSE_SECONDS) -> None:
+        """End the session, by force after a while, until nothing of it is left."""
         self._ending.set()
-        done, _ = await asyncio.wait([self._owner], timeout=CLOSE_SECONDS)
+        done, _ = await asyncio.wait([self._owner], timeout=patience_seconds)
         if not done:
             self._owner.cancel()
             await asyncio.wait([self._owner], timeout=CLOSE_SECONDS)

@@ -22,6 +22,8 @@ FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 60.0
 SCANT_PATIENCE_SECONDS = 0.5
 """How long a server is waited for that could not be had the last time."""
+PARTING_SECONDS = 0.5
+"""How long servers are waited for when all ends; the supervisor waits for little."""
 MAX_REMEMBERED = 1000
 """Failures and warnings of this many keys are kept in mind."""
 MAX_WARNINGS = 20
@@ -151,7 +153,7 @@ class Pool:
             shelf.sweep.cancel()
         for kept in shelf.closing.values():
             kept.is_free.set()
-        sessions = [kept.session.close() for kept in shelf.kept.values()]
+        sessions = [kept.session.close(PARTING_SECONDS) for kept in shelf.kept.values()]
         await asyncio.gather(
             *sessions, *shelf.closing, *shelf.watching, return_exceptions=True
         )

@@ -1,4 +1,5 @@
 import asyncio
+import time
 import uuid
 from itertools import pairwise
 
@@ -219,3 +220,12 @@ async def test_a_pool_that_closes_ends_what_is_being_opened():
         async with pool.session(at(server=raw("mute")), patience_seconds=0.01):
             raise AssertionError
     await pool.close()
+
+
+async def test_the_end_of_all_waits_for_no_child():
+    pool = Pool()
+    child = await pid(pool, at(server=raw("stubborn")))
+    begun = time.monotonic()
+    await pool.close()
+    assert time.monotonic() - begun < 0.9
+    assert await gone(child)
