@@ -35,6 +35,8 @@ TOKEN_VARIABLE = "MCP_OAUTH_TOKEN"  # noqa: S105 (a name)
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_LOGGED_LENGTH = 500
+MAX_READ_BYTES = 64 * 1024
+"""Of a line of standard error: far more than is logged of it."""
 LAST_LINES = 10
 """Lines of a child's standard error that are told when it dies at its start."""
 
@@ -152,7 +154,10 @@ class _Said:
 
     def __init__(self, address: Address) -> None:
         self._name = address.name
-        self._secrets = [s for s in address.secrets if len(s) >= MIN_SECRET_LENGTH]
+        # Line by line, as a key of many lines is written.
+        lines = (line for secret in address.secrets for line in secret.splitlines())
+        found = {line for line in lines if len(line) >= MIN_SECRET_LENGTH}
+        self._secrets = sorted(found, key=len, reverse=True)
         self._last: deque[str] = deque(maxlen=LAST_LINES)
         self.is_answering = False
         """Whether a message has come yet."""
@@ -165,18 +170,18 @@ class _Said:
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines:
                 self.add(line)
-            if len(rest) > MAX_LOGGED_LENGTH * 4:
-                self.add(rest)
-                rest = b""
+            # What is so long loses its end; to part it might part a secret.
+            rest = rest[:MAX_READ_BYTES]
         if rest:
             self.add(rest)
 
     def add(self, line: bytes) -> None:
         """Log one line, without the secrets the child was given."""
-        text = line[: MAX_LOGGED_LENGTH * 4].decode("utf-8", "replace")
-        text = text.rstrip()[:MAX_LOGGED_LENGTH]
+        text = line[:MAX_READ_BYTES].decode("utf-8", "replace").rstrip()
+        # Before it is cut, which would leave the half of a secret.
         for secret in self._secrets:
             text = text.replace(secret, "***")
+        text = text[:MAX_LOGGED_LENGTH]
         if text:
             self._last.append(text)
             logger.debug("mcp server '%s' says: %s", self._name, text)

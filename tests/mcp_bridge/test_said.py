@@ -1,0 +1,61 @@
+"""What a child writes to its standard error, as the log has it."""
+
+import asyncio
+import logging
+from types import SimpleNamespace
+
+import pytest
+
+from mcp_bridge.address import Address
+from mcp_bridge.stdio import _Said
+from tests.mcp_bridge.conftest import HERE, raw
+
+KEY = "-----BEGIN KEY-----\nfirst-line-of-it\nsecond-line-of-it\n-----END KEY-----"
+
+
+@pytest.fixture(autouse=True)
+def _whole_log(caplog):
+    caplog.set_level(logging.DEBUG, "mcp_bridge")
+
+
+def said(**env: str) -> _Said:
+    return _Said(Address("it", raw(env=env), HERE))
+
+
+async def listened(of: _Said, *pieces: bytes) -> None:
+    stream = asyncio.StreamReader()
+    for piece in pieces:
+        stream.feed_data(piece)
+    stream.feed_eof()
+    await of.listen(SimpleNamespace(stderr=stream))
+
+
+def test_a_line_is_cut(caplog):
+    said().add(b"x" * 600)
+    assert caplog.messages == [f"mcp server 'it' says: {'x' * 500}"]
+
+
+def test_the_half_of_a_secret_is_not_logged_either(caplog):
+    said(KEY="hush-hush-hush").add(b"x" * 490 + b"hush-hush-hush")
+    assert "hush" not in caplog.text
+
+
+def test_no_line_of_a_secret_of_many_is_logged(caplog):
+    of = said(KEY=KEY)
+    for line in KEY.encode().split(b"\n"):
+        of.add(b"read " + line)
+    assert "line-of-it" not in caplog.text
+    assert len(caplog.messages) == 4
+
+
+def test_of_two_secrets_in_each_other_neither_shows(caplog):
+    said(A="hush", B="hush-hush-and-more").add(b"it is hush-hush-and-more")
+    assert caplog.messages == ["mcp server 'it' says: it is ***"]
+
+
+async def test_a_line_without_end_is_logged_once(caplog):
+    of = said(KEY="hush-hush-hush")
+    await listened(of, *[b"hush-hush-hush " * 4096] * 10, b"\nnext")
+    assert len(caplog.messages) == 2
+    assert "hush" not in caplog.text
+    assert caplog.messages[1] == "mcp server 'it' says: next"

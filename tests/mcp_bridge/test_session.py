@@ -1,0 +1,212 @@
+"""One session: what it remembers of tokens, calls that failed, lists and its end."""
+
+import asyncio
+
+import httpx2
+import mcp_types
+import pytest
+
+from mcp_bridge import connection, http
+from mcp_bridge.address import Address
+from mcp_bridge.connection import Session
+from mcp_bridge.errors import CallRefused, ServerGone
+from tests.conftest import serve
+from tests.mcp_bridge.conftest import HERE, raw
+from tests.mcp_bridge.http_servers import Crooked
+from tests.mcp_bridge.test_http import at
+
+pytestmark = pytest.mark.usefixtures("spick_and_span")
+
+
+def begin(server, **fields) -> Session:
+    warn = fields.pop("warn", print)
+    address = Address("it", server, HERE, **fields)
+    return Session(address, connect_seconds=10, warn=warn)
+
+
+@pytest.fixture
+async def session():
+    session = begin(raw())
+    await session.opened()
+    yield session
+    await session.close()
+
+
+# Tokens.
+
+
+class Refusing:
+    """A server that takes some tokens, and whoever renews them."""
+
+    def __init__(self, *accepted: str, renewed: str | None) -> None:
+        self.accepted = {f"Bearer {token}" for token in accepted}
+        self.renewed = renewed
+        self.asked: list[str] = []
+
+    async def renew(self, refused: str) -> str | None:
+        self.asked.append(refused)
+        return self.renewed
+
+    async def calls(self, bearer: http.Bearer, *, status: int) -> None:
+        def answer(request: httpx2.Request) -> httpx2.Response:
+            is_good = request.headers["Authorization"] in self.accepted
+            return httpx2.Response(200 if is_good else 401)
+
+        transport = httpx2.MockTransport(answer)
+        async with httpx2.AsyncClient(transport=transport, auth=bearer) as client:
+            assert (await client.get("http://it.example/")).status_code == status
+
+
+@pytest.mark.parametrize("renewed", [None, "old", "refused-too"])
+async def test_one_who_cannot_be_let_in_is_refused_until_another_token(renewed):
+    server = Refusing("good", renewed=renewed)
+    bearer = http.Bearer("old", server.renew)
+    await server.calls(bearer, status=401)
+    assert bearer.is_refused
+    asked = list(server.asked)
+    await server.calls(bearer, status=401)
+    assert server.asked == asked  # Nobody is asked again for what there is not.
+    bearer.use("good", server.renew)
+    assert not bearer.is_refused
+    await server.calls(bearer, status=200)
+
+
+async def test_a_token_is_renewed_once_and_kept():
+    server = Refusing("new", renewed="new")
+    bearer = http.Bearer("old", server.renew)
+    await server.calls(bearer, status=200)
+    bearer.use("old", server.renew)
+    await server.calls(bearer, status=200)
+    assert server.asked == ["old"]
+    assert not bearer.is_refused
+
+
+# Calls that may be made again, and calls that must not be.
+
+
+class Counting(Crooked):
+    def __init__(self) -> None:
+        super().__init__()
+        self.called: list[str] = []
+
+    async def call(self, tool, send, reply):
+        self.called.append(tool)
+        await super().call(tool, send, reply)
+
+
+async def test_a_call_the_server_heard_is_not_made_again():
+    app = Counting()
+    with serve(app) as root:
+        session = begin(at(f"{root}/mcp"))
+        await session.opened()
+        with pytest.raises(ServerGone) as caught:
+            await session.call("drop", {})
+        assert not caught.value.was_unheard
+        assert app.called == ["drop"]
+        await session.close()
+
+
+async def test_a_call_nobody_heard_may_be_made_again():
+    with serve(Crooked(), grace_seconds=0) as root:
+        session = begin(at(f"{root}/mcp"))
+        await session.opened()
+    with pytest.raises(ServerGone, match="cannot be connected to") as caught:
+        await session.call("ok", {})
+    assert caught.value.was_unheard
+    await session.close()
+
+
+async def test_a_call_after_the_end_was_not_heard(session):
+    session.break_off("had enough")
+    with pytest.raises(ServerGone, match="'it' had enough") as caught:
+        await session.call("echo", {})
+    assert caught.value.was_unheard
+    assert not session.is_open
+
+
+async def answered(monkeypatch, session, *answers):
+    """Have the server answer calls with these."""
+    left = list(answers)
+
+    async def send_request(request, kind):
+        answer = left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(session._client, "send_request", send_request)
+    return await session.call("echo", {})
+
+
+async def test_a_tool_that_changed_is_read_anew_and_called(monkeypatch, session):
+    listed = []
+
+    async def read(*_):
+        listed.append(True)
+        return ()
+
+    monkeypatch.setattr(connection.listing, "read", read)
+    mismatch = connection.MCPError(mcp_types.HEADER_MISMATCH, "it changed")
+    done = mcp_types.CallToolResult(content=[])
+    assert await answered(monkeypatch, session, mismatch, done) is done
+    assert listed == [True]
+
+
+async def test_a_question_instead_of_an_answer_is_refused(monkeypatch, session):
+    question = mcp_types.InputRequiredResult(request_state="x")
+    with pytest.raises(CallRefused, match="asks for input in the middle of a call"):
+        await answered(monkeypatch, session, question)
+
+
+async def test_a_refusal_of_many_words_is_cut(monkeypatch, session):
+    refusal = connection.MCPError(mcp_types.INVALID_PARAMS, "x" * 5000)
+    with pytest.raises(CallRefused) as caught:
+        await answered(monkeypatch, session, refusal)
+    assert caught.value.message.endswith(f"refused: {'x' * 2000}")
+
+
+# Lists.
+
+
+async def test_an_old_list_is_read_beside_the_turn_that_noticed(session):
+    before = session._listed_at
+    session._listed_at -= connection.LISTING_SECONDS + 1
+    assert await session.tools() is session.offers
+    assert session._listing is not None
+    await session._listing
+    assert session._listed_at >= before
+
+
+async def test_a_list_that_takes_long_is_not_waited_for(monkeypatch, session):
+    async def read(*_):
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(connection.listing, "read", read)
+    monkeypatch.setattr(connection, "LIST_AGAIN_SECONDS", 0.01)
+    session._is_listing_old = True
+    async with asyncio.timeout(2):
+        assert await session.tools() == session.offers
+
+
+async def test_a_list_that_fails_leaves_the_old_one_and_says_so():
+    said: list[str] = []
+    session = begin(raw(), warn=said.append)
+    await session.opened()
+    offers = session.offers
+    session._client.list_tools = None
+    session._is_listing_old = True
+    assert await session.tools() is offers
+    assert said == ["its tools cannot be listed again: TypeError"]
+    assert session.is_open
+    await session.close()
+
+
+# The end.
+
+
+async def test_it_lives_longer_than_it_may_take_to_open():
+    session = Session(Address("it", raw(), HERE), connect_seconds=1, warn=print)
+    await session.opened()
+    await asyncio.sleep(1.05)
+    assert session.is_open
+    await session.close()
