@@ -21,6 +21,7 @@ from core.events import (
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
+    Usage,
 )
 from core.messages import Message
 from core.trace import ModelCall
@@ -530,3 +531,90 @@ async def test_of_a_fault_of_ours_the_record_has_the_kind_alone(
     with pytest.raises(RuntimeError):
         await take(record=record)
     assert record[0].error == "RuntimeError"
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"max_completion_tokens": 5}, {"max_completion_tokens": 5}),
+        ({"max_tokens": 5}, {"max_tokens": 5}),
+        ({"seed": 1}, {"max_tokens": 50, "seed": 1}),
+    ],
+)
+def test_two_names_of_one_parameter_are_not_both_sent(asked, expected):
+    agent = AgentConfig(name="a", provider="p", model="m", max_tokens=50)
+    assert loop.parameters(agent, asked) == expected
+
+
+async def test_a_model_that_calls_to_the_end_has_not_answered(take, fake):
+    for _ in range(2):
+        fake.call_tool("add", {})
+    events = await take(Tool("add"), max_turns=1)
+    assert (events[-1].reason, text(events)) == ("length", "")
+
+
+async def test_usage_is_of_this_task_alone(take, fake):
+    before = ModelCall("a", "p", "m", usage=Usage(1000, 1000))
+    events = await take(record=[before])
+    assert events[-1].usage == Usage(7, 3)
+
+
+async def test_only_so_many_tools_run_at_once(take, fake):
+    running, most = 0, 0
+
+    async def work():
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.001)
+        running -= 1
+        return "done"
+
+    fake.reply(tool_calls=[("add", {})] * (2 * toolcalls.MAX_AT_ONCE))
+    fake.reply("Done.")
+    await take(Tool("add", lambda arguments: work()))
+    assert most == toolcalls.MAX_AT_ONCE
+
+
+async def test_a_tool_that_is_broken_off_is_waited_for(take, fake):
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def work():
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+            ended.set()
+
+    fake.call_tool("add", {})
+    task = asyncio.create_task(take(Tool("add", lambda arguments: work())))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+async def test_the_record_has_what_the_model_was_not_told(take, fake):
+    record, long = [], "x" * (2 * toolcalls.MAX_RESULT_LENGTH)
+    fake.call_tool("add", {})
+    fake.reply("Done.")
+    await take(Tool("add", lambda arguments: long), record=record)
+    assert record[1].result == long
+    assert long not in results(fake)
+
+
+def test_parts_of_a_result_share_their_room():
+    parts = [{"type": "text", "text": "x" * 8} for _ in range(3)]
+    told = toolcalls.cut(parts, 12)
+    assert [part["text"].split("\n")[0] for part in told] == ["x" * 8, "x" * 4, ""]
+
+
+async def test_every_agent_that_is_asked_is_told(take, fake):
+    fake.reply(tool_calls=[("one", {}), ("two", {}), ("add", {})])
+    fake.reply("Done.")
+    agents = [Tool(name, kind="subagent", target=name) for name in ("one", "two")]
+    events = await take(*agents, Tool("add"))
+    asked = [event.agent for event in events if isinstance(event, HandoffStarted)]
+    assert asked == ["one", "two"]

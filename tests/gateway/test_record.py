@@ -5,6 +5,7 @@ import json
 import uuid
 
 import pytest
+from django.db import OperationalError
 
 from access import identity
 from core.trace import ModelCall
@@ -135,6 +136,7 @@ def test_a_stream_that_breaks_is_an_error(server, fake, user):
     turn = the_turn(user)
     assert turn.outcome == "error"
     assert turn.usage.output_tokens > 0
+    assert calls.stored(user)[-1] == ("assistant", "Once ", "error")
 
 
 def test_a_request_that_is_refused_leaves_no_record(server, user):
@@ -174,6 +176,17 @@ def test_the_conversation_is_kept_where_the_record_cannot_be(
     ask(client, user)
     assert [text for _, text, _ in calls.stored(user)] == ["hi", "Hello from the fake."]
     assert "was not stored" in caplog.text
+
+
+def test_a_conversation_that_cannot_be_kept_leaves_no_record(
+    server, fake, user, monkeypatch
+):
+    def down(*arguments, **more):
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(keeping.history, "append", down)
+    calls.refused(server, body(user, "hi"), 503)
+    assert turns(user) == []
 
 
 LOOK = {"type": "function", "function": {"name": "look", "parameters": {}}}

@@ -1,0 +1,37 @@
+"""What of an agent's rounds the client hears, and what a blind model is told."""
+
+from agents import pictures
+from agents.voice import Screen, Voice
+from core.events import TextDelta, ToolCallDelta
+from core.messages import Message
+
+
+def test_text_of_a_later_round_stands_apart_also_after_a_silent_one():
+    voice = Voice((), has_format=False)
+    said = [*voice.hears(TextDelta("One."))]
+    voice.next_round()
+    voice.next_round()
+    said += [*voice.hears(TextDelta("Two")), *voice.hears(TextDelta("."))]
+    assert [event.text for event in said] == ["One.", "\n\n", "Two", "."]
+
+
+def test_pieces_that_come_before_the_name_wait_for_it():
+    screen = Screen({"look"})
+    pieces = [
+        *(ToolCallDelta(3, id="c"), ToolCallDelta(3, arguments='{"a"')),
+        *(ToolCallDelta(3, name="look"), ToolCallDelta(3, arguments=": 1}")),
+    ]
+    passed = [list(screen.pass_on(piece)) for piece in pieces]
+    assert list(map(len, passed)) == [0, 0, 3, 1]
+    told = [piece for pieces in passed for piece in pieces]
+    assert {piece.index for piece in told} == {0}
+    assert told[0].id == "c"
+    assert "".join(piece.arguments for piece in told) == '{"a": 1}'
+
+
+def test_only_pictures_of_tools_are_left_out():
+    seen = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    mine = Message("user", [seen])
+    assert pictures.left_out([mine]) is None
+    told = pictures.left_out([mine, Message("tool", [seen], tool_call_id="c")])
+    assert told == [mine, Message("tool", pictures.UNSEEN, tool_call_id="c")]
