@@ -184,3 +184,11 @@ async def test_several_work_at_once(take, fake):
 
 def test_the_depth_is_the_references():
     assert subagents.MAX_DEPTH == 4
+
+
+async def test_a_subagent_that_refuses_says_why(take, fake):
+    fake.call_tool("resume_critic", {"message": "Judge this."})
+    fake.reply(refusal="I will not.")
+    fake.reply("It will not.")
+    await take(critic(fake))
+    assert "I will not." in str(fake.bodies[2]["messages"][-1])
