@@ -58,6 +58,8 @@ def test_an_image_stands_between_the_texts_around_it():
         (image(mime_type="image/tiff"), "[not shown: image, image/tiff, which models"),
         (image("A" * (5 * 1024 * 1024 + 4)), "3,840 kB: too large to see]"),
         (image("not base64!"), "image, image/png, which is damaged]"),
+        (image("AA!AAA=="), "image, image/png, which is damaged]"),
+        (image(mime_type="a/b\n]x"), "[not shown: image, a/bx, which models"),
         (
             mcp.AudioContent(type="audio", data="AAAA", mime_type="audio/wav"),
             "[not shown: audio, audio/wav, 0 kB]",
@@ -86,6 +88,11 @@ def test_a_link_is_told():
         type="resource_link", name="report", uri="file:///r", description="last week"
     )
     assert read(link) == "report: file:///r (last week)"
+
+
+def test_a_link_with_a_title_is_told_with_it():
+    link = mcp.ResourceLink(type="resource_link", name="r", uri="file:///r", title="R")
+    assert read(link) == "r: file:///r (R)"
 
 
 def test_text_is_cut_over_all_of_it():

@@ -1,0 +1,120 @@
+"""A call of a tool: made once, or again where the server cannot have heard it."""
+
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import mcp_types
+import pytest
+
+from mcp_bridge.address import Address
+from mcp_bridge.errors import ServerGone, ServerUnreachable, SignInNeeded
+from mcp_bridge.naming import named
+from mcp_bridge.pool import Pool
+from mcp_bridge.toolset import ServerTool
+from tests.mcp_bridge.conftest import HERE, USER, Nobody, configured, opened, raw, use
+from tests.mcp_bridge.test_toolset import signed_child
+
+LINK = "https://me.example/connect"
+UNHEARD = ServerGone("the server went away", server="it", was_unheard=True)
+HEARD = ServerGone("the server went away", server="it")
+REFUSED = SignInNeeded("wants the user to sign in", server="it")
+DONE = mcp_types.CallToolResult(content=[mcp_types.TextContent(type="text", text="ok")])
+
+
+def tool(*answers) -> tuple[ServerTool, list[str]]:
+    """A tool whose server answers with these, and what it was called with."""
+    called: list[str] = []
+    left = list(answers)
+
+    async def call(name, arguments):
+        called.append(name)
+        answer = left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @asynccontextmanager
+    async def session(address):
+        yield SimpleNamespace(call=call)
+
+    return ServerTool(
+        name="it_pay",
+        target="it",
+        description="",
+        parameters={},
+        offered_as="pay",
+        address=Address("it", raw(), HERE),
+        pool=SimpleNamespace(session=session),
+        link=lambda: LINK,
+    ), called
+
+
+async def test_a_call_that_may_have_been_heard_is_not_made_again():
+    pay, called = tool(HEARD, DONE)
+    with pytest.raises(ServerGone):
+        await use(pay)
+    assert called == ["pay"]
+
+
+async def test_a_call_that_was_not_heard_is_made_once_more():
+    pay, called = tool(UNHEARD, DONE)
+    assert await use(pay) == "ok"
+    assert called == ["pay"] * 2
+    pay, called = tool(UNHEARD, UNHEARD, DONE)
+    with pytest.raises(ServerGone):
+        await use(pay)
+    assert called == ["pay"] * 2
+
+
+@pytest.mark.parametrize("before", [[], [UNHEARD]])
+async def test_a_refusal_leads_to_the_sign_in(before):
+    pay, _ = tool(*before, REFUSED)
+    answer = await use(pay)
+    assert answer.startswith("Not connected:")
+    assert answer.endswith(LINK)
+
+
+class Holder(Nobody):
+    async def tokens(self, config, servers, user_id):
+        return dict.fromkeys(servers, "token")
+
+
+async def test_a_server_that_refuses_the_user_at_once_can_be_connected(monkeypatch):
+    pool, tries = Pool(), []
+
+    async def opening(self):
+        tries.append(True)
+        raise REFUSED
+
+    monkeypatch.setattr("mcp_bridge.connection.Session.opened", opening)
+    config = configured(it=signed_child())
+    for _ in range(2):
+        tools = await opened(config, pool, user_id=USER, by=Holder())
+        assert list(tools) == ["connect_it"]
+    assert len(tries) == 2  # Who connects meanwhile must not have to wait.
+    await pool.close()
+
+
+async def test_a_server_that_came_back_is_waited_for_as_at_first(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr("mcp_bridge.pool.monotonic", lambda: now[0])
+    pool, address = Pool(), Address("it", raw(), HERE)
+    begin, fails = Pool._open, [raw("exit"), raw()]
+    monkeypatch.setattr(
+        Pool, "_open", lambda self, _: begin(self, Address("it", fails.pop(0), HERE))
+    )
+    with pytest.raises(ServerUnreachable):
+        async with pool.session(address):
+            raise AssertionError
+    now[0] += 6
+    async with pool.session(address) as session:
+        assert session.is_open
+    assert not pool._shelf().failures
+    await pool.close()
+
+
+def test_a_hash_leaves_a_name_short_enough():
+    long = "c" * 60
+    clash = [("a", f"b_{long}"), ("a_b", long), ("x", long), ("y", f"b_{long}")]
+    assert {len(name) for name in named(clash)[:2]} == {64}
+    assert len({*named(clash)}) == 4
