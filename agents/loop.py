@@ -178,6 +178,8 @@ def _reason(last: Reply, offered: Offer) -> FinishReason:
         return "tool_calls"
     if called:
         return "length"
+    if last.finish_reason == "tool_calls":
+        return "stop"  # It says that it calls, and calls nothing.
     return last.finish_reason or "stop"
 
 

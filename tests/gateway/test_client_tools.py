@@ -768,3 +768,12 @@ def test_a_provider_that_fails_after_own_calls_leaves_the_thread_usable(
     fake.reply("Fine.")
     message, _ = turn(client, user, [says("hi")], agent="helper")
     assert message.content == "Fine."
+
+
+def test_a_reply_that_calls_nothing_does_not_say_it_calls(server, client, fake, user):
+    fake.call_tool("", {})
+    fake.call_tool("", {})
+    whole = ask(client, user, agent="plain")
+    assert whole.choices[0].finish_reason == "stop"
+    read = frames(server, body(user, agent="plain"))
+    assert choices(read)[-1]["finish_reason"] == "stop"
