@@ -43,6 +43,8 @@ LAST_LINES = 10
 GRACE_SECONDS = 1.0
 """How long a child may take to go after its input was closed."""
 POLL_SECONDS = 0.01
+WATCH_SECONDS = 0.5
+"""How often a child is looked at whose output does not end with it."""
 
 MIN_SECRET_LENGTH = 4
 """Shorter values are as good as words: `1`, `yes`."""
@@ -77,6 +79,7 @@ async def connect(
             tasks.start_soon(said.listen, process)
             tasks.start_soon(_read, process, send_in, said, on_end)
             tasks.start_soon(_write, process, receive_out)
+            tasks.start_soon(_watch, process)
             yield receive_in, send_out
             await _part(process)
             tasks.cancel_scope.cancel()
@@ -255,6 +258,14 @@ async def _write(process: Process, outgoing: Outgoing) -> None:
                 await stdin.drain()
             except ConnectionError:
                 return  # Its reader tells what happened.
+
+
+async def _watch(process: Process) -> None:
+    """End the output of a child that is gone; its own children may hold it open."""
+    while process.returncode is None:  # noqa: ASYNC110 (a process tells us nothing)
+        await anyio.sleep(WATCH_SECONDS)
+    await anyio.sleep(GRACE_SECONDS)  # What it said last is read meanwhile.
+    _close_pipes(process)
 
 
 async def _part(process: Process) -> None:

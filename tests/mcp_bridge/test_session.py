@@ -204,6 +204,16 @@ async def test_a_list_that_fails_leaves_the_old_one_and_says_so():
 # The end.
 
 
+async def test_a_crash_is_noticed_though_a_grandchild_holds_the_pipes(
+    monkeypatch, session
+):
+    monkeypatch.setattr(connection.stdio, "GRACE_SECONDS", 0.1)
+    await session.call("spawn", {})
+    async with asyncio.timeout(5):
+        with pytest.raises(ServerGone, match="'it' ended with exit code 3"):
+            await session.call("die", {})
+
+
 async def test_it_lives_longer_than_it_may_take_to_open():
     session = Session(Address("it", raw(), HERE), connect_seconds=1, warn=print)
     await session.opened()
