@@ -145,15 +145,18 @@ def _opening(thread: Thread, *, is_first: bool) -> bytes:
 def _rest_of_thread(place: Place, position: int) -> tuple[bytes, Place]:
     """Return the next messages after a position, and the end where they are the last.
 
-    A thread that is deleted meanwhile has no more of them.
+    A thread that is deleted meanwhile has no more of them. The first of a thread is its
+    user's and always told, so those after it follow one.
     """
     rows = MessageRow.objects.filter(thread=place.after, position__gt=position)
     items: list[bytes] = []
     size = 0
-    for row in rows.order_by("position")[:MESSAGES]:
-        items.append(orjson.dumps(export_rows.message(row)))
-        size += len(items[-1])
-        if size >= MAX_BYTES or len(items) == MESSAGES:
+    for number, row in enumerate(rows.order_by("position")[:MESSAGES], start=1):
+        told = export_rows.message(row, shows_calls=place.shows_calls)
+        if told is not None:
+            items.append(orjson.dumps(told))
+            size += len(items[-1])
+        if size >= MAX_BYTES or number == MESSAGES:
             return _listed(position < 0, items), replace(place, position=row.position)
     return _listed(position < 0, items) + b"]}", replace(place, position=None)
 

@@ -11,12 +11,19 @@ from memory.facts import to_known
 from memory.known import Change
 from memory.models import Fact, FactChange, Lesson, Passage, Summary
 from memory.models import Message as MessageRow
-from memory.transcript import to_message
+from memory.transcript import shown, to_message
 
 
-def message(row: MessageRow) -> dict[str, Any]:
-    """Return a message as it was said, and what is kept beside it."""
-    said = to_message(row.role, row.text, row.extra)  # type: ignore[arg-type]
+def message(row: MessageRow, *, shows_calls: bool) -> dict[str, Any] | None:
+    """Return a message as it was said, and what is kept beside it.
+
+    Without the calls of agents' own tools unless they are shown; None where nothing
+    else is in it.
+    """
+    read = to_message if shows_calls else shown
+    said = read(row.role, row.text, row.extra)  # type: ignore[arg-type]
+    if said is None:
+        return None
     return {
         **_said(said),
         "position": row.position,

@@ -230,7 +230,7 @@ def _hold(
     lines = [
         _line(
             *(position, entry.tokens, entry.message.role),
-            *(text_of(entry.message), extra_of(entry.message)),
+            *(text_of(entry.message), extra_of(entry)),
         )
         for position, entry in enumerate(entries, start=first)
     ]
@@ -258,7 +258,7 @@ def _insert(
     rows = [
         (
             *(thread_id, position, turn, entry.message.role),
-            *(text_of(entry.message), extra_of(entry.message), entry.tokens),
+            *(text_of(entry.message), extra_of(entry), entry.tokens),
             *(entry.agent, entry.finish_reason, entry.importance, at),
         )
         for position, entry in enumerate(entries, start=first)

@@ -1,6 +1,7 @@
 """How a message becomes a row and a row a message."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -18,6 +19,8 @@ class Entry:
     finish_reason: str = ""
     importance: float = 0.5
     """How much it matters later, from 0 to 1."""
+    own_calls: frozenset[str] = frozenset()
+    """The ids of calls of the agent's own tools, which users may not be shown."""
 
 
 def text_of(message: Message) -> str:
@@ -25,8 +28,9 @@ def text_of(message: Message) -> str:
     return message.text.replace("\0", "\ufffd")
 
 
-def extra_of(message: Message) -> str:
+def extra_of(entry: Entry) -> str:
     """Return as JSON what the text leaves out, or "" when it leaves out nothing."""
+    message = entry.message
     extra: dict[str, Any] = {}
     if message.content is not None and not isinstance(message.content, str):
         extra["content"] = message.content
@@ -40,7 +44,28 @@ def extra_of(message: Message) -> str:
         extra["reasoning"] = [
             (r.text, r.signature, r.redacted) for r in message.reasoning
         ]
+    if own := entry.own_calls & {message.tool_call_id, *_ids(message)}:
+        extra["own_calls"] = sorted(own)
     return orjson.dumps(extra).decode() if extra else ""
+
+
+def _ids(message: Message) -> Iterator[str]:
+    return (call.id for call in message.tool_calls)
+
+
+def shown(role: Role, text: str, extra: str) -> Message | None:
+    """Return the message a row holds as its user may see it, if at all.
+
+    Without the calls of the agent's own tools, and what they answered.
+    """
+    message = to_message(role, text, extra)
+    own = frozenset(orjson.loads(extra).get("own_calls", ())) if extra else frozenset()
+    if not own:
+        return message
+    calls = tuple(call for call in message.tool_calls if call.id not in own)
+    if message.role == "tool" or not (calls or message.text):
+        return None
+    return replace(message, tool_calls=calls, reasoning=())
 
 
 def to_message(role: Role, text: str, extra: str) -> Message:

@@ -1,14 +1,19 @@
-"""The switch of the log on stderr, which `telemetry.fmt.enabled` turns.
+"""The log on stderr: its switch, `telemetry.fmt.enabled`, and the line of a turn.
 
 Light to import: processes that read no YAML have it too, and need the rest only once
 they log.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from django.utils.module_loading import import_string
+
+from core.trace import Call, ToolCall
+from telemetry.known import Record
+
+logger = logging.getLogger(__name__)
 
 
 class Switch(logging.Filter):
@@ -28,3 +33,21 @@ class Switch(logging.Filter):
                 self._is_wanted = import_string(self._path)
             return self._is_wanted(record.levelno)
         return True
+
+
+def turn_ended(record: Record) -> None:
+    """Say in a line that a turn ended, and nothing of what was said in it."""
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    count = _tool_calls(record.calls)
+    logger.info(
+        "turn %s of %s: %s in %.2f s, %d + %d tokens, %d tool call%s",
+        *(record.turn_id, record.agent, record.outcome, record.seconds),
+        *(record.usage.input_tokens, record.usage.output_tokens),
+        *(count, "" if count == 1 else "s"),
+    )
+
+
+def _tool_calls(calls: Sequence[Call]) -> int:
+    made = [call for call in calls if isinstance(call, ToolCall)]
+    return len(made) + sum(_tool_calls(call.calls) for call in made)

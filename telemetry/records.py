@@ -1,6 +1,5 @@
 """The record of every turn: kept, read back, listed."""
 
-import logging
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence
@@ -12,7 +11,6 @@ from django.db import connection
 from django.db.models import Q, QuerySet
 
 from core.ids import TurnId, UserId
-from core.trace import ToolCall
 from telemetry import rows
 from telemetry.config import TelemetryConfig
 from telemetry.known import Listed, Outcome, Outline, Record
@@ -20,10 +18,6 @@ from telemetry.models import ModelCall as ModelCallRow
 from telemetry.models import ToolCall as ToolCallRow
 from telemetry.models import Turn
 from telemetry.rows import Row
-
-__all__ = ["Outcome", "Record", "insert", "log", "owned", "page", "tree"]
-
-logger = logging.getLogger(__name__)
 
 BATCH = 500
 """Rows of one INSERT: databases limit the values of a statement."""
@@ -59,19 +53,6 @@ def _statement(table: str, names: tuple[str, ...], count: int) -> str:
     marks = ", ".join([f"({', '.join(['%s'] * len(names))})"] * count)
     columns = ", ".join(names)
     return f"INSERT INTO {table} ({columns}) VALUES {marks}"  # noqa: S608  names alone
-
-
-def log(record: Record) -> None:
-    """Say in a line that a turn ended, and nothing of what was said in it."""
-    if not logger.isEnabledFor(logging.INFO):
-        return
-    count = sum(isinstance(call, ToolCall) for *_, call in rows.flat(record.calls))
-    logger.info(
-        "turn %s of %s: %s in %.2f s, %d + %d tokens, %d tool call%s",
-        *(record.turn_id, record.agent, record.outcome, record.seconds),
-        *(record.usage.input_tokens, record.usage.output_tokens),
-        *(count, "" if count == 1 else "s"),
-    )
 
 
 def tree(turn_id: TurnId, user_id: UserId | None = None) -> Record | None:

@@ -27,6 +27,7 @@ from memory.gather import Gathered, Wanted
 from memory.lessons import Study
 from providers import kinds
 from providers.config import PROVIDERS
+from telemetry import logs
 from telemetry.config import TELEMETRY
 from telemetry.known import Outcome
 from turns import (
@@ -177,6 +178,7 @@ async def finish(
         return
     is_void = outcome == "error" and not reply.said_something
     study = None if is_void else turn.study
+    record = leaving.record(turn, reply, outcome, error)
     await lane.run_to_end(
         keeping.keep,
         turn.user_id,
@@ -185,10 +187,12 @@ async def finish(
         () if is_void else leaving.entries(turn, reply, outcome),
         study=study,
         cap=turn.memory.working_memory_cap,
-        record=leaving.record(turn, reply, outcome, error),
+        record=record,
         results=leaving.results(turn.new),
         telemetry=turn.telemetry,
     )
+    # Here and not beside the tables: their thread has the event loop wait for it.
+    logs.turn_ended(record)
     if study is not None:
         wake.soon()
 
@@ -203,3 +207,5 @@ async def _finish_early(
     except CoulisseError as exc:
         # The client is gone or about to hear of a worse error; say it in the log.
         logger.error("turn %s was not stored: %s", turn.request.turn_id, exc)
+    except Exception:
+        logger.exception("turn %s was not stored", turn.request.turn_id)

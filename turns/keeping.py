@@ -32,8 +32,8 @@ def keep(
     """Store the messages and the record of a turn, all or none, in one transaction.
 
     `results` are the client's, by the ids of the calls they answer. What a user said is
-    worth more than how it was answered: where the database takes
-    the messages but not the record, they are stored without.
+    worth more than how it was answered: where the database takes the messages but not
+    the record, they are stored without.
     """
 
     def append() -> None:
@@ -41,10 +41,10 @@ def keep(
 
     try:
         with transaction.atomic():
+            # First the thread is locked, as by those who erase a user.
+            append()
             client_calls.answered(user_id, results, telemetry)
             records.insert(record, telemetry)
-            append()
     except (DataError, IntegrityError):
         logger.exception("the record of turn %s was not stored", turn_id)
         append()
-    records.log(record)

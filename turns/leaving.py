@@ -17,6 +17,12 @@ def entries(turn: Turn, reply: Reply, outcome: Outcome) -> list[Entry]:
     """Return what the turn adds to the transcript: the new messages and the reply."""
     importance = turn.memory.importance
 
+    own = frozenset(
+        call.id
+        for call in turn.record
+        if isinstance(call, trace.ToolCall) and call.kind != "client"
+    )
+
     def entry(message: Message, count: int | None = None, **more: str) -> Entry:
         if message.role == "assistant":
             more["agent"] = turn.agent.name
@@ -24,6 +30,7 @@ def entries(turn: Turn, reply: Reply, outcome: Outcome) -> list[Entry]:
             message,
             tokens.estimate_message(message) if count is None else count,
             importance=getattr(importance, message.role),
+            own_calls=own if reply.exchange else frozenset(),
             **more,
         )
 

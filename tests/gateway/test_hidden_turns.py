@@ -92,3 +92,42 @@ def test_a_long_export_stays_as_it_began(hands, configure, monkeypatch):
     told = hands.get(EXPORT)["turns"]
     assert len(told) == 5
     assert all(turn.keys() == OUTLINE for turn in told)
+
+
+KEEPER = """
+  - name: keeper
+    provider: openai
+    model: gpt-test
+    memory_tools: true
+"""
+LOOK = {"type": "function", "function": {"name": "look", "parameters": {}}}
+
+
+@pytest.mark.parametrize("shows", [True, False])
+def test_what_own_tools_did_between_a_clients_calls_is_told_where_turns_are(
+    client, fake, hands, configure, shows
+):
+    setting = f"telemetry: {{sqlite: {{show_to_users: {str(shows).lower()}}}}}\n"
+    configure(CONFIG + KEEPER + setting)
+    fake.reply("Wait.", tool_calls=[("search_memory", {"query": "inside"})])
+    fake.reply(tool_calls=[("search_memory", {"query": "inside"}), ("look", {})])
+    ask(client, hands.user, "Look!", agent="keeper", tools=[LOOK])
+    fake.reply("Nothing.")
+    call = {"role": "tool", "tool_call_id": "call_1", "content": "dark"}
+    ask(client, hands.user, agent="keeper", tools=[LOOK], messages=[call])
+    [thread] = hands.get(EXPORT)["threads"]
+    told = [
+        (said["role"], said["content"], [call["name"] for call in said["tool_calls"]])
+        if "tool_calls" in said
+        else (said["role"], said["content"])
+        for said in thread["messages"]
+    ]
+    assert ("inside" in str(thread)) is shows
+    if not shows:
+        assert told == [
+            ("user", "Look!"),
+            ("assistant", "Wait."),
+            ("assistant", None, ["look"]),
+            ("tool", "dark"),
+            ("assistant", "Nothing."),
+        ]

@@ -1,6 +1,5 @@
 """A turn is read back as it was recorded, and nobody reads another's."""
 
-import logging
 import sqlite3
 import uuid
 from dataclasses import fields
@@ -345,26 +344,3 @@ def test_a_page_is_read_off_an_index(asked, index):
     plan = plan_of(**asked)
     assert f"INDEX {index}" in plan, plan
     assert "TEMP B-TREE" not in plan, plan
-
-
-# The line in the log.
-
-
-def test_a_turn_is_a_line_in_the_log(caplog):
-    caplog.set_level(logging.INFO)
-    turn = record(*deep(), user_message="secret")
-    records.log(turn)
-    [line] = caplog.messages
-    assert line == (
-        f"turn {turn.turn_id} of assistant: ok in 1.25 s, 200 + 40 tokens, 5 tool calls"
-    )
-
-
-def test_nothing_that_was_said_is_in_the_log(caplog):
-    caplog.set_level(logging.DEBUG)
-    calls = [
-        tool_call("n", arguments="secret", result="secret", error="secret"),
-        model_call(error="secret"),
-    ]
-    records.log(record(*calls, user_message="secret", error="secret", thread="secret"))
-    assert "secret" not in caplog.text
