@@ -59,8 +59,9 @@ class Task:
     own_tools: Sequence[Tool] = ()
     """The agent's own; nobody sees them called."""
     stream: bool = True
-    has_format: bool = False
-    """Whether the answer must be JSON, of which text before a call is no part."""
+    says_last_alone: bool = False
+    """Whether text before a call is no part of the answer: it must have a format, or
+    another agent waits for it."""
     user: str = ""
     """An opaque id of the end user, for the provider."""
     record: list[Call] = field(default_factory=list)
@@ -111,13 +112,13 @@ def offer(task: Task) -> Offer:
 async def run(task: Task) -> AsyncGenerator[Event]:
     """Yield what the agent says, `Finished` last.
 
-    Its text is yielded as it comes, that before a tool call too, unless it must have a
-    format. After `max_turns` rounds with tools it is asked once more, for an answer
+    Its text is yielded as it comes, that before a tool call too, unless only
+    the last counts. After `max_turns` rounds with tools it is asked once more, for an answer
     without. A tool that fails, or that nobody has, is an answer to the model.
     Source: "Loop" of the reference's agents.
     """
     offered = offer(task)
-    voice = Voice(offered.clients, has_format=task.has_format)
+    voice = Voice(offered.clients, says_last_alone=task.says_last_alone)
     messages = list(task.messages)
     begun = len(task.record)
     for rounds_left in range(task.agent.max_turns, -1, -1):
@@ -141,7 +142,7 @@ async def run(task: Task) -> AsyncGenerator[Event]:
             break
         voice.next_round()
     _note_clients_calls(task, offered, reply)
-    if reply.text and task.has_format:
+    if reply.text and task.says_last_alone:
         yield TextDelta(reply.text)
     for block in reply.message().reasoning:
         yield ReasoningBlock(block)

@@ -89,6 +89,7 @@ class Subagent:
             self._prompt(message_of(arguments)),
             self.agent.parameters,
             own_tools=await self.open_tools(self.agent),
+            says_last_alone=True,
             user=self.user,
             record=record.calls,
         )

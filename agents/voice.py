@@ -14,14 +14,14 @@ from core.events import (
 class Voice:
     """Passes on what a model says, round after round, as one reply.
 
-    Text goes through as it comes, unless the reply must have a format: whether it is
+    Text goes through as it comes, unless the last alone counts: whether it is
     the answer is known at the end. Signed thinking belongs to the calls of its round,
     so only that of the last is kept, by the caller.
     """
 
-    def __init__(self, clients: Collection[str], *, has_format: bool) -> None:
+    def __init__(self, clients: Collection[str], *, says_last_alone: bool) -> None:
         self._clients = clients
-        self._has_format = has_format
+        self._says_last_alone = says_last_alone
         self._has_said = False
         """Whether the rounds before this one had text."""
         self._says = False
@@ -52,7 +52,7 @@ class Voice:
                 return (event,)
 
     def _text(self, event: TextDelta) -> Sequence[Event]:
-        if self._has_format:
+        if self._says_last_alone:
             return ()
         is_new = self._has_said and not self._says
         self._says = True

@@ -150,7 +150,7 @@ def _events(turn: Turn) -> AsyncGenerator[Event]:
                 client_tools=request.tools,
                 own_tools=turn.tools,
                 stream=request.stream,
-                has_format=request.format is not None,
+                says_last_alone=request.format is not None,
                 user=turn.user_id.hex,
                 record=turn.record,
             )

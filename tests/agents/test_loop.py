@@ -63,7 +63,7 @@ def take(fake):
         stream=True,
         client_tools=(),
         choice=None,
-        has_format=False,
+        says_last_alone=False,
         record=None,
         **agent,
     ):
@@ -76,7 +76,7 @@ def take(fake):
             client_tools=client_tools,
             own_tools=tools,
             stream=stream,
-            has_format=has_format,
+            says_last_alone=says_last_alone,
             record=[] if record is None else record,
         )
         try:
@@ -123,7 +123,7 @@ async def test_text_before_a_call_is_said_too(take, fake, stream):
 async def test_of_a_reply_with_a_format_only_the_last_text_is_said(take, fake, stream):
     fake.reply('{"a": 1}', tool_calls=[("add", {})])
     fake.reply('{"a":', " 2}")
-    events = await take(Tool("add"), stream=stream, has_format=True)
+    events = await take(Tool("add"), stream=stream, says_last_alone=True)
     assert text(events) == '{"a": 2}'
     assert '{"a": 1}' in str(fake.bodies[-1]["messages"]).replace('\\"', '"')
 

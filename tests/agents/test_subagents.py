@@ -162,6 +162,20 @@ async def test_a_subagent_that_says_nothing_is_an_answer(take, fake):
     assert "said nothing" in str(fake.bodies[-1]["messages"][-1])
 
 
+async def test_its_last_message_alone_is_the_result(take, fake):
+    async def tools(agent):
+        return [critic(fake, name="inner")]
+
+    fake.call_tool("outer", {"message": "a"})
+    fake.reply("Let me ask.", tool_calls=[("inner", {"message": "b"})])
+    fake.reply("inner word")
+    fake.reply("last word")
+    fake.reply("done")
+    record = []
+    await take(critic(fake, name="outer", open_tools=tools), record=record)
+    assert record[1].result == "last word"
+
+
 async def test_a_subagent_that_was_cut_off_says_so(take, fake):
     fake.call_tool("resume_critic", {"message": "on"})
     fake.reply("Too", finish="length")

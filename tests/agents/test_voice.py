@@ -7,7 +7,7 @@ from core.messages import Message
 
 
 def test_text_of_a_later_round_stands_apart_also_after_a_silent_one():
-    voice = Voice((), has_format=False)
+    voice = Voice((), says_last_alone=False)
     said = [*voice.hears(TextDelta("One."))]
     voice.next_round()
     voice.next_round()
