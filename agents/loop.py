@@ -112,8 +112,8 @@ def offer(task: Task) -> Offer:
 async def run(task: Task) -> AsyncGenerator[Event]:
     """Yield what the agent says, `Finished` last.
 
-    Its text is yielded as it comes, that before a tool call too, unless only
-    the last counts. After `max_turns` rounds with tools it is asked once more, for an answer
+    Its text is yielded as it comes, that before a tool call too, unless only the last
+    counts. After `max_turns` rounds with tools it is asked once more, for an answer
     without. A tool that fails, or that nobody has, is an answer to the model.
     Source: "Loop" of the reference's agents.
     """
