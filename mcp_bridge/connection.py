@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Any, assert_never
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
 
 import anyio
 import httpx2
@@ -13,16 +13,12 @@ import mcp_types
 from mcp import Client as McpClient
 from mcp import MCPError
 from mcp.client import ClientSession
-from mcp.client._transport import TransportStreams
 from mcp.client.session import IncomingMessage
-from mcp.client.sse import sse_client
-from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost, ToolsListChanged
-from mcp.shared._httpx_utils import McpHttpClientFactory
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
-from mcp_bridge import http, listing, stdio
+from mcp_bridge import http, listing, transport
 from mcp_bridge.address import Address
 from mcp_bridge.errors import (
     CallRefused,
@@ -42,6 +38,8 @@ LISTING_SECONDS = 300.0
 """After so long a list is read anew, beside the turn that noticed."""
 LIST_AGAIN_SECONDS = 3.0
 CLOSE_SECONDS = 5.0
+DOUBT_SECONDS = 5.0
+"""How long a child that let a call's time run out has to answer anything at all."""
 FOLLOW_SECONDS = 1.0
 LISTEN_AGAIN_SECONDS = 30.0
 MAX_REFUSAL_LENGTH = 2000
@@ -78,6 +76,7 @@ class Session:
         self._is_listing_old = False
         self._listed_at = 0.0
         self._listing: asyncio.Task[None] | None = None
+        self._doubting: asyncio.Task[None] | None = None
         self._owner = asyncio.create_task(self._own(), name=f"mcp {address.name}")
 
     @property
@@ -135,6 +134,7 @@ class Session:
             async with asyncio.timeout(limit):
                 answer = await self._send(self._client, request)
         except TimeoutError as exc:
+            self._begin_doubting()
             message = f"gave no answer within {limit:g} seconds (timeout_seconds)"
             raise self._error(ServerSlow, message) from exc
         except Exception as exc:
@@ -205,8 +205,9 @@ class Session:
             self._end(self._why_not(exc, opening))
         finally:
             self._end(self._gone())
-            if self._listing is not None:
-                self._listing.cancel()
+            for task in (self._listing, self._doubting):
+                if task is not None:
+                    task.cancel()
 
     def _begin(self, client: ClientSession) -> None:
         self._client = client
@@ -222,25 +223,14 @@ class Session:
 
     def _make_client(self) -> McpClient:
         return McpClient(
-            listing.mended(self._transport(), self._complain),
+            listing.mended(
+                transport.of(self.address, self._bearer, self.break_off), self._complain
+            ),
             cache=None,
             client_info=CLIENT,
             message_handler=self._hear,
             mode="legacy" if self.is_legacy else "auto",
         )
-
-    def _transport(self) -> AbstractAsyncContextManager[TransportStreams]:
-        address = self.address
-        kind = address.server.kind
-        if kind == "stdio":
-            return stdio.connect(address, self.break_off)
-        client = http.Client(address, self._bearer, self.break_off)
-        url = address.server.url or ""
-        if kind == "http":
-            return _closing(client, url)
-        if kind == "sse":
-            return sse_client(url, httpx_client_factory=_given(client))
-        assert_never(kind)
 
     async def _follow_changes(self, client: McpClient) -> None:
         """Hear of changed tools from a server of the newer protocol."""
@@ -292,6 +282,25 @@ class Session:
             self._warn(f"its tools cannot be listed again: {type(exc).__name__}")
             if _is_closed(exc):
                 self.break_off("closed the connection")
+
+    def _begin_doubting(self) -> None:
+        """Ask a child that gave no answer whether it hears at all."""
+        is_doubting = self._doubting is not None and not self._doubting.done()
+        if self.address.server.kind == "stdio" and not is_doubting:
+            self._doubting = asyncio.create_task(self._doubt())
+
+    async def _doubt(self) -> None:
+        client = self._client
+        if client is None:
+            return
+        try:
+            async with asyncio.timeout(DOUBT_SECONDS):
+                await listing.read(client, self._complain)
+        except TimeoutError:
+            # Stuck for good, or busy with what nobody waits for: another takes over.
+            self.break_off("does not answer any more")
+        except Exception as exc:  # It answered, whatever it was.
+            logger.debug("mcp server '%s': %r", self.address.name, exc)
 
     async def _read_listing(self, client: ClientSession) -> None:
         self._is_listing_old = False
@@ -375,29 +384,6 @@ class Session:
     def _error(self, kind: type[ServerFailed], says: str) -> ServerFailed:
         name = self.address.name
         return kind(f"the MCP server '{name}' {says}", server=name)
-
-
-@asynccontextmanager
-async def _closing(client: http.Client, url: str) -> AsyncIterator[TransportStreams]:
-    """Speak streamable HTTP through a client, and close it at the end."""
-    async with (
-        client,
-        streamable_http_client(
-            url, http_client=client, max_sse_event_size=http.MAX_ANSWER_BYTES
-        ) as streams,
-    ):
-        yield streams
-
-
-def _given(client: http.Client) -> McpHttpClientFactory:
-    def factory(
-        headers: dict[str, str] | None = None,
-        timeout: httpx2.Timeout | None = None,
-        auth: httpx2.Auth | None = None,
-    ) -> httpx2.AsyncClient:
-        return client
-
-    return factory
 
 
 _STAND_INS = {mcp_types.INTERNAL_ERROR, mcp_types.INVALID_REQUEST, -32000}

@@ -23,6 +23,8 @@ EARLY = timedelta(seconds=60)
 """A token that ends sooner than this is refreshed before it is used."""
 CLAIM = timedelta(seconds=30)
 """How long a process may take to refresh; after this another may."""
+PATIENCE_SECONDS = 2.0
+"""How long a turn waits for a refresh while the old token is still good."""
 LOOK_SECONDS = 0.05
 LOOK_LONGEST_SECONDS = 1.0
 
@@ -162,8 +164,12 @@ class SignIns:
         ends = held.boxes.expires_at
         if token is None or ends is None or ends - EARLY > self._clock():
             return token
+        lasts = ends > self._clock()
         try:
-            renewed = await self._refresh(config, user_id, held)
+            async with asyncio.timeout(PATIENCE_SECONDS if lasts else None):
+                renewed = await self._refresh(config, user_id, held)
+        except TimeoutError:
+            return token  # It lasts a little longer, and the refresh goes on.
         except CoulisseError as exc:
             logger.warning("could not refresh a user's token: %s", exc)
             renewed = None

@@ -6,7 +6,7 @@ import httpx2
 import mcp_types
 import pytest
 
-from mcp_bridge import connection, http
+from mcp_bridge import connection, http, stdio
 from mcp_bridge.address import Address
 from mcp_bridge.connection import Session
 from mcp_bridge.errors import CallRefused, ServerGone
@@ -207,7 +207,7 @@ async def test_a_list_that_fails_leaves_the_old_one_and_says_so():
 async def test_a_crash_is_noticed_though_a_grandchild_holds_the_pipes(
     monkeypatch, session
 ):
-    monkeypatch.setattr(connection.stdio, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(stdio, "GRACE_SECONDS", 0.1)
     await session.call("spawn", {})
     async with asyncio.timeout(5):
         with pytest.raises(ServerGone, match="'it' ended with exit code 3"):

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from mcp_bridge import connection
 from mcp_bridge.address import Address
 from mcp_bridge.config import ServerConfig
 from mcp_bridge.errors import (
@@ -84,6 +85,18 @@ async def test_a_call_that_takes_too_long_ends_alone(pool):
     with pytest.raises(ServerSlow, match=r"no answer within 0.2 seconds \(timeout_s"):
         await use(tools["hang"])
     assert await use(tools["pid"]) == pid
+
+
+async def test_a_child_that_is_stuck_gives_way_to_another(pool, monkeypatch):
+    monkeypatch.setattr(connection, "DOUBT_SECONDS", 0.1)
+    tools = await opened(configured(it=raw(timeout_seconds=0.1)), pool)
+    pid = int(await use(tools["pid"]))
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(ServerSlow):
+        await use(tools["pid"])
+    assert await gone(pid)
+    tools = await opened(configured(it=raw()), pool)
+    assert int(await use(tools["pid"])) != pid
 
 
 async def test_a_crash_fails_its_call_and_the_next_one_starts_a_child(pool):

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from django.conf import settings
 
-from mcp_bridge import jobs, links, secrets, tokens
+from mcp_bridge import jobs, links, secrets, sign_ins, tokens
 from mcp_bridge.models import McpToken, McpUsedLink
 from mcp_bridge.sign_in_errors import SignInFailed
 from tests.mcp_bridge.sign_in.users import Stage, configured, keys_in, new_user
@@ -105,6 +105,21 @@ async def test_a_slow_provider_costs_nobody_their_sign_in(scripted, database):
     assert await stage.token("notes", user) is None  # It has ended by now.
     assert await stored(user) is not None
     assert await stage.sign_ins.connected(stage.config, user) == {"notes": True}
+
+
+async def test_a_turn_does_not_wait_for_a_token_while_it_has_one(
+    scripted, database, monkeypatch
+):
+    monkeypatch.setattr(sign_ins, "PATIENCE_SECONDS", 0.02)
+    stage = Stage(configured(notes={"url": scripted.url}), seconds=0.3)
+    user = new_user()
+    await stage.connect("notes", user)
+    stage.clock.forward(seconds=3550)
+    scripted.hang("/token")
+    async with asyncio.timeout(0.25):
+        assert await stage.token("notes", user) == "access-1"
+    assert (await stored(user)).refreshing_until is not None  # It goes on.
+    await stage.sign_ins.close()
 
 
 async def test_without_a_refresh_token_the_end_is_the_end(stage, scripted):

@@ -1,0 +1,55 @@
+"""The ways to talk to a server: a child's pipes, streamable HTTP, and the older SSE."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import assert_never
+
+import httpx2
+from mcp.client._transport import TransportStreams
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import McpHttpClientFactory
+
+from mcp_bridge import http, stdio
+from mcp_bridge.address import Address
+
+# The two private modules are imported for the names of types alone, which the SDK
+# exports nowhere else.
+
+
+def of(
+    address: Address, bearer: http.Bearer, on_lost: Callable[[str], None]
+) -> AbstractAsyncContextManager[TransportStreams]:
+    """Return what opens the way to a server; `on_lost` hears of its sudden end."""
+    if address.server.kind == "stdio":
+        return stdio.connect(address, on_lost)
+    client = http.Client(address, bearer, on_lost)
+    url = address.server.url or ""
+    if address.server.kind == "http":
+        return _closing(client, url)
+    if address.server.kind == "sse":
+        return sse_client(url, httpx_client_factory=_given(client))
+    assert_never(address.server.kind)
+
+
+@asynccontextmanager
+async def _closing(client: http.Client, url: str) -> AsyncIterator[TransportStreams]:
+    """Speak streamable HTTP through a client, and close it at the end."""
+    async with (
+        client,
+        streamable_http_client(
+            url, http_client=client, max_sse_event_size=http.MAX_ANSWER_BYTES
+        ) as streams,
+    ):
+        yield streams
+
+
+def _given(client: http.Client) -> McpHttpClientFactory:
+    def factory(
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        return client
+
+    return factory
