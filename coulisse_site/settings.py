@@ -255,7 +255,7 @@ LOGGING = {
         "switch": {
             "()": "telemetry.logs.Switch",
             "is_wanted": "telemetry.fmt.is_wanted",
-        }
+        },
     },
     "handlers": {
         "stderr": {
