@@ -23,7 +23,8 @@ def owner() -> UserId:
 def asked(call_id: str = "call_1", **fields):
     """A call that a client was handed."""
     given = {"kind": "client", "id": call_id, "result": None, "seconds": None}
-    return tool_call("look", **{**given, "started_at": NOW - SECOND, **fields})
+    begun = datetime.now(UTC) - SECOND
+    return tool_call("look", **{**given, "started_at": begun, **fields})
 
 
 def ask(owner, *calls, before: timedelta = timedelta(), **fields):
