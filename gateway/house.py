@@ -211,9 +211,17 @@ def connect(
 
 def remember(session: str, id: str | int, task: "asyncio.Task[Answer]") -> None:
     """Let a request be cancelled by another one, while it is answered."""
-    if session:
-        _open[session, id] = task
-        task.add_done_callback(lambda _: _open.pop((session, id), None))
+    if not session:
+        return
+    key = (session, id)
+
+    def forget(done: "asyncio.Task[Answer]") -> None:
+        # Another request of the same id may have come meanwhile.
+        if _open.get(key) is done:
+            del _open[key]
+
+    _open[key] = task
+    task.add_done_callback(forget)
 
 
 async def handle(exchange: Exchange, connection: Connection) -> Answer:

@@ -55,7 +55,7 @@ def put_after(messages: Sequence[Message]) -> Sequence[Message]:
     For wires on which a result is text. Results of one round stay together, as every
     provider wants them.
     """
-    if not any(_has_parts(message) for message in messages):
+    if not any(m.role == "tool" and _has_parts(m) for m in messages):
         return messages
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     put: list[Message] = []
