@@ -83,9 +83,9 @@ async def prepare(request: TurnRequest) -> Turn:
     settings, remembering = plan.of_agent(config, agent.name)
     if options.is_memory_off:
         remembering = None
+    new: Sequence[Message] = context.new_messages(request.messages)
     tools = await Toolbox(config, user_id, options).open(agent)
     toolbox.check_names(agent, tools, request.tools)
-    new: Sequence[Message] = context.new_messages(request.messages)
     instructions = [options.language_instruction]
     if request.format is not None:
         instructions.append(request.format.instruction)
