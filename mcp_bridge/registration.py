@@ -33,28 +33,9 @@ async def register(
             "static",
             provider=server,
         )
-    answer = await web.post(
-        server,
-        provider.registration_endpoint,
-        json=_request(provider, redirect_uri, method),
-    )
-    if answer.status not in (200, 201):
-        error, description = told(answer)
-        raise ProviderRefused(
-            f"mcp server '{server}': {provider.issuer} refuses to register this "
-            f"server with {answer.status}: {description}",
-            error=error,
-            description=description,
-            provider=server,
-        )
-    try:
-        made = OAuthClientInformationFull.model_validate(answer.json())
-    except ValidationError as exc:
-        raise ProviderBroken(
-            f"mcp server '{server}': {provider.issuer} answers a registration with "
-            "what is none",
-            provider=server,
-        ) from exc
+    request = _request(provider, redirect_uri, method)
+    url = provider.registration_endpoint
+    made = await _registered(web, server, provider, url, request)
     assigned = made.token_endpoint_auth_method or method
     if made.client_secret is None:
         assigned = "none"
@@ -76,6 +57,30 @@ async def register(
         proven_at=now,
         secret_expires_at=datetime.fromtimestamp(ends, UTC) if ends else None,
     )
+
+
+async def _registered(
+    web: Web, server: str, provider: Provider, url: str, request: dict[str, object]
+) -> OAuthClientInformationFull:
+    """Send the request; return what the provider made of it."""
+    answer = await web.post(server, url, json=request)
+    if answer.status not in (200, 201):
+        error, description = told(answer)
+        raise ProviderRefused(
+            f"mcp server '{server}': {provider.issuer} refuses to register this "
+            f"server with {answer.status}: {description}",
+            error=error,
+            description=description,
+            provider=server,
+        )
+    try:
+        return OAuthClientInformationFull.model_validate(answer.json())
+    except ValidationError as exc:
+        raise ProviderBroken(
+            f"mcp server '{server}': {provider.issuer} answers a registration with "
+            "what is none",
+            provider=server,
+        ) from exc
 
 
 def _request(provider: Provider, redirect_uri: str, method: str) -> dict[str, object]:
