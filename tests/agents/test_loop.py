@@ -430,6 +430,15 @@ async def test_what_a_provider_refused_is_put_down(take, fake):
     assert record[0].usage is None
 
 
+async def test_what_is_called_when_told_not_to_is_not_run(take, fake):
+    made = []
+    fake.call_tool("add", {})
+    fake.call_tool("add", {})
+    events = await take(Tool("add", lambda a: made.append(1) or "done"), max_turns=1)
+    assert made == [1]
+    assert events[-1].reason == "length"
+
+
 @pytest.mark.parametrize("rounds", [1, 3])
 async def test_rounds_have_an_end(take, fake, rounds):
     for _ in range(rounds):
