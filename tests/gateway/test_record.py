@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import uuid
 
 import pytest
@@ -76,6 +77,15 @@ def test_a_turn_without_tools_is_put_down_too(server, client, user):
     (call,) = the_turn(user).calls
     assert isinstance(call, ModelCall)
     assert call.usage.output_tokens == 3
+
+
+def test_a_turn_is_told_in_the_log_once_it_is_stored(server, client, user, caplog):
+    caplog.set_level(logging.INFO)
+    ask(client, user, "my secret")
+    turn = the_turn(user)
+    [line] = [said for said in caplog.messages if str(turn.turn_id) in said]
+    assert "of assistant: ok in" in line
+    assert "secret" not in line
 
 
 def test_a_client_that_leaves_while_a_tool_runs(keeper, fake, user, monkeypatch):
