@@ -12,7 +12,7 @@ from mcp import MCPError
 from access import identity
 from config import loader
 from config.errors import ConfigInvalid
-from gateway import house_exchange
+from gateway import house, house_exchange
 from providers.fake_wires import Answer
 from telemetry import records
 from tests.conftest import CONFIG, serve
@@ -450,6 +450,17 @@ def test_another_clients_request_cannot_be_cancelled(server, fake, user):
         return await task
 
     assert text(use(server, user, meddle, mode="legacy")) == "done"
+
+
+async def test_a_request_can_be_cancelled_after_another_of_its_id_has_ended():
+    first, second = (asyncio.create_task(asyncio.Event().wait()) for _ in range(2))
+    for task in (first, second):
+        house.remember("session", 1, task)
+    first.cancel()
+    await asyncio.wait([first])
+    house.cancel("session", {"requestId": 1})
+    await asyncio.wait([second], timeout=5)
+    assert second.cancelled()
 
 
 def test_many_calls_at_once_each_get_their_own_answer(server, fake, user):
