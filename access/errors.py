@@ -1,6 +1,6 @@
 """What can go wrong when a request says who it is for."""
 
-from core.errors import Invalid
+from core.errors import Denied, Invalid, Unauthenticated
 
 
 class UserRequired(Invalid):
@@ -13,3 +13,27 @@ class UserRequired(Invalid):
 
 class UserInvalid(Invalid):
     """The user identifier is not valid."""
+
+
+class CredentialRequired(Unauthenticated):
+    """This server asks for a credential: send your API key as \
+`Authorization: Bearer KEY`."""
+
+
+class CredentialRefused(Unauthenticated):
+    """The credential is not valid: it is unknown, revoked or expired."""
+
+    code = "invalid_api_key"
+
+
+class IdentityRefused(Denied):
+    """The request names another user than the one its credential stands for: leave \
+safety_identifier out, or name that user."""
+
+    code = "identity_mismatch"
+
+
+class AgentRefused(Denied):
+    """This API token may not call that agent."""
+
+    code = "agent_not_allowed"

@@ -2,10 +2,12 @@
 
 import re
 import uuid
+from collections.abc import Iterable
 from functools import lru_cache
 
+from access.caller import Caller
 from access.config import DEFAULT_USER_ID, SHARED_USER_ID, USERS
-from access.errors import UserInvalid, UserRequired
+from access.errors import IdentityRefused, UserInvalid, UserRequired
 from config.sections import Config
 from core.ids import UserId
 
@@ -19,13 +21,17 @@ CANONICAL_UUID = re.compile(
 )
 
 
-def resolve(config: Config, *identifiers: str | None) -> UserId:
+def resolve(config: Config, caller: Caller, *identifiers: str | None) -> UserId:
     """Return the user of a request that names them by the first identifier given.
 
-    Falls back to `default_user_id` (or `users: shared`). Raises `UserRequired` when
-    nobody is named and there is no fallback, `UserInvalid` for a blank or oversized
-    name. Source: "User identification" of the reference.
+    Where the caller's credential stands for a user it is that one, and every name that
+    is given must be theirs. Else falls back to `default_user_id` (or `users: shared`).
+    Raises `IdentityRefused` for another's name, `UserRequired` when nobody is named and
+    there is no fallback, `UserInvalid` for a blank or oversized name. Source: "User
+    identification" of the reference.
     """
+    if caller.principal is not None:
+        return _bound(caller.principal, identifiers)
     for identifier in identifiers:
         if identifier is not None:
             return derive(checked(identifier))
@@ -35,6 +41,14 @@ def resolve(config: Config, *identifiers: str | None) -> UserId:
     if fallback is None:
         raise UserRequired
     return derive(fallback)
+
+
+def _bound(principal: str, identifiers: Iterable[str | None]) -> UserId:
+    user_id = derive(principal)
+    for identifier in identifiers:
+        if identifier is not None and derive(checked(identifier)) != user_id:
+            raise IdentityRefused
+    return user_id
 
 
 def checked(identifier: str) -> str:

@@ -2,6 +2,7 @@
 
 CoulisseError
 ├── Invalid      the caller sent something we cannot accept
+├── Unauthenticated  the caller has not said who they are
 ├── Denied       the caller may not do this
 ├── NotFound     the caller named something that does not exist
 ├── Limited      the caller must wait, or has spent what they had
@@ -40,6 +41,17 @@ class Invalid(CoulisseError):
         self.param = param
         if code is not None:
             self.code = code
+
+
+class Unauthenticated(CoulisseError):
+    """The request carries no valid credential."""
+
+    def __init__(
+        self, message: str | None = None, *, challenge: str = "Bearer"
+    ) -> None:
+        super().__init__(message)
+        self.challenge = challenge
+        """What HTTP's `WWW-Authenticate` says: how to give one."""
 
 
 class Denied(CoulisseError):

@@ -1,5 +1,6 @@
 """What a model says as it says it: the values a turn is made of."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,6 +31,28 @@ class Usage:
             self.cache_write_tokens + other.cache_write_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Who answers, and what it took."""
+
+    provider: str
+    """Its name under `providers:`."""
+    model: str
+    attempts: int
+    """How many times models were called, what failed included."""
+    cost_micro_usd: int | None = None
+    """None while it is not known, and where a price is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A turn's model begins to answer. Once in a turn, before all that is said."""
+
+    serving: Serving
+    headers: Mapping[str, str]
+    """What the client is told beside the reply, such as what it has left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +115,13 @@ class Finished:
     exchange: tuple[Message, ...] = ()
     """What was said and done up to a call of the client's, where the agent's own tools
     were called on the way: the model needs all of it to go on."""
+    serving: Serving | None = None
+    """Known at the end of a turn."""
 
 
 Event = (
-    TextDelta
+    Begun
+    | TextDelta
     | RefusalDelta
     | ReasoningDelta
     | ReasoningBlock

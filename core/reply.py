@@ -9,6 +9,7 @@ from core.events import (
     ReasoningBlock,
     ReasoningDelta,
     RefusalDelta,
+    Serving,
     TextDelta,
     ToolCallDelta,
     Usage,
@@ -23,6 +24,7 @@ class Reply:
         self.finish_reason: FinishReason | None = None
         self.usage: Usage | None = None
         self.exchange: tuple[Message, ...] = ()
+        self.serving: Serving | None = None
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._reasoning: list[str] = []
@@ -46,6 +48,7 @@ class Reply:
                 self.finish_reason = event.reason
                 self.usage = event.usage
                 self.exchange = event.exchange
+                self.serving = event.serving
 
     def _add_call(self, delta: ToolCallDelta) -> None:
         call = self._calls.setdefault(delta.index, ["", "", ""])

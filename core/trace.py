@@ -21,6 +21,18 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One request to a provider."""
+
+    endpoint: str
+    """Which of the provider's endpoints; "" where it has one."""
+    seconds: float
+    """Until the reply began or failed."""
+    error: str | None = None
+    """What went wrong; None is the attempt that was answered."""
+
+
 @dataclass(slots=True)
 class ModelCall:
     """One call of a model."""
@@ -36,6 +48,10 @@ class ModelCall:
     """What it used, counted or estimated; None when it failed."""
     finish_reason: str = ""
     error: str | None = None
+    cost_micro_usd: int | None = None
+    """None where it is not known: the price is not, or nobody says what was used."""
+    attempts: list[Attempt] = field(default_factory=list)
+    """Every request it took, in order."""
     _begun: float = field(default_factory=time.perf_counter, repr=False)
 
     def end(self, *, error: str | None = None) -> None:
@@ -98,4 +114,18 @@ def usage(calls: list[Call]) -> Usage:
     for call in model_calls(calls):
         if call.usage is not None:
             total += call.usage
+    return total
+
+
+def cost(calls: list[Call]) -> int | None:
+    """Return what all the model calls cost together, in micro-dollars.
+
+    None when any that used something has no known cost.
+    """
+    total = 0
+    for call in model_calls(calls):
+        if call.cost_micro_usd is not None:
+            total += call.cost_micro_usd
+        elif call.usage is not None:
+            return None
     return total

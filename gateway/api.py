@@ -15,6 +15,7 @@ from agents.config import AGENTS
 from config import live
 from core.errors import CoulisseError, Invalid
 from gateway import (
+    authentication,
     chat,
     errors,
     mcp_connections,
@@ -52,6 +53,7 @@ api = NinjaAPI(
     title="Coulisse",
     version="0.1.0",
     parser=JsonParser(),
+    auth=authentication.authenticate,
     docs_url=None,
     openapi_url="/openapi.json",
     urls_namespace="v1",
@@ -70,7 +72,7 @@ api.add_router("/users/me", my_data.router)
 async def create_completion(
     request: HttpRequest, body: Body[ChatRequest]
 ) -> HttpResponseBase:
-    turn = requests.to_turn(body)
+    turn = requests.to_turn(body, authentication.caller_of(request))
     if turn.stream:
         options = body.stream_options
         return await chat.stream(

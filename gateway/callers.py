@@ -14,6 +14,7 @@ from access import identity
 from config import live
 from core.errors import Invalid
 from core.ids import UserId
+from gateway import authentication
 
 HEADER = "X-Coulisse-User"
 
@@ -63,8 +64,8 @@ def identify(
     names = [*request.GET.getlist("safety_identifier"), *in_header(request)]
     if body is not None:
         names += _in_body(body)
-    config = live.current()
-    users = {identity.resolve(config, name) for name in names}
+    config, caller = live.current(), authentication.caller_of(request)
+    users = {identity.resolve(config, caller, name) for name in names}
     if len(users) > 1:
         raise Invalid(
             "the request names two different users: name one, once, in "
@@ -72,7 +73,7 @@ def identify(
             param="safety_identifier",
             code="user_conflict",
         )
-    return users.pop() if users else identity.resolve(config)
+    return users.pop() if users else identity.resolve(config, caller)
 
 
 def refuse_unknown(request: HttpRequest, query: type[CallerQuery]) -> None:

@@ -19,6 +19,7 @@ from core.errors import (
     Invalid,
     Limited,
     NotFound,
+    Unauthenticated,
     Unavailable,
     Upstream,
 )
@@ -63,6 +64,8 @@ TABLE: list[tuple[type[CoulisseError], Kind]] = [
     (ConfigInvalid, Kind(503, "service_unavailable")),
     (BodyTooLarge, Kind(413, "invalid_request_error")),
     (Invalid, Kind(400, "invalid_request_error")),
+    # OpenAI's own type for a key that is wrong.
+    (Unauthenticated, Kind(401, "invalid_request_error")),
     (Denied, Kind(403, "permission_error")),
     (NotFound, Kind(404, "invalid_request_error")),
     (Limited, Kind(429, "rate_limited")),
@@ -110,6 +113,8 @@ def response(error: CoulisseError) -> HttpResponse:
     elif isinstance(error, Upstream):
         # We have tried again ourselves; OpenAI's clients would multiply that.
         answer["X-Should-Retry"] = "false"
+    elif isinstance(error, Unauthenticated):
+        answer["WWW-Authenticate"] = error.challenge
     return answer
 
 

@@ -54,7 +54,7 @@ from config.errors import ConfigInvalid
 from config.spelling import did_you_mean
 from core import tool_names
 from core.errors import CoulisseError, Denied, Invalid
-from gateway import callers, errors, hosts, house_tools
+from gateway import authentication, callers, errors, hosts, house_tools
 from gateway.api import api
 from gateway.callers import CallerQuery
 from gateway.config import MCP_SERVER
@@ -95,6 +95,7 @@ async def serve(request: HttpRequest) -> HttpResponseBase:
             return HttpResponseNotAllowed(["POST"])
         check_origin(request, config.get(SERVER).allowed_hosts)
         check_content_type(request)
+        await authentication.authenticate(request)
     except CoulisseError as exc:
         return errors.response(exc)
     try:

@@ -13,6 +13,7 @@ from django.http import (
 )
 
 from access import identity
+from access.caller import OPEN
 from access.config import AUTH
 from config import live
 from config.sections import Config
@@ -98,7 +99,7 @@ async def create_link(request: HttpRequest, server: str) -> HttpResponse:
                 code="user_required",
             )
         departure = await CONNECTING.begin(
-            config, server, identity.resolve(config, named), browser=None
+            config, server, identity.resolve(config, OPEN, named), browser=None
         )
     except NoSignIn as exc:
         return unprocessable(exc.message, param="server", code=exc.code)
@@ -150,7 +151,7 @@ def named_users(config: Config, request: HttpRequest) -> set[UserId]:
     A browser says nothing; a proxy before this server that knows its users does.
     """
     names = [*request.GET.getlist("safety_identifier"), *callers.in_header(request)]
-    return {identity.resolve(config, name) for name in names}
+    return {identity.resolve(config, OPEN, name) for name in names}
 
 
 def remember(answer: HttpResponse, departure: Departure, browser: str) -> None:

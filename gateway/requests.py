@@ -3,6 +3,8 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from access.caller import Caller
+from core import request_ids
 from core.errors import Invalid
 from core.ids import new_turn_id
 from core.messages import Content, Message, ToolCall
@@ -34,7 +36,7 @@ REFUSED = {
 }
 
 
-def to_turn(body: ChatRequest) -> TurnRequest:
+def to_turn(body: ChatRequest, caller: Caller) -> TurnRequest:
     """Return the turn a request asks for.
 
     Every parameter is passed on, used here or refused with `Invalid`; none is
@@ -51,6 +53,8 @@ def to_turn(body: ChatRequest) -> TurnRequest:
         format=to_format(body.response_format),
         response_format=native_format(body.response_format),
         stream=bool(body.stream),
+        caller=caller,
+        request_id=request_ids.current.get(),
         safety_identifier=body.safety_identifier,
         user=body.user,
     )

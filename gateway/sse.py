@@ -10,6 +10,7 @@ import orjson
 
 from core.errors import CoulisseError
 from core.events import (
+    Begun,
     Event,
     Finished,
     HandoffStarted,
@@ -63,7 +64,7 @@ class Frames:
                 return self._handoff(event)
             case Heartbeat():
                 return HEARTBEAT
-            case ReasoningBlock():
+            case ReasoningBlock() | Begun():
                 return b""
             case Finished():
                 return self._finish(event)

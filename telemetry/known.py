@@ -1,5 +1,6 @@
 """A turn as it is recorded and read back."""
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,6 +32,12 @@ class Outline:
     finish_reason: str
     """As the client was told; "" where nobody was told any."""
     error: str | None
+    request_id: str
+    """The client's name for the request, or ours."""
+    token_id: uuid.UUID | None
+    """The API token it was asked with."""
+    cost_micro_usd: int | None
+    """What all of it cost; None where any of it is not known."""
     usage: Usage
     """Of all its model calls together."""
 

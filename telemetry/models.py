@@ -47,6 +47,9 @@ class Turn(models.Model):
     outcome = models.CharField(max_length=16, choices=Outcome)
     finish_reason = models.CharField(max_length=32, blank=True, default="")
     error = models.TextField(null=True)  # noqa: DJ001  NULL is not ""
+    request_id = models.CharField(max_length=128, blank=True, default="")
+    token_id = models.UUIDField(null=True)
+    """The API token it was asked with; null is none."""
     # Of all its model calls together.
     input_tokens = models.BigIntegerField()
     output_tokens = models.BigIntegerField()
@@ -119,6 +122,8 @@ class ModelCall(Call):
     provider = models.CharField(max_length=255)
     model = models.CharField(max_length=255)
     finish_reason = models.CharField(max_length=32, blank=True, default="")
+    attempts = models.TextField(null=True)  # noqa: DJ001
+    """JSON: every request it took. Null where the first was answered."""
     # Null when it failed: nobody said.
     input_tokens = models.BigIntegerField(null=True)
     output_tokens = models.BigIntegerField(null=True)

@@ -2,13 +2,15 @@
 
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+import orjson
 from django.db import connection
 
 from core.events import Usage
-from core.trace import Call, ModelCall, ToolCall
+from core.trace import Attempt, Call, ModelCall, ToolCall
 from telemetry import models, text
 from telemetry.known import Record
 
@@ -20,11 +22,15 @@ USAGE = (
 )
 OUTLINE = (
     *("id", "user_id", "thread", "agent", "user_message", "is_streamed"),
-    *("started_at", "seconds", "outcome", "finish_reason", "error", *USAGE),
+    *("started_at", "seconds", "outcome", "finish_reason", "error"),
+    *("request_id", "token_id", "cost_micro_usd", *USAGE),
 )
 COUNTS = ("model_calls", "tool_calls")
 PLACE = ("turn_id", "position", "parent_position", "started_at", "seconds", "error")
-MODEL_CALL = (*PLACE, "agent", "provider", "model", "finish_reason", *USAGE)
+MODEL_CALL = (
+    *(*PLACE, "agent", "provider", "model", "finish_reason"),
+    *("attempts", "cost_micro_usd", *USAGE),
+)
 TOOL_CALL = (
     *(*PLACE, "depth", "name", "kind", "target"),
     *("call_id", "arguments", "result"),
@@ -65,6 +71,9 @@ class Rows:
                 text.name(record.finish_reason, 32),
                 self._payload(record.error),
             ),
+            text.name(record.request_id, 128),
+            None if record.token_id is None else stored_id(record.token_id),
+            record.cost_micro_usd,
             *_counts(record.usage),
             *(len(self.model_calls), len(self.tool_calls)),
         )
@@ -73,7 +82,8 @@ class Rows:
         return (
             *self._place(position, parent, call),
             *(text.name(call.agent), text.name(call.provider), text.name(call.model)),
-            *(text.name(call.finish_reason, 32), *_counts(call.usage)),
+            *(text.name(call.finish_reason, 32), _attempts(call.attempts)),
+            *(call.cost_micro_usd, *_counts(call.usage)),
         )
 
     def _tool_call(
@@ -148,11 +158,28 @@ def nested(model_calls: Sequence[Row], tool_calls: Sequence[Row]) -> list[Call]:
 
 def _to_model_call(row: Row) -> ModelCall:
     *_, started_at, seconds, error, agent, provider, model, finish_reason = row[:10]
+    attempts, cost_micro_usd = row[10:12]
     return ModelCall(
-        *(agent, provider, model, started_at, seconds, usage(row[10:])),
+        *(agent, provider, model, started_at, seconds, usage(row[12:])),
         finish_reason=finish_reason,
         error=error,
+        cost_micro_usd=cost_micro_usd,
+        attempts=_to_attempts(attempts),
     )
+
+
+def _attempts(attempts: Sequence[Attempt]) -> str | None:
+    """Return attempts as JSON; None for one that was answered where there is one
+    endpoint, which most are."""
+    if all(each.error is None and not each.endpoint for each in attempts):
+        return None
+    return orjson.dumps([asdict(each) for each in attempts]).decode()
+
+
+def _to_attempts(stored: str | None) -> list[Attempt]:
+    if stored is None:
+        return []
+    return [Attempt(**each) for each in orjson.loads(stored)]
 
 
 def _to_tool_call(row: Row) -> ToolCall:

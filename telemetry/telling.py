@@ -45,6 +45,8 @@ def outline(turn: Outline) -> dict[str, Any]:
         "outcome": turn.outcome,
         "finish_reason": turn.finish_reason or None,
         "usage": asdict(turn.usage),
+        "cost_usd": usd(turn.cost_micro_usd),
+        "request_id": turn.request_id or None,
     }
 
 
@@ -67,6 +69,8 @@ def _model_call(call: ModelCall) -> dict[str, Any]:
         "finish_reason": call.finish_reason or None,
         "error": call.error,
         "usage": _usage(call.usage),
+        "cost_usd": usd(call.cost_micro_usd),
+        "attempts": [asdict(attempt) for attempt in call.attempts],
     }
 
 
@@ -88,6 +92,11 @@ def _tool_call(call: ToolCall) -> dict[str, Any]:
 
 def _usage(usage: Usage | None) -> dict[str, Any] | None:
     return None if usage is None else asdict(usage)
+
+
+def usd(micro_usd: int | None) -> float | None:
+    """Return micro-dollars as dollars; None stays unknown."""
+    return None if micro_usd is None else micro_usd / 1_000_000
 
 
 def _instant(at: datetime) -> str:

@@ -78,7 +78,9 @@ async def prepare(request: TurnRequest) -> Turn:
     began = Moment()
     config = live.current()
     agent = catalog.find(config, request.agent)
-    user_id = identity.resolve(config, request.safety_identifier, request.user)
+    user_id = identity.resolve(
+        config, request.caller, request.safety_identifier, request.user
+    )
     options = request.options
     settings, remembering = plan.of_agent(config, agent.name)
     if options.is_memory_off:

@@ -65,6 +65,9 @@ def record(
         outcome=outcome,
         finish_reason=reply.finish_reason or "",
         error=None if error is None else recorded(error),
+        request_id=request.request_id,
+        token_id=request.caller.token_id,
+        cost_micro_usd=trace.cost(turn.record),
         usage=trace.usage(turn.record),
         calls=turn.record,
     )

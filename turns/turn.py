@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from access.caller import OPEN, Caller
 from agents.config import AgentConfig
 from core import trace
 from core.ids import TurnId, UserId
@@ -37,6 +38,10 @@ class TurnRequest:
     response_format: Mapping[str, Any] | None = None
     """The same as `format`, for providers that enforce it themselves."""
     stream: bool = False
+    caller: Caller = OPEN
+    """What a credential says of who asks."""
+    request_id: str = ""
+    """The client's name for the request, or ours."""
     safety_identifier: str | None = None
     user: str | None = None
 

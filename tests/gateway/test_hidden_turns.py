@@ -21,6 +21,8 @@ OUTLINE = {
     *("id", "object", "completion_id", "user_id", "thread_id", "agent"),
     *("user_message", "stream", "started_at", "seconds", "outcome", "finish_reason"),
     "usage",
+    "cost_usd",
+    "request_id",
 }
 
 

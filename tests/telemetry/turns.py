@@ -57,6 +57,9 @@ def record(*calls: Call, **fields: Any) -> Record:
         "outcome": "ok",
         "finish_reason": "stop",
         "error": None,
+        "request_id": "req-1",
+        "token_id": None,
+        "cost_micro_usd": 1_500,
         "usage": Usage(200, 40, 128, 64, 16),
         **fields,
     }

@@ -1,0 +1,54 @@
+"""Who sends a request, as far as a credential says."""
+
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+Budget = Literal["unlimited", "total", "monthly"]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An API token that was found to be valid."""
+
+    id: uuid.UUID
+    label: str
+    principal: str
+    """The user its requests belong to."""
+    budget: Budget = "unlimited"
+    limit_micro_usd: int | None = None
+    """None where the budget is unlimited."""
+    agents: frozenset[str] | None = None
+    """The agents it may call; None is all."""
+    expires_at: datetime | None = None
+    version: int = 1
+    """Counts its changes, so what is remembered of it is known to be old."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request."""
+
+    name: str = ""
+    """Whose credential it is, for records; "" where none is asked for."""
+    principal: str | None = None
+    """The user every request of theirs belongs to; None lets a request say."""
+    token: Token | None = None
+    is_remembered: bool = False
+    """Whether the token was found in this process's memory alone: who lets it do
+    something asks the database, too."""
+
+    @property
+    def token_id(self) -> uuid.UUID | None:
+        return None if self.token is None else self.token.id
+
+    @property
+    def agents(self) -> Collection[str] | None:
+        """The agents they may call; None is all."""
+        return None if self.token is None else self.token.agents
+
+
+OPEN = Caller()
+"""Anyone, where no credential is asked for."""

@@ -1,0 +1,112 @@
+"""Who may call, how much they have used, and who changed what."""
+
+import uuid
+
+from django.db import models
+from django.db.models import Q
+
+
+class Budget(models.TextChoices):
+    """What a token may spend."""
+
+    UNLIMITED = "unlimited"
+    TOTAL = "total"
+    MONTHLY = "monthly"
+
+
+class Token(models.Model):
+    """A key we have issued; the key itself is nowhere."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    digest = models.CharField(max_length=64, unique=True)
+    """The SHA-256 of the whole key, in hexadecimal."""
+    label = models.CharField(max_length=255)
+    principal = models.CharField(max_length=512)
+    """The user its requests belong to, as the operator names them."""
+    budget = models.CharField(max_length=16, choices=Budget, default=Budget.UNLIMITED)
+    limit_micro_usd = models.BigIntegerField(null=True)
+    agents = models.JSONField(null=True)
+    """The names of the agents it may call; null is all."""
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+    version = models.IntegerField(default=1)
+    """Counts its changes; processes remember tokens by it."""
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(budget__in=Budget.values), name="access_token_budget"
+            ),
+            models.CheckConstraint(
+                condition=Q(budget="unlimited", limit_micro_usd=None)
+                | (~Q(budget="unlimited") & Q(limit_micro_usd__gte=0)),
+                name="access_token_limit",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.label} ({self.principal})"
+
+
+class Meter(models.Model):
+    """What a subject has used within a window, and what is set aside for turns.
+
+    What is set aside is kept apart by the time it was: `epoch` numbers stretches of
+    time, and all of an epoch that is neither the present nor the last one is void. So
+    a process that was killed keeps nothing for long.
+    """
+
+    pk = models.CompositePrimaryKey("subject", "window", "start")
+    subject = models.CharField(max_length=300)
+    """`user:ID`, `token:ID` or `agent:NAME`."""
+    window = models.IntegerField()
+    """Its length in seconds; 0 is all time, 1 the calendar month."""
+    start = models.BigIntegerField()
+    """Seconds since 1970; 0 for all time."""
+    requests = models.BigIntegerField(default=0)
+    tokens = models.BigIntegerField(default=0)
+    micro_usd = models.BigIntegerField(default=0)
+    unpriced = models.BigIntegerField(default=0)
+    """Turns whose cost is not known, and so is not in `micro_usd`."""
+    last_at = models.BigIntegerField()
+    """When it was last used, in seconds since 1970."""
+    epoch = models.BigIntegerField(default=0)
+    turns_now = models.IntegerField(default=0)
+    turns_before = models.IntegerField(default=0)
+    tokens_now = models.BigIntegerField(default=0)
+    tokens_before = models.BigIntegerField(default=0)
+    micro_usd_now = models.BigIntegerField(default=0)
+    micro_usd_before = models.BigIntegerField(default=0)
+
+    class Meta:
+        indexes = [models.Index(fields=["window", "start"], name="access_meter_old")]
+
+    def __str__(self) -> str:
+        return f"{self.subject} in {self.window} s from {self.start}"
+
+
+class AuditEntry(models.Model):
+    """Something an operator or a user changed."""
+
+    at = models.DateTimeField()
+    actor = models.CharField(max_length=512)
+    """Who did it."""
+    action = models.CharField(max_length=64)
+    """What was done, such as `token.create`."""
+    target = models.CharField(max_length=512, blank=True, default="")
+    """To what."""
+    details = models.JSONField(default=dict)
+    """More about it; never a secret."""
+    origin = models.CharField(max_length=255, blank=True, default="")
+    """From where: an address, or the command line."""
+    request_id = models.CharField(max_length=128, blank=True, default="")
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["at", "id"], name="access_audit_at"),
+            models.Index(fields=["action", "at"], name="access_audit_action"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.target}"
