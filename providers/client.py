@@ -11,6 +11,7 @@ import contextlib
 import functools
 import io
 import logging
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
@@ -20,8 +21,9 @@ from weakref import WeakKeyDictionary
 import aiohttp
 import orjson
 
-from core.errors import CoulisseError, Invalid
+from core.errors import CoulisseError, Invalid, recorded
 from core.events import Event
+from core.trace import Attempt
 from providers import backoff, failures, kinds, parameters
 from providers.calls import ModelCall
 from providers.config import ProviderConfig
@@ -36,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 KEEP_ALIVE_SECONDS = 30.0
 DRAIN_SECONDS = 0.25
+BROKEN_OFF = "broken off"
+"""The error of an attempt whose caller left before it was answered."""
 MAX_ERROR_BYTES = 64 * 1024
 # aiohttp warns of larger bodies given as bytes, for it writes them in one go.
 MAX_WHOLE_BODY_BYTES = 1024 * 1024
@@ -46,15 +50,20 @@ _sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] =
 
 
 async def run(
-    name: str, provider: ProviderConfig, call: ModelCall
+    name: str,
+    provider: ProviderConfig,
+    call: ModelCall,
+    attempts: list[Attempt] | None = None,
 ) -> AsyncGenerator[Event]:
     """Make one call and yield what the model says; the last event is Finished.
 
     `name` is the provider's key in the YAML. Failures before the first event are
-    tried again as the configuration allows; none is after it. Raises what
-    `providers.errors` lists, and Invalid for what the provider's API cannot say.
+    tried again as the configuration allows; none is after it. Every request sent is
+    put into `attempts` once its reply has begun or failed; one that is broken off
+    before, because the caller leaves, is put there with the error "broken off". Raises
+    what `providers.errors` lists, and Invalid for what the provider's API cannot say.
     """
-    exchange = await _begin(_prepare(name, provider, call))
+    exchange = await _begin(_prepare(name, provider, call, attempts))
     try:
         for event in exchange.whole or exchange.first:
             yield event
@@ -74,13 +83,15 @@ async def ask(
     read: Callable[[Any, Source], T],
     *,
     headers: Mapping[str, str],
+    attempts: list[Attempt] | None = None,
 ) -> T:
     """Post JSON and return what `read` makes of the JSON that comes back.
 
-    Tried again as `run` does; raises the same errors. What `read` finds wrong it
-    raises as `failures.broken`, or as any of `failures.MISSHAPEN`.
+    Tried again and told of in `attempts` as `run` does; raises the same errors. What
+    `read` finds wrong it raises as `failures.broken`, or as any of
+    `failures.MISSHAPEN`.
     """
-    request = _Request(source, url, body, read, headers=headers)
+    request = _Request(source, url, body, read, headers=headers, attempts=attempts)
     exchange = await _begin(request)
     try:
         # Set by an exchange without a stream.
@@ -140,6 +151,7 @@ class _Request(Generic[T]):
         *,
         headers: Mapping[str, str],
         streams: Wire | None = None,
+        attempts: list[Attempt] | None = None,
     ) -> None:
         provider = source.provider
         self.source = source
@@ -150,6 +162,7 @@ class _Request(Generic[T]):
         """Makes sense of a whole reply."""
         self.streams = streams
         """What reads the stream that is asked for, if one is."""
+        self.attempts = [] if attempts is None else attempts
         self.retries = provider.retries
         self.patience = Patience(source, stream=streams is not None)
         self.timeout = aiohttp.ClientTimeout(
@@ -158,7 +171,10 @@ class _Request(Generic[T]):
 
 
 def _prepare(
-    name: str, provider: ProviderConfig, call: ModelCall
+    name: str,
+    provider: ProviderConfig,
+    call: ModelCall,
+    attempts: list[Attempt] | None,
 ) -> _Request[Iterable[Event]]:
     parameters.check(name, provider, call.parameters)
     wire = kinds.of(provider).wire
@@ -169,6 +185,7 @@ def _prepare(
         wire.read,
         headers=wire.headers(_key(provider)),
         streams=wire if call.stream else None,
+        attempts=attempts,
     )
 
 
@@ -196,10 +213,12 @@ async def _begin(request: _Request[T]) -> "_Exchange[T]":
     attempt = 0
     while True:
         exchange = _Exchange(request)
+        sent = time.perf_counter()
         try:
             await exchange.start()
         except CoulisseError as error:
             exchange.close()
+            _note(request, sent, recorded(error))
             attempt += 1
             wait_seconds = _wait_seconds(request, error, attempt)
             if wait_seconds is None:
@@ -207,11 +226,18 @@ async def _begin(request: _Request[T]) -> "_Exchange[T]":
             logger.info("retry %d in %.1f s: %s", attempt, wait_seconds, error)
         except BaseException:
             exchange.close()
+            _note(request, sent, BROKEN_OFF)
             raise
         else:
+            _note(request, sent, None)
             return exchange
         await backoff.pause(wait_seconds)
         request.patience.spend(wait_seconds)
+
+
+def _note(request: _Request[T], sent: float, error: str | None) -> None:
+    seconds = time.perf_counter() - sent
+    request.attempts.append(Attempt("", seconds, error))
 
 
 def _wait_seconds(

@@ -4,6 +4,7 @@ import pytest
 
 from core.events import Event
 from core.messages import Message
+from core.trace import Attempt
 from providers import backoff, client
 from providers.calls import ModelCall
 from providers.config import ProviderConfig
@@ -40,6 +41,11 @@ def asking(**fields) -> ModelCall:
 
 
 async def said(
-    provider: ProviderConfig, call: ModelCall | None = None, name: str = "acme"
+    provider: ProviderConfig,
+    call: ModelCall | None = None,
+    name: str = "acme",
+    *,
+    attempts: list[Attempt] | None = None,
 ) -> list[Event]:
-    return [event async for event in client.run(name, provider, call or asking())]
+    events = client.run(name, provider, call or asking(), attempts)
+    return [event async for event in events]

@@ -12,6 +12,7 @@ import pytest
 from core.errors import Invalid, Unavailable
 from core.events import Finished, TextDelta
 from core.messages import Message
+from core.trace import Attempt
 from providers import backoff, client
 from providers.config import ProviderConfig
 from providers.errors import (
@@ -254,6 +255,40 @@ def test_it_reads_a_date_to_wait_for(monkeypatch):
 @pytest.mark.parametrize("value", ["soon", "", "nan", "-1"])
 def test_it_ignores_a_wait_it_cannot_read(value: str):
     assert backoff.retry_after({"Retry-After": value}) is None
+
+
+# What it took.
+
+
+async def test_every_attempt_is_told(fake, pauses):
+    fake.fail(503, "try later")
+    attempts: list[Attempt] = []
+    await said(fake.provider(), attempts=attempts)
+    failed, answered = attempts
+    assert failed.error is not None
+    assert "try later" in failed.error
+    assert (answered.endpoint, answered.error) == ("", None)
+    assert 0 < answered.seconds < 10
+
+
+async def test_the_attempts_of_a_call_that_failed_are_told(fake):
+    fake.fail(400, "no such field")
+    attempts: list[Attempt] = []
+    with pytest.raises(Invalid):
+        await said(fake.provider(), attempts=attempts)
+    assert ["no such field" in (attempt.error or "") for attempt in attempts] == [True]
+
+
+async def test_an_attempt_that_is_broken_off_is_told(fake):
+    fake.hang("headers")
+    attempts: list[Attempt] = []
+    task = asyncio.create_task(said(fake.provider(), attempts=attempts))
+    await fake.until(lambda: fake.requests)
+    assert attempts == []
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [attempt.error for attempt in attempts] == ["broken off"]
 
 
 # Timeouts.
