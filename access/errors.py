@@ -1,6 +1,8 @@
 """What can go wrong when a request says who it is for."""
 
-from core.errors import Denied, Invalid, Unauthenticated
+from collections.abc import Sequence
+
+from core.errors import Denied, Invalid, NotFound, Unauthenticated
 
 
 class UserRequired(Invalid):
@@ -37,3 +39,25 @@ class AgentRefused(Denied):
     """This API token may not call that agent."""
 
     code = "agent_not_allowed"
+
+
+class TokenInvalid(Invalid):
+    """This token cannot be made."""
+
+    def __init__(self, message: str, param: str) -> None:
+        super().__init__(message, param=param, code="token_invalid")
+
+
+class TokenUnknown(NotFound):
+    """There is no such token."""
+
+
+class TokenAmbiguous(Invalid):
+    """Several tokens begin with this id."""
+
+    def __init__(self, id: str, candidates: Sequence[str]) -> None:
+        super().__init__(
+            f"several tokens begin with '{id:.80}', give more of the id: "
+            + ", ".join(candidates),
+            param="id",
+        )
