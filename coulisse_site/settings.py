@@ -37,6 +37,7 @@ COULISSE_SECTIONS = [
     "mcp_bridge.config.PUBLIC_BASE_URL",
     "memory.config.MEMORY",
     "providers.config.PROVIDERS",
+    "providers.price_config.PRICES",
     "telemetry.config.TELEMETRY",
 ]
 
