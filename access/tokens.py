@@ -13,11 +13,14 @@ import threading
 import uuid
 from collections.abc import Collection
 from datetime import UTC, datetime
+from typing import Any
 
+from django.db import transaction
 from django.db.models import F
 
-from access import caller, identity
+from access import audit, caller, deeds, identity
 from access.caller import Budget
+from access.deeds import Author, Deed
 from access.errors import TokenAmbiguous, TokenInvalid, TokenUnknown
 from access.models import Token
 
@@ -46,6 +49,7 @@ def mint(
     limit_micro_usd: int | None = None,
     expires_at: datetime | None = None,
     agents: Collection[str] | None = None,
+    by: Author = deeds.UNNAMED,
     now: datetime | None = None,
 ) -> tuple[Token, str]:
     """Make a token; return its row and the secret, of which this is the only copy.
@@ -65,7 +69,9 @@ def mint(
         created_at=now,
         expires_at=_end(expires_at, now),
     )
-    row.save(force_insert=True)
+    with transaction.atomic():
+        row.save(force_insert=True)
+        _record("token.create", row, by, **_terms(row))
     return row, secret
 
 
@@ -84,6 +90,12 @@ def find(digest: str, now: datetime) -> caller.Token | None:
         if is_it and lasts and revoked_at is None:
             return token
     return None
+
+
+def again(token: caller.Token, now: datetime) -> caller.Token | None:
+    """Return a token that was found before as it is now; None as `find` does."""
+    found = Token.objects.filter(pk=token.id).values_list("digest", flat=True).first()
+    return None if found is None else find(found, now)
 
 
 def _token(
@@ -123,18 +135,37 @@ def get(id: str) -> Token:
     return found[0]
 
 
-def revoke(id: str, *, now: datetime | None = None) -> tuple[Token, bool]:
+def revoke(
+    id: str, *, by: Author = deeds.UNNAMED, now: datetime | None = None
+) -> tuple[Token, bool]:
     """Have a token be refused from now on; return it and whether it was not before.
 
     Takes an id or its unique beginning, and raises as `get` does.
     """
     row = get(id)
-    active = Token.objects.filter(pk=row.pk, revoked_at=None)
-    is_new = active.update(
-        revoked_at=now or datetime.now(UTC), version=F("version") + 1
-    )
+    ended = {"revoked_at": now or datetime.now(UTC), "version": F("version") + 1}
+    with transaction.atomic():
+        is_new = bool(Token.objects.filter(pk=row.pk, revoked_at=None).update(**ended))
+        if is_new:
+            _record("token.revoke", row, by)
     row.refresh_from_db()
-    return row, bool(is_new)
+    return row, is_new
+
+
+def _record(action: str, row: Token, by: Author, **details: Any) -> None:
+    known = {"label": row.label, "principal": row.principal, **details}
+    audit.write(Deed(action, by, str(row.id), known))
+
+
+def _terms(row: Token) -> dict[str, Any]:
+    """Return what was agreed on, of what can be left out."""
+    terms = {
+        "limit_micro_usd": row.limit_micro_usd,
+        "agents": row.agents,
+        "expires_at": row.expires_at and row.expires_at.isoformat(),
+    }
+    given = {name: value for name, value in terms.items() if value is not None}
+    return {"budget": row.budget, **given}
 
 
 class Remembered:

@@ -1,0 +1,64 @@
+"""What somebody did, as the audit will tell it: who, what, to what, from where."""
+
+import os
+import pwd
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from access.caller import Caller, Token
+from core import request_ids
+from core.ids import UserId
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who does something, and from where."""
+
+    actor: str
+    """`user:ID`, `token:LABEL (ID)`, `basic:NAME`, `command line: NAME`."""
+    origin: str = ""
+    """The client's address, or the machine a command runs on."""
+
+
+UNNAMED = Author("unnamed")
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Something that is done, or about to be."""
+
+    action: str
+    """A noun and a verb: `token.create`."""
+    by: Author
+    target: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """More about it that JSON can say; never a secret, and no text of a user's."""
+    request_id: str = field(default_factory=request_ids.current.get)
+    """Taken where it is made: the thread that writes it down knows no request."""
+
+
+def at_the_terminal() -> Author:
+    """Return who runs a command: the account, whatever the environment says of it."""
+    number = os.getuid()
+    try:
+        name = pwd.getpwuid(number).pw_name
+    except KeyError:  # as containers run it
+        name = str(number)
+    return Author(f"command line: {name}", f"command line on {socket.gethostname()}")
+
+
+def over_http(caller: Caller, user_id: UserId, address: str) -> Author:
+    """Return who sends a request: their credential's name.
+
+    Where no credential is asked for it is whom the request says it is for.
+    """
+    if caller.token is not None:
+        return Author(token_name(caller.token), address)
+    return Author(caller.name or f"user:{user_id}", address)
+
+
+def token_name(token: Token) -> str:
+    """Return how records name a token."""
+    return f"token:{token.label} ({token.id.hex[:8]})"

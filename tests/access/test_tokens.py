@@ -1,0 +1,293 @@
+"""Tokens: made once, found by their digest, refused once revoked or expired."""
+
+import hashlib
+import re
+import threading
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from access import audit, caller, tokens
+from access.deeds import Author
+from access.errors import TokenAmbiguous, TokenInvalid, TokenUnknown
+from access.models import AuditEntry, Token
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+ADA = Author("command line: ada", "command line on desk")
+
+
+def mint(label="laptop", principal="alice", **terms):
+    return tokens.mint(label, principal, **{"now": NOW, **terms})
+
+
+def find(secret, at=NOW):
+    return tokens.find(tokens.digest(secret), at)
+
+
+# Made and found
+
+
+def test_a_secret_is_found_by_its_digest_alone():
+    row, secret = mint()
+    assert re.fullmatch(r"sk-coulisse-[A-Za-z0-9_-]{43}", secret)
+    assert tokens.digest(secret) == hashlib.sha256(secret.encode()).hexdigest()
+    assert find(secret) == caller.Token(row.id, "laptop", "alice")
+    assert find(secret[:-1]) is None
+    assert find(f"{secret}x") is None
+    assert find(tokens.digest(secret)) is None
+
+
+@pytest.mark.parametrize(
+    "secret", ["", "\0", "sk-coulisse-", "ü", "\udcff", "x" * 9999]
+)
+def test_any_text_may_be_tried(secret):
+    assert find(secret) is None
+
+
+def test_nothing_stored_is_the_secret():
+    row, secret = mint()
+    stored = repr(Token.objects.filter(pk=row.pk).values_list().get())
+    written = repr(AuditEntry.objects.filter(target=row.pk).values_list().get())
+    for text in (stored, written):
+        assert secret not in text
+        assert secret.removeprefix(tokens.PREFIX) not in text
+    assert tokens.digest(secret) in stored
+    assert tokens.digest(secret) not in written
+
+
+def test_two_tokens_of_one_name_are_two():
+    (one, first), (two, second) = mint(), mint()
+    assert one.id != two.id
+    assert first != second
+
+
+def test_finding_is_one_statement_by_the_index():
+    _, secret = mint()
+    with CaptureQueriesContext(
+        connection,
+    ) as queries:
+        find(secret)
+    [query] = queries.captured_queries
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute(f"EXPLAIN QUERY PLAN {query['sql']}")
+        else:
+            cursor.execute("SET LOCAL enable_seqscan = off")
+            cursor.execute(f"EXPLAIN {query['sql']}")
+        plan = str(cursor.fetchall())
+    assert "INDEX" in plan.upper()
+
+
+def test_all_that_was_agreed_on_is_found():
+    row, secret = mint(
+        " ci ",
+        " bob\u3000",
+        budget="monthly",
+        limit_micro_usd=20_000_000,
+        expires_at=NOW + HOUR,
+        agents=["writer", "coder", "writer"],
+    )
+    assert find(secret) == caller.Token(
+        row.id,
+        "ci",
+        "bob",
+        "monthly",
+        20_000_000,
+        frozenset({"coder", "writer"}),
+        NOW + HOUR,
+        1,
+    )
+
+
+def test_it_expires_at_the_instant():
+    _, secret = mint(expires_at=NOW + HOUR)
+    assert find(secret, NOW + HOUR - timedelta(microseconds=1)) is not None
+    assert find(secret, NOW + HOUR) is None
+
+
+# Refused terms
+
+
+@pytest.mark.parametrize(
+    ("terms", "param", "words"),
+    [
+        ({"label": " \t"}, "label", "is blank"),
+        ({"label": "x" * 256}, "label", "256 characters long, at most 255"),
+        ({"label": "a\nb"}, "label", "cannot be seen"),
+        ({"label": "a\0b"}, "label", "cannot be seen"),
+        ({"principal": ""}, "principal", "is blank"),
+        ({"principal": "x" * 513}, "principal", "at most 512"),
+        ({"principal": "al\u200bice"}, "principal", "cannot be seen"),
+        ({"principal": "alice\udcff"}, "principal", "cannot be seen"),
+        ({"budget": "weekly"}, "budget", "unlimited, total and monthly"),
+        ({"limit_micro_usd": 1}, "limit_micro_usd", "needs a budget"),
+        ({"budget": "total"}, "limit_micro_usd", "needs a limit"),
+        ({"budget": "monthly"}, "limit_micro_usd", "needs a limit"),
+        ({"budget": "total", "limit_micro_usd": -1}, "limit_micro_usd", "from 0"),
+        ({"budget": "total", "limit_micro_usd": 2**63}, "limit_micro_usd", "from 0"),
+        ({"expires_at": NOW}, "expires_at", "2026-11-21 at 12:00 already"),
+        ({"agents": []}, "agents", "no agent"),
+        ({"agents": ["writer", " "]}, "agents", "is blank"),
+    ],
+)
+def test_terms_that_make_no_sense_are_refused(terms, param, words):
+    before = Token.objects.count(), AuditEntry.objects.count()
+    with pytest.raises(TokenInvalid, match=re.escape(words)) as caught:
+        mint(**terms)
+    assert caught.value.param == param
+    assert (Token.objects.count(), AuditEntry.objects.count()) == before
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2**63 - 1])
+def test_limits_are_kept_to_the_micro_dollar(limit):
+    _, secret = mint(budget="total", limit_micro_usd=limit)
+    assert find(secret).limit_micro_usd == limit
+
+
+# Revoked
+
+
+def test_a_revoked_token_is_refused_at_once_and_stays_so():
+    row, secret = mint()
+    revoked, is_new = tokens.revoke(str(row.id), now=NOW)
+    assert is_new
+    assert (revoked.revoked_at, revoked.version) == (NOW, 2)
+    assert find(secret) is None
+    again, is_new = tokens.revoke(str(row.id), now=NOW + HOUR)
+    assert not is_new
+    assert (again.revoked_at, again.version) == (NOW, 2)
+
+
+def test_of_many_who_revoke_at_once_one_does():
+    row, _ = mint()
+    outcomes = []
+    barrier = threading.Barrier(4)
+
+    def revoke():
+        barrier.wait(5)
+        outcomes.append(tokens.revoke(str(row.id))[1])
+        connection.close()
+
+    threads = [threading.Thread(target=revoke) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(outcomes) == [False, False, False, True]
+    assert AuditEntry.objects.filter(action="token.revoke", target=row.pk).count() == 1
+
+
+def with_id(text):
+    row = Token(
+        id=uuid.UUID(text),
+        digest=tokens.digest(str(uuid.uuid4())),
+        label=text[:8],
+        principal="alice",
+        created_at=NOW,
+    )
+    row.save(force_insert=True)
+    return row
+
+
+def test_an_id_may_be_cut_short():
+    start = uuid.uuid4().hex[:7]
+    one = with_id(f"{start}a{'0' * 24}")
+    two = with_id(f"{start}b{'f' * 24}")
+    for text in (f"{start}a", f"{start}A…", one.id.hex, str(one.id), f" {one.id} "):
+        assert tokens.get(text) == one
+    assert tokens.get(f"{start}bfffffffffffffffffffffff") == two
+    with pytest.raises(TokenAmbiguous, match="several tokens begin with") as caught:
+        tokens.revoke(start)
+    assert str(one.id) in caught.value.message
+    assert str(two.id) in caught.value.message
+    assert not Token.objects.filter(revoked_at=NOW, pk__in=[one.pk, two.pk]).exists()
+    assert tokens.get(f"{start}a").revoked_at is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "4f3", "not-an-id", "4f3c_", "%%%%", "٤٤٤٤", "0" * 33, "0" * 32]
+)
+def test_what_is_no_id_of_a_token_is_unknown(text):
+    with pytest.raises(TokenUnknown):
+        tokens.revoke(text)
+
+
+# Written down
+
+
+def test_minting_and_revoking_are_written_down():
+    row, _ = mint(budget="total", limit_micro_usd=5, agents=["writer"], by=ADA)
+    tokens.revoke(str(row.id), by=ADA)
+    tokens.revoke(str(row.id), by=ADA)
+    (revoked, minted), has_more = audit.page(target=str(row.id))
+    assert not has_more
+    assert (minted.action, revoked.action) == ("token.create", "token.revoke")
+    assert {minted.actor, revoked.actor} == {ADA.actor}
+    assert {minted.origin, revoked.origin} == {ADA.origin}
+    assert minted.details == {
+        "label": "laptop",
+        "principal": "alice",
+        "budget": "total",
+        "limit_micro_usd": 5,
+        "agents": ["writer"],
+    }
+    assert revoked.details == {"label": "laptop", "principal": "alice"}
+
+
+# Remembered
+
+
+def token(principal="alice"):
+    return caller.Token(uuid.uuid4(), "laptop", principal)
+
+
+def test_what_is_remembered_is_recalled_until_it_is_forgotten():
+    remembered = tokens.Remembered()
+    one, two = token(), token()
+    remembered.remember("1", one)
+    remembered.remember("2", two)
+    assert remembered.recall("1") is one
+    assert remembered.recall("3") is None
+    remembered.forget(one.id)
+    remembered.forget(one.id)
+    assert remembered.recall("1") is None
+    assert remembered.recall("2") is two
+
+
+def test_the_oldest_gives_way():
+    remembered = tokens.Remembered(limit=2)
+    one, two, three = token(), token(), token()
+    for digest, each in (("1", one), ("2", two), ("2", two), ("3", three)):
+        remembered.remember(digest, each)
+    assert [remembered.recall(digest) for digest in "123"] == [None, two, three]
+    remembered.forget(one.id)
+    assert remembered.recall("2") is two
+
+
+def test_threads_may_share_it():
+    remembered = tokens.Remembered(limit=8)
+    many = [token() for _ in range(64)]
+    faults = []
+
+    def use():
+        try:
+            for each in many * 20:
+                remembered.remember(each.id.hex, each)
+                assert remembered.recall(each.id.hex) in (each, None)
+                remembered.forget(each.id)
+        except Exception as exc:
+            faults.append(exc)
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert faults == []
+    assert not any(remembered.recall(each.id.hex) for each in many)
