@@ -15,13 +15,14 @@ from typing import Any, TypeVar
 
 from ruamel.yaml.nodes import Node
 
-from config import errors, planned, reader, sections, shapes
+from config import errors, planned, reader, secret_values, sections, shapes
 from config.config import VARS
 from config.errors import ConfigInvalid
 from config.placeholders import Expander
 from config.sections import Config, Problem, Section
 from config.spelling import did_you_mean
 from config.tree import Tree
+from core import redaction
 
 T = TypeVar("T")
 
@@ -36,6 +37,7 @@ def parse(content: bytes, path: Path) -> Config:
     source = reader.parse(content, reader.label(path))
     reading = _Reading(Tree(source, Expander(os.environ)), sections.registered())
     values = reading.values()
+    redaction.know(secret_values.within(values))
     if reading.problems:
         raise ConfigInvalid(reading.in_file_order())
     return Config(path, MappingProxyType(values), digest(content))
