@@ -192,6 +192,10 @@ class AnthropicReader:
                 number = counts.count(counted.get(name))
                 if number is not None:
                     self._counts[name] = number
+            details = counted.get("output_tokens_details")
+            if isinstance(details, dict):
+                thought = counts.count(details.get("thinking_tokens"))
+                self._counts["thinking_tokens"] = thought or 0
 
     def _usage(self) -> Usage | None:
         """Return the count in our terms: their `input_tokens` leaves out the cache."""
@@ -201,4 +205,5 @@ class AnthropicReader:
             self._counts.get("output_tokens"),
             cache_read=self._counts.get("cache_read_input_tokens", 0),
             cache_write=self._counts.get("cache_creation_input_tokens", 0),
+            reasoning=self._counts.get("thinking_tokens", 0),
         )

@@ -314,16 +314,30 @@ def usage(raw: Any) -> Usage | None:
     if prompt is not None:
         total = count(counted.get("total_tokens")) or 0
         hidden = max(0, total - prompt - (completion or 0))
-    cached = count(_fields(counted.get("prompt_tokens_details")).get("cached_tokens"))
-    if cached is None:
-        cached = count(counted.get("prompt_cache_hit_tokens"))
+    read, written = _cached(counted)
     details = _fields(counted.get("completion_tokens_details"))
     return counts.usage(
         prompt,
         completion + hidden if completion is not None else hidden or None,
-        cache_read=cached or 0,
+        cache_read=read,
+        cache_write=written,
         reasoning=max(hidden, count(details.get("reasoning_tokens")) or 0),
     )
+
+
+def _cached(counted: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how much of a prompt was read from a cache, and written to one.
+
+    DeepSeek has a name of its own for what is read, and Moonshot another place.
+    """
+    details = _fields(counted.get("prompt_tokens_details"))
+    places = (
+        details.get("cached_tokens"),
+        counted.get("prompt_cache_hit_tokens"),
+        counted.get("cached_tokens"),
+    )
+    read = next((n for n in map(count, places) if n is not None), 0)
+    return read, count(details.get("cache_write_tokens")) or 0
 
 
 def _fields(value: Any) -> Mapping[str, Any]:

@@ -460,6 +460,11 @@ async def test_the_last_count_replaces_the_first(fake):
             Usage(2**31 - 1, 0, cache_write_tokens=8),
         ),
         ({"cache_read_input_tokens": 4}, Usage(4, 0, cache_read_tokens=4)),
+        (
+            {"output_tokens": 9, "output_tokens_details": {"thinking_tokens": 6}},
+            Usage(0, 9, reasoning_tokens=6),
+        ),
+        ({"output_tokens": 9, "output_tokens_details": [6]}, Usage(0, 9)),
         ({"input_tokens": [3], "service_tier": "standard"}, None),
         (7, None),
     ],

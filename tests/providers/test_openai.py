@@ -517,6 +517,19 @@ async def test_a_whole_reply_that_makes_no_sense_is_an_error(fake, body: str):
             Usage(9, 1, cache_read_tokens=6),
         ),
         (
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 1,
+                "prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 5},
+                "cached_tokens": 7,
+            },
+            Usage(9, 1, cache_write_tokens=5),
+        ),
+        (
+            {"prompt_tokens": 9, "completion_tokens": 1, "cached_tokens": 7},
+            Usage(9, 1, cache_read_tokens=7),
+        ),
+        (
             {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 30},
             Usage(9, 21, reasoning_tokens=20),
         ),
