@@ -1,0 +1,69 @@
+"""The `prices:` map of the YAML."""
+
+import pytest
+
+from config import loader
+from config.errors import ConfigInvalid
+from providers.price_config import PRICES, Price
+
+BASE = """
+providers:
+  openai: {api_key: x}
+agents:
+  - {name: assistant, provider: openai, model: gpt-4o-mini}
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "coulisse.yaml"
+
+
+def load(file, text: str):
+    file.write_text(BASE + text)
+    return loader.load(file).get(PRICES)
+
+
+def problem(file, text: str) -> str:
+    with pytest.raises(ConfigInvalid) as caught:
+        load(file, text)
+    (found,) = caught.value.problems
+    return f"{found.code} {found.message}"
+
+
+def test_prices_are_read(file):
+    text = 'prices: {openai: {"*": {input: 0, output: 2.5}, o1: {input: 1, output: 2}}}'
+    prices = load(file, text)["openai"]
+    assert prices["*"] == Price(input=0, output=2.5)
+    assert prices["o1"].cache_read is None
+    assert prices["o1"].request == 0
+
+
+def test_there_are_none_without_the_key(file):
+    assert load(file, "") == {}
+
+
+def test_a_provider_there_is_not_is_refused(file):
+    found = problem(file, "prices: {opena: {x: {input: 1, output: 1}}}")
+    assert found == (
+        "coulisse.E111 prices: names provider 'opena', which is not under "
+        "providers:; did you mean 'openai'?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("prices: {openai: {}}", "coulisse.E009"),
+        ("prices: {openai: {x: {input: 1}}}", "coulisse.E010"),
+        ("prices: {openai: {x: {input: 1, output: 1, cached: 1}}}", "coulisse.E011"),
+        ("prices: {openai: {x: {input: -0.1, output: 1}}}", "coulisse.E009"),
+        ("prices: {openai: {x: {input: .inf, output: 1}}}", "coulisse.E009"),
+        ("prices: {openai: {x: {input: .nan, output: 1}}}", "coulisse.E009"),
+        ("prices: {openai: {x: {input: 1, output: 1000001}}}", "coulisse.E009"),
+        ("prices: {openai: {x: {input: cheap, output: 1}}}", "coulisse.E009"),
+        ("prices: {openai: {x: {input: 1, output: 1, request: -1}}}", "coulisse.E009"),
+    ],
+)
+def test_what_is_no_price_is_refused(file, text, code):
+    assert problem(file, text).startswith(code)

@@ -1,0 +1,360 @@
+"""What calls cost, against bills reckoned by hand and against the list's own sums."""
+
+import logging
+import socket
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import genai_prices
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config.sections import Config
+from core.events import Usage
+from providers import price_list, prices
+from providers.anthropic import AnthropicWire
+from providers.config import PROVIDERS, ProviderConfig
+from providers.failures import Source
+from providers.openai import usage as openai_usage
+from providers.price_config import PRICES, Price
+
+NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
+MICRO = Decimal(1_000_000)
+
+
+def config(given: dict[str, Any] | None = None, **elsewhere: str) -> Config:
+    """A provider of each kind, and others at addresses of their own."""
+    kinds = ("anthropic", "cohere", "deepseek", "gemini", "groq", "local", "openai")
+    providers = {
+        name: ProviderConfig.model_validate({"kind": name, "api_key": "key"})
+        for name in kinds
+    }
+    for name, url in elsewhere.items():
+        providers[name] = ProviderConfig.model_validate(
+            {"kind": "openai", "base_url": url}
+        )
+    own = {
+        provider: {model: Price(**price) for model, price in models.items()}
+        for provider, models in (given or {}).items()
+    }
+    values = {PROVIDERS.key: providers, PRICES.key: own}
+    return Config(Path("coulisse.yaml"), values)
+
+
+PLAIN = config()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_was_warned_of(monkeypatch):
+    monkeypatch.setattr(prices, "_warned", set())
+
+
+def anthropic_usage(raw: dict[str, int]) -> Usage:
+    reader = AnthropicWire().reader(Source("anthropic", "claude"))
+    content = [{"type": "text", "text": "Hi"}]
+    reader.whole({"content": content, "stop_reason": "end_turn", "usage": raw})
+    found = reader.end().usage
+    assert found is not None
+    return found
+
+
+# Bills by hand: a dollar per million tokens is a micro-dollar per token.
+
+
+def test_openai_charges_half_for_what_it_had_cached():
+    # prompt_tokens includes the cached ones.
+    used = openai_usage(
+        {
+            "prompt_tokens": 10_000,
+            "completion_tokens": 1_000,
+            "prompt_tokens_details": {"cached_tokens": 6_000},
+        }
+    )
+    # $0.15 a million of prompt, $0.075 cached, $0.60 of reply.
+    expected = 4_000 * 0.15 + 6_000 * 0.075 + 1_000 * 0.6
+    assert expected == 1_650
+    assert prices.cost(PLAIN, "openai", "gpt-4o-mini", used) == expected
+
+
+def test_openai_charges_for_thinking_as_for_the_reply():
+    used = openai_usage(
+        {
+            "prompt_tokens": 100,
+            "completion_tokens": 900,
+            "completion_tokens_details": {"reasoning_tokens": 800},
+        }
+    )
+    # $1.25 and $10.
+    assert prices.cost(PLAIN, "openai", "gpt-5", used) == 100 * 1.25 + 900 * 10
+
+
+def test_anthropic_charges_a_tenth_to_read_its_cache_and_a_quarter_more_to_write():
+    # input_tokens leaves both out.
+    used = anthropic_usage(
+        {
+            "input_tokens": 1_000,
+            "cache_read_input_tokens": 20_000,
+            "cache_creation_input_tokens": 4_000,
+            "output_tokens": 500,
+        }
+    )
+    # $3, $0.30, $3.75 and $15.
+    expected = 1_000 * 3 + 20_000 * 0.3 + 4_000 * 3.75 + 500 * 15
+    assert expected == 31_500
+    model = "claude-sonnet-4-5-20250929"
+    assert prices.cost(PLAIN, "anthropic", model, used) == expected
+
+
+def test_gemini_charges_for_thoughts_it_counts_in_the_total_alone():
+    used = openai_usage(
+        {
+            "prompt_tokens": 5_000,
+            "completion_tokens": 300,
+            "total_tokens": 5_700,
+            "prompt_tokens_details": {"cached_tokens": 2_000},
+        }
+    )
+    # $0.30, $0.03 cached, $2.50 for 300 said and 400 thought.
+    expected = 3_000 * 0.3 + 2_000 * 0.03 + 700 * 2.5
+    assert expected == 2_710
+    assert prices.cost(PLAIN, "gemini", "gemini-2.5-flash", used) == expected
+
+
+def test_groq_charges_by_the_host_s_own_list():
+    used = openai_usage({"prompt_tokens": 1_000, "completion_tokens": 300})
+    # $0.05 and $0.08; then $0.15, $0.075 cached and $0.60.
+    model = "llama-3.1-8b-instant"
+    assert prices.cost(PLAIN, "groq", model, used) == 1_000 * 0.05 + 300 * 0.08 == 74
+    cached = Usage(1_000, 300, cache_read_tokens=200)
+    expected = 800 * 0.15 + 200 * 0.075 + 300 * 0.6
+    assert prices.cost(PLAIN, "groq", "openai/gpt-oss-120b", cached) == expected == 315
+
+
+def test_deepseek_charges_less_at_night():
+    used = openai_usage(
+        {
+            "prompt_tokens": 1_000,
+            "prompt_cache_hit_tokens": 400,
+            "prompt_cache_miss_tokens": 600,
+            "completion_tokens": 200,
+        }
+    )
+    # $0.27, $0.07 and $1.10 from 0:30 to 16:30 UTC, half of that after.
+    by_day = 600 * 0.27 + 400 * 0.07 + 200 * 1.1
+    assert by_day == 410
+    model = "deepseek-chat"
+    assert prices.cost(PLAIN, "deepseek", model, used, at=NOON) == by_day
+    evening = NOON + timedelta(hours=8)
+    assert prices.cost(PLAIN, "deepseek", model, used, at=evening) == by_day / 2
+
+
+def test_cohere_is_on_the_list():
+    # $0.0375 and $0.15: 37.5 and 1.5 make 39.
+    assert prices.cost(PLAIN, "cohere", "command-r7b-12-2024", Usage(1000, 10)) == 39
+
+
+def test_a_long_prompt_makes_every_token_dearer():
+    model = "claude-sonnet-4-5-20250929"
+    # Up to 200,000 tokens $3, $0.30 and $15; beyond, $6, $0.60 and $22.50.
+    short = Usage(200_000, 100, cache_read_tokens=50_000)
+    expected = 150_000 * 3 + 50_000 * 0.3 + 100 * 15
+    assert prices.cost(PLAIN, "anthropic", model, short) == expected
+    long = Usage(200_001, 100, cache_read_tokens=50_000)
+    expected = 150_001 * 6 + 50_000 * 0.6 + 100 * 22.5
+    assert prices.cost(PLAIN, "anthropic", model, long) == expected
+
+
+@pytest.mark.parametrize(
+    ("dated", "plain"),
+    [
+        ("gpt-4o-2024-11-20", "gpt-4o"),
+        ("gpt-4o-mini-2024-07-18", "gpt-4o-mini"),
+        ("gpt-5-2025-08-07", "gpt-5"),
+    ],
+)
+def test_a_version_s_date_is_no_other_model(dated, plain):
+    used = Usage(1_000_000, 1_000)
+    known = prices.cost(PLAIN, "openai", plain, used)
+    assert known is not None
+    assert prices.cost(PLAIN, "openai", dated, used) == known
+
+
+# The list's own reckoning is the second opinion.
+
+LISTED = [
+    ("anthropic", "anthropic", "claude-haiku-4-5-20251001"),
+    ("anthropic", "anthropic", "claude-sonnet-4-5-20250929"),
+    ("cohere", "cohere", "command-r-plus"),
+    ("deepseek", "deepseek", "deepseek-chat"),
+    ("deepseek", "deepseek", "deepseek-v4-pro"),
+    ("gemini", "google", "gemini-2.5-flash-lite"),
+    ("gemini", "google", "gemini-2.5-pro"),
+    ("groq", "groq", "openai/gpt-oss-120b"),
+    ("openai", "openai", "gpt-4o"),
+    ("openai", "openai", "gpt-5.4"),
+    ("openai", "openai", "gpt-6-sol"),
+]
+
+
+@given(
+    st.sampled_from(LISTED),
+    st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1)),
+    *[st.integers(0, 400_000) for _ in range(4)],
+)
+@settings(max_examples=60)
+def test_the_list_itself_comes_to_the_same(listed, when, plain, read, write, reply):
+    name, provider_id, model = listed
+    at = when.replace(tzinfo=UTC)
+    prompt = plain + read + write
+    theirs = genai_prices.calc_price(
+        genai_prices.Usage(
+            input_tokens=prompt,
+            cache_read_tokens=read,
+            cache_write_tokens=write,
+            output_tokens=reply,
+        ),
+        model,
+        provider_id=provider_id,
+        genai_request_timestamp=at,
+    )
+    ours = prices.cost(PLAIN, name, model, Usage(prompt, reply, read, write), at=at)
+    assert ours == round(theirs.total_price * MICRO)
+
+
+# Elsewhere
+
+
+@pytest.mark.parametrize(
+    ("url", "model", "expected"),
+    [
+        ("https://openrouter.ai/api/v1", "anthropic/claude-sonnet-4.5", 4_500),
+        ("https://api.mistral.ai/v1", "mistral-large-latest", 2_600),
+        ("https://api.x.ai/v1", "grok-3-mini", 350),
+        ("https://api.together.xyz/v1", "meta-llama/Llama-3.3-70B-Instruct-Turbo", 968),
+        ("https://mine.openai.azure.com/openai/v1", "gpt-4o-mini", 210),
+    ],
+)
+def test_hosts_that_are_on_the_list_are_known_by_their_address(url, model, expected):
+    found = prices.cost(config(host=url), "host", model, Usage(1_000, 100), at=NOON)
+    assert found == expected
+
+
+def test_the_kind_s_own_address_may_be_written_out():
+    written = config(mine="https://api.openai.com/v1")
+    assert prices.cost(written, "mine", "gpt-4o-mini", Usage(1_000, 0)) == 150
+
+
+def test_a_free_model_is_known_to_be_free():
+    host = config(host="https://openrouter.ai/api/v1")
+    free = "meta-llama/llama-3.3-70b-instruct:free"
+    assert prices.cost(host, "host", free, Usage(1_000, 100)) == 0
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [
+        ("openai", "gpt-imaginary"),
+        # On the list with no price at all: not a free one.
+        ("gemini", "gemma-3-27b-it"),
+        # By the hour of speech.
+        ("groq", "whisper-large-v3"),
+        ("host", "gpt-4o-mini"),
+        ("nowhere", "gpt-4o-mini"),
+    ],
+)
+def test_what_nobody_knows_is_unknown_and_not_free(provider, model):
+    host = config(host="http://localhost:11434/v1")
+    assert prices.cost(host, provider, model, Usage(1_000, 100)) is None
+    assert prices.estimate(host, provider, model, 1_000, 100) is None
+
+
+def test_a_model_on_this_machine_costs_nothing():
+    assert prices.cost(PLAIN, "local", "smollm2-135m", Usage(1_000, 100)) == 0
+    assert prices.estimate(PLAIN, "local", "anything", 1_000, 100) == 0
+
+
+# The file's word
+
+
+def test_the_file_goes_before_the_list():
+    own = config({"openai": {"gpt-4o-mini": {"input": 1, "output": 2}}})
+    assert prices.cost(own, "openai", "gpt-4o-mini", Usage(10, 5)) == 20
+    assert prices.cost(own, "openai", "gpt-4o", Usage(10, 5)) == 10 * 2.5 + 5 * 10
+    assert prices.tariff_of(own, "openai", "gpt-4o-mini").source == "coulisse.yaml"
+
+
+def test_a_model_s_own_price_goes_before_the_one_of_all():
+    own = config(
+        {
+            "host": {
+                "*": {"input": 1, "output": 1},
+                "big": {"input": 5, "output": 5},
+            },
+            "local": {"*": {"input": 0, "output": 0, "request": 0.25}},
+        },
+        host="http://localhost:11434/v1",
+    )
+    assert prices.cost(own, "host", "small", Usage(1, 1)) == 2
+    assert prices.cost(own, "host", "big", Usage(1, 1)) == 10
+    assert prices.cost(own, "local", "smollm2", Usage(1, 1)) == 250_000
+
+
+def test_prices_are_as_written_and_not_as_floats_are():
+    own = config({"openai": {"m": {"input": 0.1, "output": 0.7}}})
+    assert prices.cost(own, "openai", "m", Usage(3, 1)) == 1
+    assert prices.cost(own, "openai", "m", Usage(3 * 10**9, 10**9)) == 10**9
+    # Half a micro-dollar: to the even one.
+    assert prices.cost(own, "openai", "m", Usage(5, 0)) == 0
+    assert prices.cost(own, "openai", "m", Usage(15, 0)) == 2
+
+
+def test_another_configuration_has_other_prices_at_once():
+    one = config({"openai": {"m": {"input": 1, "output": 1}}})
+    two = config({"openai": {"m": {"input": 2, "output": 2}}})
+    for _ in range(2):
+        assert prices.cost(one, "openai", "m", Usage(1, 0)) == 1
+        assert prices.cost(two, "openai", "m", Usage(1, 0)) == 2
+
+
+# Estimates
+
+
+def test_an_estimate_is_of_the_dearest_sort_of_token():
+    # All written to the cache, at $1.25; the reply at $5.
+    found = prices.estimate(PLAIN, "anthropic", "claude-haiku-4-5", 1_000, 100)
+    assert found == 1_000 * 1.25 + 100 * 5
+
+
+def test_an_estimate_knows_the_steps():
+    model = "claude-sonnet-4-5"
+    assert prices.estimate(PLAIN, "anthropic", model, 200_000, 0) == 200_000 * 3.75
+    assert prices.estimate(PLAIN, "anthropic", model, 200_002, 0) == 200_002 * 7.5
+
+
+# Being told
+
+
+def test_an_unknown_price_is_told_once(caplog):
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            prices.cost(PLAIN, "openai", "gpt-imaginary", Usage(1, 1))
+            prices.estimate(PLAIN, "openai", "gpt-imaginary", 1, 1)
+        prices.cost(PLAIN, "openai", "gpt-other", Usage(1, 1))
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert "gpt-imaginary of provider 'openai'" in told[0]
+    assert "under prices:" in told[0]
+
+
+def test_the_list_is_read_from_its_file_alone(monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("a socket was opened")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    price_list.snapshot.cache_clear()
+    assert prices.cost(config(), "openai", "gpt-4o-mini", Usage(1_000, 0)) == 150
+    assert not price_list.snapshot().from_auto_update
