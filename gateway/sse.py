@@ -110,6 +110,10 @@ class Frames:
             + self._closing
         )
         if self._include_usage and finished.usage is not None:
-            chunk = {**self._fields, "usage": wire.usage(finished.usage)}
+            chunk = {
+                **self._fields,
+                "usage": wire.usage(finished.usage),
+                **wire.own(finished.serving),
+            }
             frame += b"data: " + orjson.dumps(chunk) + b"\n\n"
         return frame

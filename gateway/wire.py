@@ -4,7 +4,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from core.events import Usage
+from core import money
+from core.events import Serving, Usage
 from core.ids import TurnId
 from core.reply import Reply
 
@@ -63,6 +64,7 @@ def completion(head: Head, reply: Reply) -> dict[str, Any]:
             }
         ],
         "usage": usage(reply.usage or Usage()),
+        **own(reply.serving),
     }
 
 
@@ -79,6 +81,23 @@ def usage(usage: Usage) -> dict[str, Any]:
         "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
+
+
+def cost(serving: Serving | None) -> str | None:
+    """Return what a turn cost in dollars, `0.001234`; None where that is not known."""
+    if serving is None or serving.cost_micro_usd is None:
+        return None
+    return money.usd(serving.cost_micro_usd)
+
+
+def own(serving: Serving | None) -> dict[str, Any]:
+    """Return the field of ours that stands beside `usage`, where there is one.
+
+    Beside and not within: clients add up the numbers of a usage, which are integers.
+    """
+    if serving is None or serving.cost_micro_usd is None:
+        return {}
+    return {"coulisse": {"cost_usd": serving.cost_micro_usd / 1_000_000}}
 
 
 def model(name: str, created: int) -> dict[str, Any]:
