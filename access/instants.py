@@ -1,0 +1,70 @@
+"""Instants as people type them: `2026-12-31`, `90d`, `12h`."""
+
+import re
+from datetime import UTC, date, datetime, time, timedelta
+
+from core.errors import Invalid
+
+LENGTHS = {"h": "hours", "d": "days", "w": "weeks"}
+FORMS = "a date such as 2026-12-31, a time such as 2026-12-31T18:00, or 12h, 90d"
+
+
+class InstantInvalid(Invalid):
+    """This is no date or length of time."""
+
+
+def ahead(text: str, now: datetime) -> datetime:
+    """Return an instant to come: so long from now, or the end of a day.
+
+    All in UTC where the text names no other zone. Raises `InstantInvalid`.
+    """
+    length = _length(text)
+    if length is None:
+        return _at(text, time.max)
+    try:
+        return now + length
+    except OverflowError as exc:
+        raise _invalid(text) from exc
+
+
+def ago(text: str, now: datetime) -> datetime:
+    """Return an instant that is past: so long ago, or the beginning of a day.
+
+    All in UTC where the text names no other zone. Raises `InstantInvalid`.
+    """
+    length = _length(text)
+    if length is None:
+        return _at(text, time.min)
+    try:
+        return now - length
+    except OverflowError as exc:
+        raise _invalid(text) from exc
+
+
+def _length(text: str) -> timedelta | None:
+    match = re.fullmatch(r"(\d{1,9})([hdw])", text.strip().lower(), re.A)
+    if match is None:
+        return None
+    try:
+        return timedelta(**{LENGTHS[match[2]]: int(match[1])})
+    except OverflowError as exc:
+        raise _invalid(text) from exc
+
+
+def _at(text: str, of_day: time) -> datetime:
+    given = text.strip()
+    try:
+        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", given, re.A):
+            return datetime.combine(date.fromisoformat(given), of_day, UTC)
+        if re.match(r"\d{4}-\d{2}-\d{2}[T ]\d", given, re.A):
+            instant = datetime.fromisoformat(given)
+            if instant.tzinfo is None:
+                return instant.replace(tzinfo=UTC)
+            return instant.astimezone(UTC)
+    except (ValueError, OverflowError) as exc:
+        raise _invalid(text) from exc
+    raise _invalid(text)
+
+
+def _invalid(text: str) -> InstantInvalid:
+    return InstantInvalid(f"'{text:.40}' is neither {FORMS}")

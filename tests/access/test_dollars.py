@@ -1,0 +1,66 @@
+"""Dollars are read to the micro-dollar and shown as people write them."""
+
+import pytest
+
+from access import dollars
+from access.dollars import DollarsInvalid
+
+
+@pytest.mark.parametrize(
+    ("text", "micro_usd"),
+    [
+        ("20", 20_000_000),
+        ("$20", 20_000_000),
+        (" 0.5 ", 500_000),
+        ("0.50", 500_000),
+        ("5.", 5_000_000),
+        ("0.000001", 1),
+        ("1.2300000000", 1_230_000),
+        ("0.1", 100_000),
+        ("0", 0),
+        ("-0.00", 0),
+        ("9223372036854.775807", 2**63 - 1),
+        ("999999999999999999.999999", 999_999_999_999_999_999_999_999),
+    ],
+)
+def test_amounts_are_exact(text, micro_usd):
+    assert dollars.read(text) == micro_usd
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no amount"),
+        ("NaN", "no amount"),
+        ("Infinity", "no amount"),
+        ("1e3", "no amount"),
+        ("1_000", "no amount"),
+        ("1,000", "no amount"),
+        ("0x10", "no amount"),
+        (".5", "no amount"),
+        ("٣", "no amount"),
+        ("9" * 19, "no amount"),
+        ("-1", "less than nothing"),
+        ("-0.000001", "less than nothing"),
+        ("0.0000001", "six decimals"),
+        ("1.0000001", "six decimals"),
+    ],
+)
+def test_what_is_none_is_refused(text, words):
+    with pytest.raises(DollarsInvalid, match=words):
+        dollars.read(text)
+
+
+@pytest.mark.parametrize(
+    ("micro_usd", "text"),
+    [
+        (0, "$0.00"),
+        (20_000_000, "$20.00"),
+        (1_270_000, "$1.27"),
+        (400, "$0.0004"),
+        (1, "$0.000001"),
+        (1_234_500_000, "$1,234.50"),
+    ],
+)
+def test_nothing_spent_is_hidden(micro_usd, text):
+    assert dollars.short(micro_usd) == text
