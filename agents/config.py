@@ -4,15 +4,24 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+)
 from pydantic_core import PydanticCustomError
 
 from agents.memory_config import AgentMemory, Probability, read_memory
-from config.sections import Config, Problem, Section
+from config.sections import Config, Location, Problem, Section
 from config.spelling import did_you_mean
 from mcp_bridge.config import MCP
 from providers import parameters
-from providers.config import PROVIDERS
+from providers.choice import ModelChoice
+from providers.config import PROVIDERS, ProviderConfig
 
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
@@ -32,6 +41,12 @@ def refuse_planned(value: Any) -> None:
 
 
 Planned = Annotated[Any, AfterValidator(refuse_planned)]
+
+Fallback = Annotated[
+    Annotated[str, Tag("agent")] | Annotated[ModelChoice, Tag("model")],
+    Discriminator(lambda value: "agent" if isinstance(value, str) else "model"),
+]
+"""An agent by its name, or a model."""
 
 
 class ToolGrant(BaseModel):
@@ -139,6 +154,13 @@ class AgentConfig(BaseModel):
     subagents: tuple[str, ...] = Field(
         default=(), description="Agents it may call, by name."
     )
+    fallbacks: tuple[Fallback, ...] = Field(
+        default=(),
+        description="What answers, in this order, when the agent's own model fails "
+        "before anything was heard of its reply: names of agents, whose model, "
+        "parameters and `extra_body` are taken and nothing else, or "
+        "`{provider, model}`, asked with this agent's parameters.",
+    )
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
@@ -176,6 +198,7 @@ def check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Pro
         yield from _check_learner(index, agent, config)
         yield from _check_grants(index, agent, config)
         yield from _check_subagents(index, agent, agents)
+        yield from _check_fallbacks(index, agent, agents, providers)
         provider = providers[agent.provider]
         for name in parameters.refused(provider, agent.parameters):
             yield Problem(
@@ -249,6 +272,72 @@ def _check_subagents(
                 "one",
                 "coulisse.E207",
             )
+
+
+def _check_fallbacks(
+    index: int,
+    agent: AgentConfig,
+    agents: Mapping[str, AgentConfig],
+    providers: Mapping[str, ProviderConfig],
+) -> Iterable[Problem]:
+    """Find fallbacks that lead nowhere, back to the agent, or to a sure refusal."""
+    itself = (agent.name, ModelChoice(provider=agent.provider, model=agent.model))
+    for position, named in enumerate(agent.fallbacks):
+        at = ("agents", index, "fallbacks", position)
+        if named in itself:
+            yield Problem(
+                at,
+                f"agent '{agent.name}' falls back to itself; name another agent or "
+                "model",
+                "coulisse.E209",
+            )
+        elif named in agent.fallbacks[:position]:
+            yield Problem(
+                at,
+                f"agent '{agent.name}' lists {_told(named)} twice under fallbacks; "
+                "remove one",
+                "coulisse.E207",
+            )
+        elif isinstance(named, ModelChoice):
+            yield from _check_model(at, agent, named, providers)
+        elif named not in agents:
+            yield Problem(
+                at,
+                f"agent '{agent.name}' falls back to agent '{named}', which does not "
+                f"exist{did_you_mean(named, agents)}",
+                "coulisse.E208",
+            )
+
+
+def _check_model(
+    at: Location,
+    agent: AgentConfig,
+    named: ModelChoice,
+    providers: Mapping[str, ProviderConfig],
+) -> Iterable[Problem]:
+    provider = providers.get(named.provider)
+    if provider is None:
+        yield Problem(
+            (*at, "provider"),
+            f"agent '{agent.name}' falls back to provider '{named.provider}', which is "
+            f"not under providers:{did_you_mean(named.provider, providers)}",
+            "coulisse.E208",
+        )
+        return
+    for name in parameters.refused(provider, agent.parameters):
+        yield Problem(
+            at,
+            f"agent '{agent.name}' sets '{name}', which its fallback's provider "
+            f"'{named.provider}' ({provider.kind}) does not take; fall back to an "
+            "agent of that provider instead",
+            "coulisse.E210",
+        )
+
+
+def _told(named: str | ModelChoice) -> str:
+    if isinstance(named, str):
+        return f"'{named}'"
+    return f"{named.provider}/{named.model}"
 
 
 AGENTS: Section[dict[str, AgentConfig]] = Section(

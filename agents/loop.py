@@ -9,11 +9,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents import pictures, toolcalls
+from agents import pictures, thinking, toolcalls
 from agents.config import AgentConfig
+from agents.lineup import Lineup, Model
 from agents.voice import Voice
 from core import trace, usage
-from core.errors import recorded
+from core.errors import CoulisseError, recorded
 from core.events import (
     Event,
     Finished,
@@ -29,21 +30,7 @@ from core.tools import Tool, definition
 from core.trace import Call
 from providers import client
 from providers.calls import ModelCall
-from providers.config import ProviderConfig
-from providers.errors import RequestRefused
-
-ONE_OF = ({"max_tokens", "max_completion_tokens"},)
-"""Names of one thing: a request that sets either puts aside the agent's other."""
-
-
-def parameters(agent: AgentConfig, requested: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the agent's parameters with the request's in their place."""
-    merged = {**agent.parameters, **requested}
-    for names in ONE_OF:
-        if names & requested.keys():
-            for name in names - requested.keys():
-                merged.pop(name, None)
-    return merged
+from providers.errors import ContentFiltered, RequestRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +38,13 @@ class Task:
     """What an agent is asked, and with what."""
 
     agent: AgentConfig
-    provider: ProviderConfig
+    lineup: Lineup
+    """Who answers for it. Tasks of one turn share it: who answered one goes on."""
     messages: Sequence[Message]
     parameters: Mapping[str, Any]
+    """The request's; the model's own stand for what it leaves out."""
+    response_format: Mapping[str, Any] | None = None
+    """OpenAI's, for providers that hold a reply to it themselves."""
     client_tools: Sequence[dict[str, Any]] = ()
     """OpenAI tool objects; their calls go back to the client."""
     own_tools: Sequence[Tool] = ()
@@ -62,10 +53,32 @@ class Task:
     says_last_alone: bool = False
     """Whether text before a call is no part of the answer: it must have a format, or
     another agent waits for it."""
+    is_overheard: bool = True
+    """Whether somebody hears it as it comes; else a reply that broke off in the middle
+    may be begun again. Not without `says_last_alone`."""
     user: str = ""
     """An opaque id of the end user, for the provider."""
     record: list[Call] = field(default_factory=list)
     """Where every call is put when it begins."""
+
+
+@dataclass(slots=True)
+class Round:
+    """One reply, whoever gives it."""
+
+    messages: list[Message]
+    """What is told; where a model cannot see, without pictures from then on."""
+    parameters: Mapping[str, Any]
+    """The request's."""
+    voice: Voice
+    reply: Reply = field(default_factory=Reply)
+    model: Model | None = None
+    """Whose it is."""
+
+    @property
+    def message(self) -> Message:
+        """The reply as the assistant's message, its thinking signed."""
+        return thinking.signed(self.reply.message(), str(self.model))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,19 +135,21 @@ async def run(task: Task) -> AsyncGenerator[Event]:
     messages = list(task.messages)
     begun = len(task.record)
     for rounds_left in range(task.agent.max_turns, -1, -1):
-        reply = Reply()
         asked = offered.asked(is_last=not rounds_left)
-        async with aclosing(_ask(task, offered, messages, asked, reply)) as events:
+        task.lineup.next_round()
+        current = Round(messages, asked, voice)
+        async with aclosing(_ask(task, offered, current)) as events:
             async for event in events:
                 if voice.is_through(event):
                     yield event
                 else:
                     for heard in voice.hears(event):
                         yield heard
+        reply = current.reply
         ours = offered.ours(reply.tool_calls)
         if not ours or not rounds_left:
             break
-        messages.append(reply.message())
+        messages.append(current.message)
         async with aclosing(_answer(task, offered, ours, messages)) as signs:
             async for sign in signs:
                 yield sign
@@ -144,12 +159,12 @@ async def run(task: Task) -> AsyncGenerator[Event]:
     _note_clients_calls(task, offered, reply)
     if reply.text and task.says_last_alone:
         yield TextDelta(reply.text)
-    for block in reply.message().reasoning:
+    for block in current.message.reasoning:
         yield ReasoningBlock(block)
     yield Finished(
         _reason(reply, offered),
         trace.usage(task.record[begun:]),
-        _exchange(messages[len(task.messages) :], reply, offered),
+        _exchange(messages[len(task.messages) :], current.message, offered),
     )
 
 
@@ -185,40 +200,37 @@ def _reason(last: Reply, offered: Offer) -> FinishReason:
 
 
 def _exchange(
-    said: Sequence[Message], last: Reply, offered: Offer
+    said: Sequence[Message], last: Message, offered: Offer
 ) -> tuple[Message, ...]:
     """Return what a turn that waits for its client must keep to go on."""
     if not said or not any(call.name in offered.clients for call in last.tool_calls):
         return ()
     is_in = any(message.tool_calls == last.tool_calls for message in said)
-    return (*said,) if is_in else (*said, last.message())
+    return (*said,) if is_in else (*said, last)
 
 
-async def _ask(
-    task: Task,
-    offered: Offer,
-    messages: list[Message],
-    asked: Mapping[str, Any],
-    reply: Reply,
-) -> AsyncGenerator[Event]:
+async def _ask(task: Task, offered: Offer, current: Round) -> AsyncGenerator[Event]:
     """Call the model, gather its reply and put the call down.
 
-    Once more without the pictures of tools, where the model cannot see.
+    Once more without the pictures of tools, where the model cannot see; and where it
+    fails before anything was heard of it, whoever follows in the line-up.
     """
-    agent = task.agent
     while True:
+        model = current.model = task.lineup.model
+        messages = thinking.shown(current.messages, str(model))
         call = ModelCall(
-            model=agent.model,
+            model=model.name,
             messages=messages,
             tools=offered.tools,
-            parameters=asked,
-            extra_body=agent.extra_body,
+            parameters=model.parameters(current.parameters, task.response_format),
+            extra_body=model.extra_body,
             stream=task.stream,
             user=task.user,
         )
-        entry = trace.ModelCall(agent.name, agent.provider, agent.model)
+        entry = trace.ModelCall(task.agent.name, model.provider_name, model.name)
         task.record.append(entry)
-        said = client.run(agent.provider, task.provider, call)
+        reply = current.reply = Reply()
+        said = client.run(model.provider_name, model.provider, call, entry.attempts)
         try:
             async with aclosing(said) as events:
                 async for event in events:
@@ -228,13 +240,40 @@ async def _ask(
             return
         except Exception as exc:
             entry.end(error=recorded(exc))
-            is_blind = isinstance(exc, RequestRefused) and not reply.said_something
-            seen = pictures.left_out(messages) if is_blind else None
-            if seen is None:
+            if isinstance(exc, CoulisseError):
+                exc.provider = exc.provider or model.provider_name
+            if _is_mended(task, current, exc):
+                continue
+            told = _told(task, exc)
+            if told is exc:
                 raise
-            messages[:] = seen
+            raise told from exc
         finally:
             # Also of what was broken off: the provider bills it.
             if reply.has_begun:
                 entry.usage = usage.of(messages, reply)
             entry.finish_reason = reply.finish_reason or ""
+
+
+def _is_mended(task: Task, current: Round, error: Exception) -> bool:
+    """Do what may help against a failure; return whether there is anything."""
+    if current.voice.is_heard and task.is_overheard:
+        return False
+    is_blind = isinstance(error, RequestRefused)
+    is_blind = is_blind and not isinstance(error, ContentFiltered)
+    seen = pictures.left_out(current.messages) if is_blind else None
+    if seen is not None:
+        current.messages[:] = seen
+    elif not task.lineup.goes_on(error):
+        return False
+    current.voice.begin_again()
+    return True
+
+
+def _told(task: Task, last: Exception) -> Exception:
+    """Return the error that ends the turn, with what it took until then."""
+    error = task.lineup.verdict(last)
+    if isinstance(error, CoulisseError):
+        calls = trace.model_calls(task.record)
+        error.attempts = sum(len(call.attempts) for call in calls)
+    return error

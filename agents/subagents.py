@@ -13,12 +13,12 @@ from typing import Any, Literal
 from agents import loop
 from agents.config import AgentConfig
 from agents.errors import SubagentFailed
+from agents.lineup import Lineup, Model
 from core import tool_names
 from core.messages import Message
 from core.reply import Reply
 from core.tools import Tool
 from core.trace import ToolCall
-from providers.config import ProviderConfig
 
 MAX_DEPTH = 4
 """How many agents deep a turn may go below the one the client called."""
@@ -46,7 +46,8 @@ class Subagent:
     """An agent another one may call."""
 
     agent: AgentConfig
-    provider: ProviderConfig
+    models: Sequence[Model]
+    """Those that may answer for it, its own first."""
     open_tools: OpenTools
     """Returns the tools it may use, for the turn's user."""
     depth: int
@@ -85,11 +86,12 @@ class Subagent:
             )
         task = loop.Task(
             self.agent,
-            self.provider,
+            Lineup(self.models),
             self._prompt(message_of(arguments)),
-            self.agent.parameters,
+            {},
             own_tools=await self.open_tools(self.agent),
             says_last_alone=True,
+            is_overheard=False,
             user=self.user,
             record=record.calls,
         )

@@ -27,12 +27,19 @@ class Voice:
         self._says = False
         """Whether this one has."""
         self._screen = Screen(clients)
+        self.is_heard = False
+        """Whether the client was told anything of this round."""
 
     def next_round(self) -> None:
         """Begin another call of the model."""
         self._has_said = self._has_said or self._says
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Forget this call, of which nobody heard."""
         self._says = False
         self._screen = Screen(self._clients)
+        self.is_heard = False
 
     def is_through(self, event: Event) -> bool:
         """Whether an event goes to the client as it is, which most do: it is text that
@@ -41,6 +48,11 @@ class Voice:
 
     def hears(self, event: Event) -> Sequence[Event]:
         """Return what the client is told of an event, now."""
+        told = self._told(event)
+        self.is_heard = self.is_heard or bool(told)
+        return told
+
+    def _told(self, event: Event) -> Sequence[Event]:
         match event:
             case TextDelta():
                 return self._text(event)

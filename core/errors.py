@@ -21,6 +21,10 @@ class CoulisseError(Exception):
 
     code: str | None = None
     """A stable, machine-readable name for this error, or None."""
+    provider: str = ""
+    """Which provider it is about, by its name under `providers:`."""
+    attempts: int | None = None
+    """How many requests to providers a turn made until it; None outside of turns."""
 
     def __init__(self, message: str | None = None) -> None:
         self.message = message or inspect.cleandoc(type(self).__doc__ or "")

@@ -29,6 +29,8 @@ class Reasoning:
     """Anthropic's proof that the block is its own; empty elsewhere."""
     redacted: str = ""
     """Anthropic's encrypted thinking, returned as it came; `text` is then empty."""
+    model: str = ""
+    """Whose it is, as `provider/model`: it is of use to no other. Empty: not known."""
 
 
 @dataclass(frozen=True, slots=True)

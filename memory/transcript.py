@@ -42,7 +42,7 @@ def extra_of(entry: Entry) -> str:
         extra["tool_calls"] = [(c.id, c.name, c.arguments) for c in message.tool_calls]
         # Only a tool loop needs the thinking back; elsewhere it is spent.
         extra["reasoning"] = [
-            (r.text, r.signature, r.redacted) for r in message.reasoning
+            (r.text, r.signature, r.redacted, r.model) for r in message.reasoning
         ]
     if own := entry.own_calls & {message.tool_call_id, *_ids(message)}:
         extra["own_calls"] = sorted(own)

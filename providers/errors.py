@@ -3,6 +3,7 @@
 Invalid
 ├── EmbedderMisconfigured the YAML names an embedder that cannot be had
 └── RequestRefused        the provider refused what the caller sent
+    └── ContentFiltered   its filter did: no other provider is asked
 Unavailable
 ├── EmbedderDown          the offline embedding model cannot be loaded
 └── LocalModelDown        kind local, and nobody started the server
@@ -43,6 +44,12 @@ class RequestRefused(Invalid):
     ) -> None:
         super().__init__(message, param=param, code=code)
         self.provider = provider
+
+
+class ContentFiltered(RequestRefused):
+    """The provider's content filter refused the request."""
+
+    code = "content_filter"
 
 
 class EmbedderMisconfigured(Invalid):

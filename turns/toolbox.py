@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agents import catalog, skills
+from agents import catalog, lineup, skills
 from agents.config import AgentConfig
 from agents.subagents import Subagent
 from config.sections import Config
@@ -20,7 +20,6 @@ from core.trace import ToolCall, ToolKind
 from mcp_bridge import toolset
 from mcp_bridge.toolset import Grant
 from memory import plan
-from providers.config import PROVIDERS
 from turns import memory_tools, tool_servers
 from turns.options import Options
 
@@ -58,12 +57,11 @@ class Toolbox:
         if not agent.subagents:
             return
         below = Toolbox(self.config, self.user_id, self.options, self.depth + 1)
-        providers = self.config.get(PROVIDERS)
         for name in agent.subagents:
             called = catalog.find(self.config, name)
             yield Subagent(
                 called,
-                providers[called.provider],
+                lineup.of(self.config, called),
                 below.open,
                 depth=below.depth,
                 user=self.user_id.hex,

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from agents import loop, toolcalls
+from agents import lineup, loop, toolcalls
 from agents.config import AgentConfig
+from agents.lineup import Lineup
 from agents.loop import Task
 from core.errors import CoulisseError, Upstream
 from core.events import (
@@ -68,9 +69,10 @@ def take(fake):
         **agent,
     ):
         fields = {"name": "a", "provider": "p", "model": "m", **agent}
+        config = AgentConfig.model_validate(fields)
         task = Task(
-            AgentConfig.model_validate(fields),
-            fake.provider(kind),
+            config,
+            Lineup([lineup.own_model(config, fake.provider(kind))]),
             [Message("user", "hi")],
             {} if choice is None else {"tool_choice": choice},
             client_tools=client_tools,
@@ -490,7 +492,8 @@ def one(fake):
     def one(kind, record):
         agent = AgentConfig(name="a", provider="p", model="m")
         asked = [Message("user", "hi")]
-        return Task(agent, fake.provider(kind), asked, {}, record=record)
+        alone = Lineup([lineup.own_model(agent, fake.provider(kind))])
+        return Task(agent, alone, asked, {}, record=record)
 
     return one
 
@@ -552,7 +555,7 @@ async def test_of_a_fault_of_ours_the_record_has_the_kind_alone(
 )
 def test_two_names_of_one_parameter_are_not_both_sent(asked, expected):
     agent = AgentConfig(name="a", provider="p", model="m", max_tokens=50)
-    assert loop.parameters(agent, asked) == expected
+    assert lineup.merged(agent.parameters, asked) == expected
 
 
 async def test_a_model_that_calls_to_the_end_has_not_answered(take, fake):

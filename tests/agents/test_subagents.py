@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from agents import loop, subagents
+from agents import lineup, loop, subagents
 from agents.config import AgentConfig
+from agents.lineup import Lineup
 from agents.loop import Task
 from agents.subagents import MAX_DEPTH, Subagent
 from core import trace
@@ -22,8 +23,8 @@ def critic(fake, *, depth=1, open_tools=None, **fields) -> Subagent:
         return []
 
     agent = AgentConfig.model_validate({**CRITIC, **fields})
-    provider = fake.provider("openai")
-    return Subagent(agent, provider, open_tools or none, depth=depth, user="u")
+    models = [lineup.own_model(agent, fake.provider("openai"))]
+    return Subagent(agent, models, open_tools or none, depth=depth, user="u")
 
 
 @pytest.fixture
@@ -31,9 +32,10 @@ def take(fake):
     """Return a function that has the coach answer, with these agents to call."""
 
     async def take(*tools, record=None):
+        coach = AgentConfig.model_validate(COACH)
         task = Task(
-            AgentConfig.model_validate(COACH),
-            fake.provider("openai"),
+            coach,
+            Lineup([lineup.own_model(coach, fake.provider("openai"))]),
             [Message("system", "You coach."), Message("user", "my secret is 42")],
             {},
             own_tools=tools,
