@@ -1,8 +1,15 @@
 """What can go wrong when a request says who it is for."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from core.errors import Denied, Invalid, NotFound, Unauthenticated
+from core.errors import (
+    Denied,
+    Invalid,
+    Limited,
+    NotFound,
+    Unauthenticated,
+    Unavailable,
+)
 
 
 class UserRequired(Invalid):
@@ -26,6 +33,29 @@ class CredentialRefused(Unauthenticated):
     """The credential is not valid: it is unknown, revoked or expired."""
 
     code = "invalid_api_key"
+
+
+class TooManyGuesses(Limited):
+    """Too many passwords are being checked. Try again in a moment."""
+
+    def __init__(self) -> None:
+        super().__init__(retry_after_seconds=1)
+
+
+class IdentityProviderDown(Unavailable):
+    """The identity provider cannot be reached, so the credential cannot be checked."""
+
+    retry_after_seconds = 5
+
+
+class IdentityProviderBroken(IdentityProviderDown):
+    """The identity provider answers with what cannot be used."""
+
+
+class OriginRefused(Denied):
+    """The page that sends this request is not of this server."""
+
+    code = "origin_not_allowed"
 
 
 class IdentityRefused(Denied):
@@ -61,3 +91,32 @@ class TokenAmbiguous(Invalid):
             + ", ".join(candidates),
             param="id",
         )
+
+
+class LimitReached(Limited):
+    """A limit on requests, tokens or turns is reached."""
+
+    code = "rate_limit_exceeded"
+
+    def __init__(self, message: str, *, retry_after_seconds: float) -> None:
+        super().__init__(message, retry_after_seconds=retry_after_seconds)
+        self.headers: Mapping[str, str] = {}
+        """What the client is told of its limits."""
+
+
+class BudgetSpent(Limited):
+    """The API token's budget does not cover the request."""
+
+    code = "insufficient_quota"
+
+    def __init__(
+        self, message: str, *, retry_after_seconds: float | None = None
+    ) -> None:
+        super().__init__(message, retry_after_seconds=retry_after_seconds)
+        self.headers: Mapping[str, str] = {}
+
+
+class PriceUnknown(Denied):
+    """A budget cannot hold a model whose price nobody knows."""
+
+    code = "price_unknown"

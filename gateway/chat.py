@@ -1,13 +1,15 @@
 """A turn as an HTTP response: whole, or as a stream."""
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
+from urllib.parse import quote
 
 from django.http import HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 
 from core.errors import CoulisseError
-from core.events import Event
+from core.events import Begun, Event, Serving
 from core.reply import Reply
 from gateway import errors, wire
 from gateway.sse import DONE, Frames
@@ -16,19 +18,40 @@ from turns.turn import TurnRequest
 
 logger = logging.getLogger(__name__)
 
-REQUEST_ID = "X-Request-Id"
-"""OpenAI's header, which its clients show as `_request_id`."""
+
+PROVIDER = "X-Coulisse-Provider"
+ATTEMPTS = "X-Coulisse-Attempts"
+COST = "X-Coulisse-Cost-Usd"
+
+
+def served(serving: Serving) -> dict[str, str]:
+    """Return the headers that tell who answers, and after how many requests to
+    providers; of a stream, when it begins."""
+    # A name in the YAML may be in any script; a header may not.
+    return {PROVIDER: quote(serving.provider), ATTEMPTS: str(serving.attempts)}
+
+
+def set_headers(answer: HttpResponseBase, headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
+        answer.headers[name] = value
 
 
 async def complete(request: TurnRequest) -> HttpResponse:
     """Take a turn and answer with the whole reply."""
     head = wire.head(request.turn_id, request.agent)
     reply = Reply()
+    headers: Mapping[str, str] = {}
     async with aclosing(flow.run(request)) as events:
         async for event in events:
+            if isinstance(event, Begun):
+                headers = event.headers
             reply.add(event)
     answer = errors.json_response(wire.completion(head, reply))
-    answer.headers[REQUEST_ID] = head.id
+    if reply.serving is not None:
+        headers = {**headers, **served(reply.serving)}
+        if (cost := wire.cost(reply.serving)) is not None:
+            headers[COST] = cost
+    set_headers(answer, headers)
     return answer
 
 
@@ -38,11 +61,13 @@ async def stream(request: TurnRequest, *, include_usage: bool) -> "EventStream":
     Waits for the first one, so what goes wrong before it has an honest status.
     """
     events = flow.run(request)
+    begun = await anext(events)
     first = await anext(events)
     head = wire.head(request.turn_id, request.agent)
     frames = Frames(head, include_usage=include_usage)
     answer = EventStream(_encoded(frames, first, events))
-    answer.headers[REQUEST_ID] = head.id
+    if isinstance(begun, Begun):
+        set_headers(answer, {**begun.headers, **served(begun.serving)})
     return answer
 
 
@@ -73,7 +98,7 @@ class EventStream(StreamingHttpResponse):
 
     def __init__(self, frames: AsyncGenerator[bytes]) -> None:
         super().__init__(content_type="text/event-stream")
-        self.headers["Cache-Control"] = "no-cache"
+        self.headers["Cache-Control"] = "no-cache, no-store"
         # Reverse proxies (nginx) would hold tokens back.
         self.headers["X-Accel-Buffering"] = "no"
         self._frames = frames

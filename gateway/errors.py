@@ -12,7 +12,9 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from ninja.errors import HttpError, ValidationError
 
+from access.errors import BudgetSpent
 from config.errors import ConfigInvalid
+from core import redaction
 from core.errors import (
     CoulisseError,
     Denied,
@@ -68,11 +70,15 @@ TABLE: list[tuple[type[CoulisseError], Kind]] = [
     (Unauthenticated, Kind(401, "invalid_request_error")),
     (Denied, Kind(403, "permission_error")),
     (NotFound, Kind(404, "invalid_request_error")),
+    (BudgetSpent, Kind(429, "insufficient_quota")),
     (Limited, Kind(429, "rate_limited")),
     (Upstream, Kind(502, "upstream_error")),
     (Unavailable, Kind(503, "service_unavailable")),
     (CoulisseError, Kind(500, "server_error")),
 ]
+
+PATIENCE_SECONDS = 60
+"""The longest Retry-After that OpenAI's clients keep to."""
 
 INTERNAL = "The server had an error. Its log says more."
 
@@ -96,7 +102,8 @@ def shape(
     message: str, type: str, *, param: str | None = None, code: str | None = None
 ) -> dict[str, Any]:
     """Return OpenAI's error object."""
-    return {"error": {"message": message, "type": type, "param": param, "code": code}}
+    said = redaction.every(message)
+    return {"error": {"message": said, "type": type, "param": param, "code": code}}
 
 
 def internal() -> dict[str, Any]:
@@ -107,9 +114,16 @@ def internal() -> dict[str, Any]:
 def response(error: CoulisseError) -> HttpResponse:
     """Return the HTTP response that tells a client of an error."""
     answer = json_response(body(error), status=kind_of(error).status)
+    for name, value in getattr(error, "headers", {}).items():
+        answer[name] = value
     retry_after_seconds = getattr(error, "retry_after_seconds", None)
     if retry_after_seconds is not None:
         answer["Retry-After"] = str(math.ceil(retry_after_seconds))
+        if retry_after_seconds > PATIENCE_SECONDS:
+            # OpenAI's clients would try again at once where the wait is that long.
+            answer["X-Should-Retry"] = "false"
+    elif isinstance(error, BudgetSpent):
+        answer["X-Should-Retry"] = "false"
     elif isinstance(error, Upstream):
         # We have tried again ourselves; OpenAI's clients would multiply that.
         answer["X-Should-Retry"] = "false"

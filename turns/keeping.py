@@ -1,7 +1,7 @@
 """What a turn leaves behind: its messages, and the record of what it called."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from django.db import transaction
 from django.db.utils import DataError, IntegrityError
@@ -28,12 +28,13 @@ def keep(
     record: Record,
     results: Mapping[str, str],
     telemetry: TelemetryConfig,
+    settle: Callable[[], None],
 ) -> None:
-    """Store the messages and the record of a turn, all or none, in one transaction.
+    """Store the messages, the record and the charge of a turn in one transaction.
 
     `results` are the client's, by the ids of the calls they answer. What a user said is
     worth more than how it was answered: where the database takes the messages but not
-    the record, they are stored without.
+    the record, they are stored without. What it cost is charged even without those.
     """
 
     def append() -> None:
@@ -45,6 +46,9 @@ def keep(
             append()
             client_calls.answered(user_id, results, telemetry)
             records.insert(record, telemetry)
+            # Last, because others wait for the meters it holds.
+            settle()
     except (DataError, IntegrityError):
         logger.exception("the record of turn %s was not stored", turn_id)
+        settle()
         append()

@@ -3,11 +3,14 @@
 import time
 from collections.abc import Sequence
 
+from access.meters import Charge
 from core import tokens, trace
 from core.errors import recorded
+from core.events import Serving
 from core.messages import Message
 from core.reply import Reply
 from memory.transcript import Entry
+from providers import prices
 from telemetry.known import Outcome, Record
 from turns import recollection
 from turns.turn import Turn
@@ -46,6 +49,37 @@ def entries(turn: Turn, reply: Reply, outcome: Outcome) -> list[Entry]:
             for message in said
         ]
     return added
+
+
+def charge(turn: Turn) -> Charge:
+    """Put down what each call of a model cost; return what the turn is charged."""
+    total, is_priced, used = 0, True, 0
+    for call in trace.model_calls(turn.record):
+        if call.usage is None:
+            continue
+        used += call.usage.input_tokens + call.usage.output_tokens
+        if call.cost_micro_usd is None:
+            call.cost_micro_usd = prices.cost(
+                turn.config, call.provider, call.model, call.usage
+            )
+        if call.cost_micro_usd is None:
+            is_priced = False
+        else:
+            total += call.cost_micro_usd
+    return Charge(used, total, is_priced)
+
+
+def serving(turn: Turn) -> Serving:
+    """Return who answers a turn, what it took and what it has cost until now."""
+    charged = charge(turn)
+    *_, last = (call for call in turn.record if isinstance(call, trace.ModelCall))
+    made = trace.model_calls(turn.record)
+    return Serving(
+        last.provider,
+        last.model,
+        sum(max(1, len(call.attempts)) for call in made),
+        charged.micro_usd if charged.is_priced else None,
+    )
 
 
 def record(

@@ -2,7 +2,7 @@
 
 import zoneinfo
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from config.spelling import did_you_mean
@@ -11,7 +11,11 @@ from turns import language
 
 MAX_THREAD_LENGTH = 512
 
-LIMIT_KEYS = ("tokens_per_hour", "tokens_per_day", "tokens_per_month")
+PERIODS = ("hour", "day", "month")
+"""Of which a request may limit its user's tokens."""
+
+MOST_TOKENS = 10**18
+"""A limit above is none, and would not fit where tokens are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class Options:
     """Nothing about the user is recalled or learnt; the conversation is kept."""
     time_zone: str = ""
     """The user's, by its IANA name; "" is not known."""
+    token_limits: Mapping[str, int] = field(default_factory=dict)
+    """Most tokens the user may use in an `hour`, a `day`, a `month`."""
 
 
 def read(metadata: Mapping[str, str]) -> Options:
@@ -38,13 +44,6 @@ def read(metadata: Mapping[str, str]) -> Options:
     """
     if not metadata:
         return Options()
-    for key in LIMIT_KEYS:
-        if key in metadata:
-            raise Invalid(
-                f"metadata key '{key}' asks for a rate limit, which is not available "
-                "in this version of Coulisse; remove it",
-                param=f"metadata.{key}",
-            )
     memory = _choice(metadata, "memory", "incognito", "off")
     incognito = memory == "incognito"
     return Options(
@@ -56,7 +55,22 @@ def read(metadata: Mapping[str, str]) -> Options:
         is_incognito=incognito,
         is_memory_off=memory is not None,
         time_zone=_time_zone(metadata),
+        token_limits={
+            period: _limit(metadata, f"tokens_per_{period}")
+            for period in PERIODS
+            if f"tokens_per_{period}" in metadata
+        },
     )
+
+
+def _limit(metadata: Mapping[str, str], key: str) -> int:
+    value = metadata[key]
+    if not (value.isascii() and value.isdecimal()):
+        raise Invalid(
+            f"metadata key '{key}' must be a non-negative integer, got '{value}'",
+            param=f"metadata.{key}",
+        )
+    return min(int(value), MOST_TOKENS)
 
 
 def _choice(metadata: Mapping[str, str], key: str, *values: str) -> str | None:

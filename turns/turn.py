@@ -8,6 +8,7 @@ from typing import Any
 
 from access.caller import OPEN, Caller
 from agents.config import AgentConfig
+from config.sections import Config
 from core import trace
 from core.ids import TurnId, UserId
 from core.messages import Message
@@ -18,6 +19,7 @@ from memory.lessons import Study
 from providers.config import ProviderConfig
 from telemetry.config import TelemetryConfig
 from turns import structured
+from turns.allowances import Allowance
 from turns.options import Options
 
 
@@ -70,6 +72,10 @@ class Turn:
     """The wish to learn from this turn."""
     telemetry: TelemetryConfig
     began: Moment
+    config: Config
+    """The file as it was when the turn began."""
+    allowance: Allowance
+    """What it may use, and where that is charged."""
     tools: Sequence[Tool] = ()
     """The agent's own, for this user."""
     record: list[Call] = field(default_factory=list)

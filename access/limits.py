@@ -1,0 +1,326 @@
+"""How much a request may use: what holds for it, whether it is within, what is left.
+
+A cap is one figure on one meter. They come from the request's metadata (its user's
+tokens), from the YAML's `limits:` and from the token's budget.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Literal
+
+from access import identity, windows
+from access.caller import Caller, Token
+from access.errors import BudgetSpent, LimitReached
+from access.limits_config import LIMITS, Limit
+from access.meters import Key, Used
+from config.sections import Config
+from core.ids import UserId
+
+Counted = Literal["requests", "tokens", "micro_usd", "turns"]
+
+LENGTHS = {"minute": windows.MINUTE, "hour": windows.HOUR, "day": windows.DAY}
+ADVERBS = {"minute": "minutely", "hour": "hourly", "day": "daily", "month": "monthly"}
+
+COUNTED: dict[str, Counted] = {
+    "requests": "requests",
+    "tokens": "tokens",
+    "usd": "micro_usd",
+}
+"""What fields of `limits:` count, by their first word."""
+
+NOUNS: dict[Counted, str] = {
+    "requests": "request limit",
+    "tokens": "token limit",
+    "micro_usd": "spending limit",
+    "turns": "limit of concurrent turns",
+}
+
+BUSY_SECONDS = 1
+"""When to try again where too many turns are running: nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What is counted, for how long, up to what."""
+
+    counted: Counted
+    length: int
+    """Of the window, as `windows` has it."""
+    most: int
+    words: str
+    """What to call it: "daily token limit"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """A figure on one meter."""
+
+    key: Key
+    figure: Figure
+    whose: str = ""
+    """What to add to its words; "" where the request itself sets it."""
+
+
+def subject_of_user(user_id: UserId) -> str:
+    """Return what a user's meters are called."""
+    return f"user:{user_id.hex}"
+
+
+def subject_of_token(token: Token) -> str:
+    """Return what a token's meters are called."""
+    return f"token:{token.id.hex}"
+
+
+def of(
+    config: Config,
+    caller: Caller,
+    user_id: UserId,
+    agent: str,
+    *,
+    asked: Mapping[str, int],
+    now: int,
+) -> list[Cap]:
+    """Return everything that holds for a request.
+
+    `asked` are the request's own limits on its user's tokens: `hour`, `day`, `month`.
+    """
+    user = subject_of_user(user_id)
+    caps = [_cap(user, _asked(period, most), now) for period, most in asked.items()]
+    for limit in config.get(LIMITS):
+        subject = _subject(limit, caller, user_id, agent)
+        if subject is not None:
+            whose = (
+                f"of this {limit.per}" if limit.per != "principal" else "of this user"
+            )
+            caps += [_cap(subject, figure, now, whose) for figure in figures(limit)]
+    if caller.token is not None and caller.token.budget != "unlimited":
+        caps.append(_budget(caller.token, now))
+    return caps
+
+
+def user_keys(user_id: UserId, *, now: int) -> list[Key]:
+    """Return the meters of a user that requests may limit."""
+    user = subject_of_user(user_id)
+    lengths = (windows.HOUR, windows.DAY, windows.MONTH)
+    return [Key(user, windows.at(length, now)) for length in lengths]
+
+
+def token_keys(token: Token, *, now: int) -> list[Key]:
+    """Return the meters of a token: for ever, and for the calendar's month."""
+    subject = subject_of_token(token)
+    return [
+        Key(subject, windows.at(length, now))
+        for length in (windows.EVER, windows.CALENDAR_MONTH)
+    ]
+
+
+def _cap(subject: str, figure: Figure, now: int, whose: str = "") -> Cap:
+    return Cap(Key(subject, windows.at(figure.length, now)), figure, whose)
+
+
+@lru_cache(maxsize=1024)
+def _asked(period: str, most: int) -> Figure:
+    length = windows.MONTH if period == "month" else LENGTHS[period]
+    return Figure("tokens", length, most, f"{ADVERBS[period]} token limit")
+
+
+def _subject(limit: Limit, caller: Caller, user_id: UserId, agent: str) -> str | None:
+    """Return whose meter a limit is on; None where it does not hold."""
+    match limit.per:
+        case "principal":
+            is_named = limit.name is None or identity.derive(limit.name) == user_id
+            return subject_of_user(user_id) if is_named else None
+        case "agent":
+            return f"agent:{agent}" if limit.name in (None, agent) else None
+        case "token":
+            token = caller.token
+            if token is None or limit.name not in (None, token.label):
+                return None
+            return subject_of_token(token)
+
+
+@lru_cache(maxsize=1024)
+def figures(limit: Limit) -> tuple[Figure, ...]:
+    """Return the figures of an entry of `limits:`."""
+    return tuple(_figures(limit))
+
+
+def _figures(limit: Limit) -> Iterator[Figure]:
+    for field in type(limit).model_fields:
+        value = getattr(limit, field)
+        if field in ("per", "name") or value is None:
+            continue
+        if field == "concurrent":
+            yield Figure("turns", windows.EVER, value, NOUNS["turns"])
+            continue
+        name, _, period = field.partition("_per_")
+        counted = COUNTED[name]
+        length = LENGTHS.get(period, windows.MONTH)
+        if field == "usd_per_month":
+            length = windows.CALENDAR_MONTH
+        most = int(value * 1_000_000) if name == "usd" else value
+        yield Figure(counted, length, most, f"{ADVERBS[period]} {NOUNS[counted]}")
+
+
+def _budget(token: Token, now: int) -> Cap:
+    is_total = token.budget == "total"
+    length = windows.EVER if is_total else windows.CALENDAR_MONTH
+    figure = Figure("micro_usd", length, token.limit_micro_usd or 0, "budget")
+    return _cap(subject_of_token(token), figure, now, "of this API token")
+
+
+def needs_price(caps: Collection[Cap]) -> bool:
+    """Say whether money is limited, so that a price must be known."""
+    return any(cap.figure.counted == "micro_usd" for cap in caps)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A cap, and what its meter says once the request is counted."""
+
+    cap: Cap
+    used: int
+    """Without this request."""
+    mine: int
+    """What this request sets aside."""
+    now: int
+
+    @property
+    def is_passed(self) -> bool:
+        most = self.cap.figure.most
+        # Tokens are refused once the cap is reached, and money before it is passed.
+        if self.cap.figure.counted == "tokens":
+            return self.used >= most
+        return self.used >= most or self.used + self.mine > most
+
+    @property
+    def left(self) -> int:
+        return max(0, self.cap.figure.most - self.used - self.mine)
+
+    @property
+    def reset_seconds(self) -> int:
+        """How long until it is as if nothing had been used."""
+        window = self.cap.key.window
+        return BUSY_SECONDS if window.length == windows.EVER else window.end - self.now
+
+
+def states(
+    caps: Collection[Cap],
+    used: Mapping[Key, Used],
+    *,
+    tokens: int,
+    micro_usd: int,
+    now: int,
+) -> list[State]:
+    """Return where a request stands that was counted and has set aside so much."""
+    mine = {"requests": 1, "turns": 1, "tokens": tokens, "micro_usd": micro_usd}
+    return [
+        State(
+            cap,
+            _used(cap.figure.counted, used[cap.key]) - mine[cap.figure.counted],
+            mine[cap.figure.counted],
+            now,
+        )
+        for cap in caps
+    ]
+
+
+def _used(counted: Counted, used: Used) -> int:
+    match counted:
+        case "requests":
+            return used.requests
+        case "turns":
+            return used.turns_aside
+        case "tokens":
+            return used.tokens + used.tokens_aside
+        case "micro_usd":
+            return used.micro_usd + used.micro_usd_aside
+
+
+def check(states: Collection[State]) -> None:
+    """Raise `BudgetSpent` or `LimitReached` where a cap is passed.
+
+    Of several, the one that lasts longest is told.
+    """
+    passed = [state for state in states if state.is_passed]
+    if not passed:
+        return
+    worst = max(passed, key=_lasts)
+    error = _spent(worst) if _is_budget(worst) else _reached(worst)
+    error.headers = headers(states)
+    raise error
+
+
+def _is_budget(state: State) -> bool:
+    return state.cap.figure.words == "budget"
+
+
+def _lasts(state: State) -> float:
+    if _is_budget(state) and state.cap.key.window.length == windows.EVER:
+        return float("inf")
+    return state.reset_seconds
+
+
+def _reached(state: State) -> LimitReached:
+    """Return the error for a limit. Source: "Rate limiting" of the reference."""
+    cap, seconds = state.cap, state.reset_seconds
+    words = " ".join(filter(None, (cap.figure.words, cap.whose)))
+    return LimitReached(
+        f"{words} exceeded: used {_amount(state.used, state)}"
+        f"/{_amount(cap.figure.most, state)}, retry after {seconds}s",
+        retry_after_seconds=seconds,
+    )
+
+
+def _spent(state: State) -> BudgetSpent:
+    used, most = (_amount(each, state) for each in (state.used, state.cap.figure.most))
+    window = state.cap.key.window
+    if window.length == windows.EVER:
+        return BudgetSpent(
+            f"this API token's budget does not cover the request: {used} of {most} are "
+            "spent or set aside for turns that are running; ask whoever gave you the "
+            "token for another"
+        )
+    renewed = datetime.fromtimestamp(window.end, UTC)
+    return BudgetSpent(
+        f"this API token's budget of the month does not cover the request: {used} of "
+        f"{most} are spent or set aside for turns that are running; it is renewed on "
+        f"{renewed:%Y-%m-%d} (UTC)",
+        retry_after_seconds=state.reset_seconds,
+    )
+
+
+def _amount(value: int, state: State) -> str:
+    if state.cap.figure.counted != "micro_usd":
+        return str(value)
+    cents, rest = divmod(value, 10_000)
+    return f"${cents / 100:.2f}" if not rest else f"${value / 1_000_000:.6f}"
+
+
+def headers(states: Collection[State]) -> dict[str, str]:
+    """Return what a client is told of its requests and tokens, in OpenAI's headers.
+
+    Of several caps the one of which the least is left.
+    """
+    told = {}
+    kinds: tuple[Counted, ...] = ("requests", "tokens")
+    for counted in kinds:
+        of_kind = [state for state in states if state.cap.figure.counted == counted]
+        if not of_kind:
+            continue
+        tightest = min(of_kind, key=lambda state: (state.left, -state.reset_seconds))
+        told[f"x-ratelimit-limit-{counted}"] = str(tightest.cap.figure.most)
+        told[f"x-ratelimit-remaining-{counted}"] = str(tightest.left)
+        told[f"x-ratelimit-reset-{counted}"] = duration(tightest.reset_seconds)
+    return told
+
+
+def duration(seconds: int) -> str:
+    """Return a time as OpenAI's headers have it: `6m0s`, `59s`, `1h0m0s`."""
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes}m{seconds}s"
+    return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"

@@ -1,0 +1,84 @@
+"""The YAML's `limits:` list."""
+
+from decimal import Decimal
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+
+from config.sections import Section
+
+Per = Literal["token", "principal", "agent"]
+Count = Annotated[int, Field(ge=0, le=10**15)]
+
+
+def exact(value: Decimal) -> Decimal:
+    """Refuse what is not a whole number of micro-dollars."""
+    if value != value.quantize(Decimal("0.000001")):
+        raise ValueError("must have at most six decimals: it is kept in micro-dollars")
+    return value
+
+
+Usd = Annotated[
+    Decimal, Field(ge=0, le=10**9, allow_inf_nan=False), AfterValidator(exact)
+]
+
+
+class Limit(BaseModel):
+    """How much each of a kind may use."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    per: Per = Field(
+        description="What is counted apart: each API `token`, each `principal` (the "
+        "user a request belongs to) or each `agent`, all of whose users count together."
+    )
+    name: Annotated[
+        str | None, StringConstraints(strip_whitespace=True, min_length=1)
+    ] = Field(
+        default=None,
+        description="Only the one of this name: a token's label, a user, an agent. "
+        "Unset: each of them. Limits add up; all that fit a request hold.",
+    )
+    requests_per_minute: Count | None = Field(default=None, description="Most turns.")
+    requests_per_hour: Count | None = Field(default=None, description="Most turns.")
+    requests_per_day: Count | None = Field(default=None, description="Most turns.")
+    tokens_per_minute: Count | None = Field(
+        default=None, description="Most tokens, of prompts and replies together."
+    )
+    tokens_per_hour: Count | None = Field(default=None, description="Most tokens.")
+    tokens_per_day: Count | None = Field(default=None, description="Most tokens.")
+    tokens_per_month: Count | None = Field(
+        default=None, description="Most tokens within 30 days."
+    )
+    usd_per_day: Usd | None = Field(
+        default=None,
+        description="Most dollars within a day, in UTC. Models of unknown price are "
+        "refused where it holds.",
+    )
+    usd_per_month: Usd | None = Field(
+        default=None, description="Most dollars within a calendar month, in UTC."
+    )
+    concurrent: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None, description="Most turns at the same time."
+    )
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> "Limit":
+        if self.model_fields_set <= {"per", "name"}:
+            raise ValueError(
+                "limits nothing: add requests_per_minute, tokens_per_day, usd_per_day "
+                "or concurrent"
+            )
+        return self
+
+
+LIMITS: Section[tuple[Limit, ...]] = Section(
+    key="limits", shape=tuple[Limit, ...], default=tuple, noun="limit"
+)

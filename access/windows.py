@@ -1,0 +1,47 @@
+"""Stretches of time things are counted in.
+
+Windows stand still, cut from the Unix epoch, so every process agrees on them without
+a word. Source: "Rate limiting" of the reference; a month there is 30 days. Budgets and
+sums of money go by the calendar's month, in UTC.
+"""
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+MINUTE, HOUR, DAY, MONTH = 60, 3_600, 86_400, 2_592_000
+EVER = 0
+"""All time."""
+CALENDAR_MONTH = 1
+
+
+class Window(NamedTuple):
+    """One stretch of one length."""
+
+    length: int
+    """In seconds; or `EVER`, or `CALENDAR_MONTH`."""
+    start: int
+    """Seconds since 1970."""
+
+    @property
+    def end(self) -> int:
+        """The second it is over; `EVER` has none."""
+        if self.length == CALENDAR_MONTH:
+            first = datetime.fromtimestamp(self.start, UTC)
+            # Day 32 of any month is in the next one.
+            return month_start(self.start + (32 - first.day) * DAY)
+        return self.start + self.length
+
+
+def at(length: int, now: int) -> Window:
+    """Return the window of that length an instant is in, in seconds since 1970."""
+    if length == EVER:
+        return Window(EVER, 0)
+    if length == CALENDAR_MONTH:
+        return Window(CALENDAR_MONTH, month_start(now))
+    return Window(length, now - now % length)
+
+
+def month_start(now: int) -> int:
+    """Return when the calendar's month began, in UTC, in seconds since 1970."""
+    day = datetime.fromtimestamp(now, UTC)
+    return int(datetime(day.year, day.month, 1, tzinfo=UTC).timestamp())
