@@ -31,6 +31,9 @@ def main() -> None:
     take_config_option(sys.argv)
     from django.core.management import execute_from_command_line
 
+    from telemetry import logs
+
+    logs.take_over()
     execute_from_command_line(sys.argv)
 
 

@@ -14,6 +14,8 @@ from celery import Celery, signals
 from django.apps import apps
 from django.db import close_old_connections
 
+from core import request_ids
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "coulisse_site.settings")
 
 
@@ -41,3 +43,15 @@ def keep_logging(**_: Any) -> None:
 def mend_connections(**_: Any) -> None:
     """Drop a job's database connection when it broke or, on SQLite, is done with."""
     close_old_connections()
+
+
+@signals.task_prerun.connect
+def name_job(task_id: str, **_: Any) -> None:
+    """Have the lines a job logs say which job they are about."""
+    request_ids.current.set(f"job_{task_id}")
+
+
+@signals.task_postrun.connect
+def forget_job(**_: Any) -> None:
+    """Have what the thread logs between two jobs be about neither."""
+    request_ids.current.set("")

@@ -140,6 +140,14 @@ def log_level() -> str:
     return level
 
 
+def log_format() -> str:
+    """Return `COULISSE_LOG_FORMAT`, one of the formatters below."""
+    chosen: str = env.str("COULISSE_LOG_FORMAT", default="text")
+    if chosen not in ("text", "json"):
+        raise SystemExit(f"COULISSE_LOG_FORMAT is '{chosen}'; it must be text or json")
+    return chosen
+
+
 DATABASES = {"default": database()}
 COULISSE_DATABASE_THREADS = count(
     "COULISSE_DATABASE_THREADS",
@@ -248,8 +256,10 @@ CELERY_BEAT_SCHEDULE = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
+    # Every handler has one of these: they take secrets out.
     "formatters": {
-        "line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}
+        "json": {"()": "telemetry.formats.Json"},
+        "text": {"()": "telemetry.formats.Text"},
     },
     "filters": {
         "discreet": {"()": "gateway.access_log.Discreet"},
@@ -261,7 +271,7 @@ LOGGING = {
     "handlers": {
         "stderr": {
             "class": "logging.StreamHandler",
-            "formatter": "line",
+            "formatter": log_format(),
             "filters": ["switch"],
         }
     },

@@ -4,12 +4,14 @@ import logging
 
 
 class Discreet(logging.Filter):
-    """Leaves out the query of sign-ins: links, states and codes are in it."""
+    """Leaves out queries: users are named there, and links, states and codes are."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Have uvicorn's record say less; its arguments are client, method, path, …"""
         match record.args:
-            case (client, method, str(path), *rest) if "/mcp/" in path and "?" in path:
-                short = path.partition("?")[0] + "?…"
-                record.args = (client, method, short, *rest)
+            case (client, method, str(path), version, status):
+                path, query, _ = path.partition("?")
+                path += "?…" if query else ""
+                record.args = (client, method, path, version, status)
+                record.fields = {"method": method, "path": path, "status": status}
         return True

@@ -3,7 +3,7 @@
 Django sends two signals and closes the response through a thread, on every request;
 each hop costs as much as a whole query (docs/performance.md). Clients' requests need
 neither: the database lane minds its own connections. Bodies are measured while they
-arrive, and every answer under `/v1` is OpenAI's shape.
+arrive, every answer under `/v1` is OpenAI's shape, and every request has a name.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from django.http.response import HttpResponseBase
 from config import live
 from config.config import SERVER, ServerConfig
 from config.errors import ConfigInvalid
+from core import request_ids
 from core.errors import CoulisseError
 from gateway import errors, hosts
 from gateway.errors import BodyTooLarge, HostRefused, Stopping
@@ -30,6 +31,16 @@ Headers = dict[bytes, bytes]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
+
+REQUEST_ID = b"x-request-id"
+"""OpenAI's header, which its clients show as `_request_id`."""
+ALWAYS = (
+    # What is answered is of one user, and is no more than it says it is.
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"same-origin"),
+    (b"x-content-type-options", b"nosniff"),
+)
+"""Headers of every answer that does not say otherwise itself."""
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +63,7 @@ class Handler(ASGIHandler):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
+        outgoing = Outgoing(send, request_ids.begin(headers.get(REQUEST_ID)))
         try:
             check_host(headers)
             body = await read_body(headers, receive)
@@ -62,19 +74,19 @@ class Handler(ASGIHandler):
             if b"expect" in headers:
                 # The client has not sent the body, and may not send it any more.
                 refusal["Connection"] = "close"
-            await self.send_response(refusal, send)
+            await self.send_response(refusal, outgoing.send)
             return
         request, _ = self.create_request(scope, BytesIO(body))
         if request is None:
-            await self.send_response(errors.bad_url(), send)
+            await self.send_response(errors.bad_url(), outgoing.send)
             return
-        begun = Begun(send)
         try:
-            await self._answer_while_connected(request, receive, begun.send)
+            await self._answer_while_connected(request, receive, outgoing.send)
         except asyncio.CancelledError:
             # The server stops. A stream that has begun ends, and that tells it.
-            if not begun.has_begun:
-                await self.send_response(errors.response(Stopping()), send)
+            if not outgoing.has_begun:
+                stopping = errors.response(Stopping())
+                await self.send_response(stopping, outgoing.send)
 
     async def _answer_while_connected(
         self, request: ASGIRequest, receive: Receive, send: Send
@@ -122,16 +134,24 @@ class Handler(ASGIHandler):
         return errors.shaped(request, await self.get_response_async(request))
 
 
-class Begun:
-    """Knows whether anything of an answer was sent."""
+class Outgoing:
+    """What is sent of an answer, with the headers every answer has."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
+        self._request_id = request_id.encode()
         self.has_begun = False
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        self.has_begun = True
+        if not self.has_begun:
+            self.has_begun = True
+            self._add_to(message["headers"])
         await self._send(message)
+
+    def _add_to(self, headers: list[tuple[bytes, bytes]]) -> None:
+        given = {name.lower() for name, _ in headers}
+        headers += [header for header in ALWAYS if header[0] not in given]
+        headers.append((REQUEST_ID, self._request_id))
 
 
 def check_host(headers: Headers) -> None:

@@ -18,6 +18,7 @@ from mcp.client.subscriptions import SubscriptionLost, ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
+from core import request_ids
 from mcp_bridge import http, listing, transport
 from mcp_bridge.address import Address
 from mcp_bridge.errors import (
@@ -177,6 +178,7 @@ class Session:
     async def _own(self) -> None:
         opening = Exchange()
         http.exchange.set(opening)
+        request_ids.current.set("")  # It outlives the request that opened it.
         try:
             async with asyncio.timeout(self._connect_seconds) as limit:
                 async with (

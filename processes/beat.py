@@ -17,6 +17,7 @@ from django.utils.module_loading import import_string
 from kombu import Producer
 
 from processes import lifeline
+from telemetry import logs
 
 HARD_END_SECONDS = 5.0
 NICENESS = 5
@@ -62,6 +63,7 @@ def main() -> None:
     parser.add_argument("--lifeline", type=int, required=True)
     arguments = parser.parse_args()
     lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
+    logs.take_over()
     logging.config.dictConfig(settings.LOGGING)
     run()
 

@@ -16,6 +16,7 @@ from processes.errors import PackagesMissing
 from processes.state import StateDir
 from providers.config import PROVIDERS
 from providers.kinds import LOCAL_MODEL_URL
+from telemetry import formats
 
 LOCAL_KIND = "local"
 DRAIN_SECONDS = 8
@@ -67,21 +68,23 @@ class Plan:
         commands += [self._job(name, lifeline) for name in self.background.names]
         return [Child(command) for command in commands]
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, name: str) -> dict[str, str]:
         environment = base_environment(str(settings.BASE_DIR), str(self.config_path))
+        environment[formats.PROCESS] = name
         if self.local_model_url is not None:
             environment[LOCAL_MODEL_URL] = self.local_model_url
         return environment
 
     def _web(self, position: int, listening: int, lifeline: int, board: int) -> Command:
+        name = f"web-{position}"
         return Command(
-            name=f"web-{position}",
+            name=name,
             argv=_module(
                 *("web", "--fd", listening, "--lifeline", lifeline),
                 *("--board", board, "--position", position),
                 *("--drain", DRAIN_SECONDS),
             ),
-            environment=self._environment(),
+            environment=self._environment(name),
             descriptors=(listening, lifeline, board),
             beats_at=position,
         )
@@ -90,7 +93,7 @@ class Plan:
         return Command(
             name="local-model",
             argv=_module("local_model", port, "--lifeline", lifeline),
-            environment=self._environment(),
+            environment=self._environment("local-model"),
             descriptors=(lifeline,),
             outlives_web=True,
         )
@@ -101,7 +104,7 @@ class Plan:
         return Command(
             name="broker",
             argv=_module("broker", valkey, place, folder, "--lifeline", lifeline),
-            environment=self._environment(),
+            environment=self._environment("broker"),
             descriptors=(lifeline,),
             is_vital=False,
             outlives_web=True,
@@ -112,7 +115,7 @@ class Plan:
         return Command(
             name=name,
             argv=_module(name, "--lifeline", lifeline),
-            environment=self._environment(),
+            environment=self._environment(name),
             descriptors=(lifeline,),
             is_vital=False,
             follows_web=True,

@@ -15,6 +15,7 @@ from django.conf import settings
 
 from processes import lifeline
 from processes.heartbeat import Pulse
+from telemetry import logs
 
 HARD_END_SECONDS = 9.5
 
@@ -80,6 +81,7 @@ def main() -> None:
     parser.add_argument("--drain", type=int)
     parser.add_argument("--lifeline", type=int, required=True)
     arguments = parser.parse_args()
+    logs.take_over()
     if settings.COULISSE_PIN_CORES:
         stay_on_one_core(arguments.position)
     lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)

@@ -21,6 +21,7 @@ from django.utils.module_loading import import_string
 from config import live
 from core.errors import CoulisseError
 from processes import lifeline
+from telemetry import logs
 
 DRAIN_SECONDS = 8
 """How long running jobs may take to finish after SIGTERM."""
@@ -68,6 +69,7 @@ def main() -> None:
     parser.add_argument("--lifeline", type=int, required=True)
     arguments = parser.parse_args()
     lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
+    logs.take_over()
     django.setup()
     try:
         sys.exit(run())

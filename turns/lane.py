@@ -21,6 +21,7 @@ from django.db.utils import (
     InterfaceError,
 )
 
+from core import request_ids
 from turns.errors import DatabaseDown
 
 P = ParamSpec("P")
@@ -77,7 +78,20 @@ def _begin(
     kwargs: Keywords,
 ) -> asyncio.Future[T]:
     loop = asyncio.get_running_loop()
-    return loop.run_in_executor(_executor, partial(trip, function, args, kwargs))
+    named = partial(_named, request_ids.current.get(), trip, function, args, kwargs)
+    return loop.run_in_executor(_executor, named)
+
+
+def _named(
+    request_id: str,
+    trip: Callable[[Callable[..., T], Arguments, Keywords], T],
+    function: Callable[..., T],
+    args: Arguments,
+    kwargs: Keywords,
+) -> T:
+    # A thread of an executor inherits nothing, and copying all there is costs more.
+    request_ids.current.set(request_id)
+    return trip(function, args, kwargs)
 
 
 def _read(function: Callable[..., T], args: Arguments, kwargs: Keywords) -> T:

@@ -54,7 +54,7 @@ def test_a_turn_is_a_tree(keeper, fake, user, stream):
     request = body(user, "I like tea.", agent="keeper", metadata={"thread_id": "t"})
     answer = post(keeper, {**request, "stream": stream})
     turn = the_turn(user)
-    assert answer.headers["x-request-id"] == f"chatcmpl-{turn.turn_id.hex}"
+    assert answer.headers["x-request-id"] == turn.request_id
     assert (turn.agent, turn.thread, turn.user_message) == (
         *("keeper", "t", "I like tea."),
     )

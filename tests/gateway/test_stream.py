@@ -145,7 +145,7 @@ def test_an_empty_reply_is_a_whole_stream(server, fake, user, agent):
 def test_the_headers_keep_proxies_from_holding_it_back(server, user):
     response = post(server, body(user, stream=True))
     assert response.headers["content-type"] == "text/event-stream"
-    assert response.headers["cache-control"] == "no-cache"
+    assert response.headers["cache-control"] == "no-cache, no-store"
     assert response.headers["x-accel-buffering"] == "no"
     assert "content-length" not in response.headers
 

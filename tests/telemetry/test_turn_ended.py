@@ -1,6 +1,7 @@
 """The line of a turn in the log."""
 
 import logging
+import uuid
 
 from telemetry import logs
 from tests.telemetry.turns import deep, model_call, record, tool_call
@@ -12,8 +13,36 @@ def test_a_turn_is_a_line_in_the_log(caplog):
     logs.turn_ended(turn)
     [line] = caplog.messages
     assert line == (
-        f"turn {turn.turn_id} of assistant: ok in 1.25 s, 200 + 40 tokens, 5 tool calls"
+        f"turn {turn.turn_id} of assistant: ok in 1.25 s, 200 + 40 tokens, "
+        "5 tool calls, $0.001500"
     )
+
+
+def test_its_token_is_told_and_a_cost_nobody_knows_is_not(caplog):
+    caplog.set_level(logging.INFO)
+    logs.turn_ended(record(token_id=uuid.uuid4(), cost_micro_usd=None))
+    [told] = caplog.records
+    assert told.getMessage().endswith(
+        f"0 tool calls, token {told.fields['token_id'][:8]}"
+    )
+    assert "cost_micro_usd" not in told.fields
+
+
+def test_what_json_has_of_a_turn(caplog):
+    caplog.set_level(logging.INFO)
+    turn = record(*deep())
+    logs.turn_ended(turn)
+    [told] = caplog.records
+    assert told.fields == {
+        "turn_id": str(turn.turn_id),
+        "agent": "assistant",
+        "outcome": "ok",
+        "seconds": 1.25,
+        "input_tokens": 200,
+        "output_tokens": 40,
+        "tool_calls": 5,
+        "cost_micro_usd": 1_500,
+    }
 
 
 def test_nothing_that_was_said_is_in_the_log(caplog):
