@@ -1,0 +1,586 @@
+"""A provider that breaks in a way a test chooses: raw TCP, nothing is too wrong to say.
+
+    with FaultServer() as server:
+        server.then(faults.status(429, retry_after=2), faults.reply("Hello"))
+        provider = server.provider("openai")        # or server.entry(...) for YAML
+        ...
+        assert len(server.requests) == 2
+        server.wait(lambda: server.open == 0)       # the client has closed them all
+
+Faults are used up in order, one a request; after that every request gets
+`server.default`, a good reply. A fault is a function from the request to steps: bytes
+to write, a `Pause`, or one of `HANG`, `END` and `CUT`. Those in this module speak the
+wire of the path that is asked, whole or streamed as the request wants it. `FAULTS` has
+them by name.
+
+The server runs in a thread of its own and so serves synchronous tests too.
+`refused_port`, `deaf_port` and `names` are what can fail before there is a server.
+"""
+
+import asyncio
+import contextlib
+import datetime
+import socket
+import ssl
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import orjson
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from providers import fake_wires
+from providers.config import ProviderConfig
+from providers.fake_wires import Answer
+
+KEY = "sk-fault-0123456789"
+WAIT_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Write nothing for a while."""
+
+    seconds: float
+
+
+@dataclass
+class Request:
+    """A request the server has seen."""
+
+    path: str
+    headers: dict[str, str]
+    """By their names in lower case."""
+    body: Any
+    left: bool = False
+    """Whether the client closed the connection before the fault was over."""
+
+    @property
+    def key(self) -> str:
+        """Return the key it came with."""
+        bearer = self.headers.get("authorization", "").removeprefix("Bearer ")
+        return self.headers.get("x-api-key", bearer)
+
+
+HANG: Literal["hang"] = "hang"
+"""Write nothing more until the client leaves or `server.release()`."""
+END: Literal["end"] = "end"
+"""Close the connection, as a server that thinks it is done."""
+CUT: Literal["cut"] = "cut"
+"""Reset the connection, as a server that dies."""
+
+Step = bytes | Pause | Literal["hang", "end", "cut"]
+Fault = Callable[[Request], Iterable[Step]]
+
+
+def _fixed(*steps: Step) -> Fault:
+    return lambda request: steps
+
+
+def _streams(request: Request) -> bool:
+    return isinstance(request.body, dict) and bool(request.body.get("stream"))
+
+
+def _frames(request: Request, answer: Answer) -> list[bytes]:
+    return fake_wires.of(request.path).frames(answer)
+
+
+def _body(request: Request, answer: Answer) -> bytes:
+    if _streams(request):
+        return b"".join(_frames(request, answer))
+    return fake_wires.of(request.path).whole(answer)
+
+
+def _half(request: Request, answer: Answer) -> bytes:
+    """Return a reply up to where its text has been said."""
+    if not _streams(request):
+        body = _body(request, answer)
+        return _whole(body)[: -len(body) // 2]
+    wire = fake_wires.of(request.path)
+    frames = wire.frames(answer)[: wire.lead + len(answer.pieces)]
+    return _stream_head() + b"".join(map(_chunk, frames))
+
+
+def _content_type(request: Request) -> str:
+    return "text/event-stream" if _streams(request) else "application/json"
+
+
+def _head(code: int, headers: dict[str, object]) -> bytes:
+    lines = [f"HTTP/1.1 {code} Fault"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def _stream_head() -> bytes:
+    return _head(
+        200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
+    )
+
+
+def _whole(
+    body: bytes, *, code: int = 200, content_type: str = "application/json", **more: str
+) -> bytes:
+    length = {"Content-Type": content_type, "Content-Length": len(body)}
+    return _head(code, {**length, **more}) + body
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+# What can be wrong with a reply.
+
+
+def reply(*pieces: str) -> Fault:
+    """Answer well, one piece a token."""
+
+    def steps(request: Request) -> Iterator[Step]:
+        answer = Answer(pieces or ("Hello", " there"))
+        if _streams(request):
+            frames = _frames(request, answer)
+            yield _stream_head() + b"".join(map(_chunk, frames)) + _chunk(b"")
+        else:
+            yield _whole(fake_wires.of(request.path).whole(answer))
+
+    return steps
+
+
+def status(code: int, message: str = "the server fails", **headers: object) -> Fault:
+    """Answer with an HTTP status: `status(429, retry_after=2)`."""
+    extra = {name.replace("_", "-"): str(value) for name, value in headers.items()}
+    body = orjson.dumps({"error": {"message": message, "type": "fault"}})
+    return _fixed(_whole(body, code=code, **extra))
+
+
+def silence(_request: Request) -> Iterator[Step]:
+    """Take the request and never say a word."""
+    yield HANG
+
+
+def hang_up(_request: Request) -> Iterator[Step]:
+    """Take the request and close the connection."""
+    yield END
+
+
+def reset(_request: Request) -> Iterator[Step]:
+    """Take the request and reset the connection."""
+    yield CUT
+
+
+def slow_start(seconds: float, *pieces: str) -> Fault:
+    """Begin to stream well, but say the first token only after a while."""
+
+    def steps(request: Request) -> Iterator[Step]:
+        frames = _frames(request, Answer(pieces or ("Hello", " there")))
+        yield _stream_head() + _chunk(frames[0])
+        yield Pause(seconds)
+        yield b"".join(map(_chunk, frames[1:])) + _chunk(b"")
+
+    return steps
+
+
+def stopped(how: Step, *pieces: str) -> Fault:
+    """Say these tokens and no end: `stopped(HANG)`, `stopped(END)`, `stopped(CUT)`.
+
+    A whole reply stops in the middle of its JSON.
+    """
+
+    def steps(request: Request) -> Iterator[Step]:
+        answer = Answer(pieces or ("Hello", " there"))
+        yield _half(request, answer)
+        yield how
+
+    return steps
+
+
+def cut_length(request: Request) -> Iterator[Step]:
+    """Promise more bytes than come before the connection is closed."""
+    answer = Answer(("Hello", " there"), unterminated=True)
+    body = _body(request, answer)
+    yield (
+        _head(
+            200,
+            {
+                "Content-Type": _content_type(request),
+                "Content-Length": len(body) + 1000,
+            },
+        )
+        + body
+    )
+    yield END
+
+
+def unterminated(request: Request) -> Iterator[Step]:
+    """End a stream properly, but for the event that says it is its end."""
+    answer = Answer(("Hello", " there"), unterminated=True)
+    body = _body(request, answer)
+    yield _stream_head() + _chunk(body) + _chunk(b"")
+
+
+def half_json(request: Request) -> Iterator[Step]:
+    """Send half an object, and call it the whole."""
+    body = fake_wires.of(request.path).whole(Answer())
+    yield _whole(body[: len(body) // 2])
+
+
+def half_event(request: Request) -> Iterator[Step]:
+    """Stream an event whose JSON stops in the middle, before anything is said."""
+    frame = _frames(request, Answer())[0].rstrip(b"\n")
+    yield _stream_head() + _chunk(frame[:-10] + b"\n\n") + _chunk(b"")
+
+
+def empty(request: Request) -> Iterator[Step]:
+    """Send 200 and no body."""
+    yield _whole(b"", content_type=_content_type(request))
+
+
+def web_page(_request: Request) -> Iterator[Step]:
+    """Send a web page, as a wrong address does."""
+    yield _whole(b"<html><body>Welcome!</body></html>", content_type="text/html")
+
+
+def plain_text(_request: Request) -> Iterator[Step]:
+    """Send prose."""
+    yield _whole(b"Hello there", content_type="text/plain")
+
+
+def not_http(_request: Request) -> Iterator[Step]:
+    """Answer in another protocol."""
+    yield b"220 mail.test ESMTP ready\r\n"
+    yield END
+
+
+def slow_headers(seconds: float) -> Fault:
+    """Send a head that never ends, byte by byte."""
+
+    def steps(_request: Request) -> Iterator[Step]:
+        yield b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-Slow: "
+        while True:
+            yield b"x"
+            yield Pause(seconds)
+
+    return steps
+
+
+def trickle(seconds: float) -> Fault:
+    """Say a token, then send bytes that mean nothing, one at a time, for ever."""
+
+    def steps(request: Request) -> Iterator[Step]:
+        yield _half(request, Answer(("Hello", " there")))
+        while True:
+            yield _chunk(b":") if _streams(request) else b" "
+            yield Pause(seconds)
+
+    return steps
+
+
+FAULTS: dict[str, Fault] = {
+    "429": status(429),
+    "429 with Retry-After": status(429, retry_after=1),
+    "500": status(500),
+    "503": status(503),
+    "cut stream": stopped(CUT),
+    "cut stream (Content-Length)": cut_length,
+    "empty body": empty,
+    "half a JSON": half_json,
+    "no response": silence,
+    "slow first token": slow_start(60),
+    "stall in mid-stream": stopped(HANG),
+    "stream without its end": unterminated,
+    "wrong content type": web_page,
+}
+"""The faults of a server that can be connected to."""
+
+
+# The server.
+
+
+@dataclass
+class FaultServer:
+    """The server and its script."""
+
+    greeting: tuple[Step, ...] = ()
+    """What a connection gets before it has asked for anything."""
+    secure: bool = False
+    """Whether to speak TLS, with a certificate nobody trusts."""
+    default: Fault = field(default_factory=reply)
+    requests: list[Request] = field(default_factory=list)
+    connections: int = 0
+    """How many were opened."""
+    open: int = 0
+    """How many still are."""
+
+    def __post_init__(self) -> None:
+        self._script: deque[Fault] = deque()
+        self._changed = threading.Condition()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._ready = threading.Event()
+        self._released = asyncio.Event()
+        self._talks: set[asyncio.Task[None]] = set()
+        self._port = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._ready.wait(WAIT_SECONDS)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(WAIT_SECONDS)
+
+    @property
+    def root_url(self) -> str:
+        """Return the address, as the kind anthropic wants it."""
+        return f"http{'s' if self.secure else ''}://127.0.0.1:{self._port}"
+
+    @property
+    def port(self) -> int:
+        """Return where it listens."""
+        return self._port
+
+    def entry(self, kind: str = "openai", **fields: Any) -> dict[str, Any]:
+        """Return an entry for the YAML's `providers:` that leads here."""
+        address = self.root_url if kind == "anthropic" else f"{self.root_url}/v1"
+        return {"kind": kind, "api_key": KEY, "base_url": address, **fields}
+
+    def provider(self, kind: str = "openai", **fields: Any) -> ProviderConfig:
+        """Return a configured provider that leads here."""
+        return ProviderConfig.model_validate(self.entry(kind, **fields))
+
+    def then(self, *faults: Fault) -> None:
+        """Put faults on the script, one for each request to come."""
+        self._script.extend(faults)
+
+    def release(self) -> None:
+        """Let hanging replies go on, these and those to come."""
+        self._loop.call_soon_threadsafe(self._released.set)
+
+    def wait(
+        self, condition: Callable[[], Any], timeout_seconds: float = WAIT_SECONDS
+    ) -> None:
+        """Block until something is true here; raise TimeoutError if it never is."""
+        with self._changed:
+            if not self._changed.wait_for(condition, timeout_seconds):
+                raise TimeoutError("the fault server never saw that")
+
+    async def until(
+        self, condition: Callable[[], Any], timeout_seconds: float = WAIT_SECONDS
+    ) -> None:
+        """Wait as `wait` does, without blocking the event loop."""
+        await asyncio.to_thread(self.wait, condition, timeout_seconds)
+
+    def _note(self, change: Callable[[], None]) -> None:
+        with self._changed:
+            change()
+            self._changed.notify_all()
+
+    def _count(self, change: int) -> None:
+        self.open += change
+        self.connections += max(change, 0)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(
+            asyncio.start_server(
+                self._talk,
+                "127.0.0.1",
+                0,
+                ssl=_untrusted() if self.secure else None,
+                backlog=256,
+            )
+        )
+        self._port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        try:
+            self._loop.run_forever()
+        finally:
+            server.close()
+            self._loop.run_until_complete(self._shut())
+            self._loop.close()
+
+    async def _shut(self) -> None:
+        while pending := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in pending:
+                task.cancel()
+            await asyncio.wait(pending)
+        # Aborted transports let go of their sockets a step later.
+        await asyncio.sleep(0)
+
+    async def _talk(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._note(lambda: self._count(1))
+        try:
+            if self.greeting and not await self._act(self.greeting, reader, writer):
+                return
+            while (request := await _read_request(reader)) is not None:
+                self._note(lambda request=request: self.requests.append(request))
+                if not await self._serve(request, reader, writer):
+                    return
+        except (ConnectionError, asyncio.CancelledError, ssl.SSLError):
+            pass
+        finally:
+            writer.transport.abort()
+            self._note(lambda: self._count(-1))
+
+    async def _serve(
+        self,
+        request: Request,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> bool:
+        """Do what the script says; return whether the connection is still good."""
+        fault = self._script.popleft() if self._script else self.default
+        acting = asyncio.ensure_future(self._act(fault(request), reader, writer))
+        # Clients ask again only when they are answered: a byte now is none of theirs.
+        leaving = asyncio.ensure_future(reader.read(1))
+        try:
+            await asyncio.wait({acting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not acting.done():
+                self._note(lambda: setattr(request, "left", True))
+                return False
+            return acting.result()
+        except ConnectionError:
+            self._note(lambda: setattr(request, "left", True))
+            return False
+        finally:
+            acting.cancel()
+            leaving.cancel()
+            await asyncio.gather(acting, leaving, return_exceptions=True)
+
+    async def _act(
+        self,
+        steps: Iterable[Step],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> bool:
+        for step in steps:
+            if isinstance(step, bytes):
+                writer.write(step)
+                await writer.drain()
+            elif isinstance(step, Pause):
+                await asyncio.sleep(step.seconds)
+            elif step == HANG:
+                await self._released.wait()
+            else:
+                await _close(writer, reset=step == CUT)
+                return False
+        return True
+
+
+async def _close(writer: asyncio.StreamWriter, *, reset: bool) -> None:
+    if not reset:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        return
+    raw = writer.get_extra_info("socket")
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    writer.transport.abort()
+
+
+async def _read_request(reader: asyncio.StreamReader) -> Request | None:
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        pairs = (line.split(":", 1) for line in lines if ":" in line)
+        headers = {name.lower(): value.strip() for name, value in pairs}
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        return None
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        parsed = body
+    return Request(first.split(" ")[1], headers, parsed)
+
+
+def _untrusted() -> ssl.SSLContext:
+    """Return the TLS of a server whose certificate it signed itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    today = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(today - datetime.timedelta(days=1))
+        .not_valid_after(today + datetime.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "server.pem"
+        path.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+            + certificate.public_bytes(serialization.Encoding.PEM)
+        )
+        context.load_cert_chain(path)
+    return context
+
+
+# Before there is a server.
+
+
+@contextlib.contextmanager
+def refused_port() -> Iterator[int]:
+    """Yield a port that is taken, and where nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+@contextlib.contextmanager
+def deaf_port() -> Iterator[int]:
+    """Yield a port whose queue of connections is full: nobody ever answers."""
+    with socket.socket() as server, contextlib.ExitStack() as stack:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        yield server.getsockname()[1]
+
+
+NOWHERE = "http://nowhere.invalid/v1"
+"""An address whose name `names` takes care of."""
+
+
+@contextlib.contextmanager
+def names(*, hang: bool = False) -> Iterator[None]:
+    """Have names end in `.invalid` unknown, or looked up for ever, without a network.
+
+    A name server would be another machine, which tests do not ask.
+    """
+    asked, ask = threading.Event(), socket.getaddrinfo
+
+    def look_up(host: Any, *args: Any, **kwargs: Any) -> Any:
+        if not str(host).endswith(".invalid"):
+            return ask(host, *args, **kwargs)
+        if hang:
+            asked.wait(WAIT_SECONDS)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    socket.getaddrinfo = look_up
+    try:
+        yield
+    finally:
+        socket.getaddrinfo = ask
+        asked.set()
