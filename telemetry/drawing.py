@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from core import money
 from core.events import Usage
-from core.trace import Call, ModelCall, ToolCall
+from core.trace import Attempt, Call, ModelCall, ToolCall
 from telemetry.known import Listed, Outline, Record
 
 WIDTH = 160
@@ -38,6 +39,7 @@ def _head(turn: Outline) -> str:
         [
             *(str(turn.turn_id), f"{turn.started_at:%Y-%m-%d %H:%M:%S}"),
             *(_cut(turn.agent), ended, _seconds(turn.seconds), _tokens(turn.usage)),
+            cost(turn.cost_micro_usd),
         ]
     )
 
@@ -53,11 +55,20 @@ def _calls(calls: Sequence[Call], indent: str) -> Iterator[str]:
 def _model_call(call: ModelCall, indent: str) -> Iterator[str]:
     told = [_cut(f"{call.provider}/{call.model}"), _seconds(call.seconds)]
     if call.usage is not None:
-        told.append(_tokens(call.usage))
+        told += [_tokens(call.usage), cost(call.cost_micro_usd)]
     if call.finish_reason:
         told.append(_cut(call.finish_reason))
     yield indent + "  ".join(told)
-    yield from _texts(indent + INDENT, ("error", call.error))
+    inner = indent + INDENT
+    yield from _attempts(call.attempts, inner)
+    yield from _texts(inner, ("error", call.error))
+
+
+def _attempts(attempts: Sequence[Attempt], indent: str) -> Iterator[str]:
+    for number, attempt in enumerate(attempts, 1):
+        at = f" at {_cut(attempt.endpoint)}" if attempt.endpoint else ""
+        came = "answered" if attempt.error is None else _cut(attempt.error)
+        yield f"{indent}attempt {number}{at}  {_seconds(attempt.seconds)}  {came}"
 
 
 def _tool_call(call: ToolCall, indent: str) -> Iterator[str]:
@@ -89,3 +100,8 @@ def _seconds(seconds: float | None) -> str:
 
 def _tokens(usage: Usage) -> str:
     return f"{usage.input_tokens} + {usage.output_tokens} tokens"
+
+
+def cost(micro_usd: int | None) -> str:
+    """Return a sum for the terminal, where what is not known says so."""
+    return "cost unknown" if micro_usd is None else f"${money.usd(micro_usd)}"

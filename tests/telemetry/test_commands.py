@@ -11,6 +11,7 @@ from django.db import OperationalError
 from access import identity
 from core.events import Usage
 from core.ids import UserId
+from core.trace import Attempt
 from telemetry import records, telling
 from tests.telemetry.turns import NOON, SECOND, deep, model_call, put, tool_call
 
@@ -42,9 +43,9 @@ def test_the_newest_are_listed_first(name, owner):
     put()
     assert run("turns", user=name) == [
         f"{second.turn_id}  2026-05-06 12:00:01  writer  ok (stop)  1.25 s  "
-        "200 + 40 tokens  5+5 calls  What is 1 + 1?",
+        "200 + 40 tokens  $0.001500  5+5 calls  What is 1 + 1?",
         f"{first.turn_id}  2026-05-06 12:00:00  assistant  ok (stop)  1.25 s  "
-        "200 + 40 tokens  0+0 calls  What is 1 + 1?",
+        "200 + 40 tokens  $0.001500  0+0 calls  What is 1 + 1?",
     ]
 
 
@@ -57,6 +58,9 @@ def test_the_list_can_be_narrowed(name, owner):
     listed, hint = run("turns", "--user", str(owner), "--limit", "1")
     assert listed.split()[0] == str(max(ok.turn_id, failed.turn_id))
     assert hint == "there are more: --limit says how many are listed"
+    named = put(user_id=owner, request_id=f"of-{name}")
+    [line] = run("turns", "--request", f"of-{name}")
+    assert line.startswith(str(named.turn_id))
 
 
 def test_it_says_when_there_is_none(name):
@@ -89,18 +93,18 @@ def test_the_tree_is_drawn(owner):
     turn = put(*deep(), user_id=owner, thread="trip", error="oh")
     assert run("turn", str(turn.turn_id)) == [
         f"{turn.turn_id}  2026-05-06 12:00:00  assistant  ok (stop)  1.25 s  "
-        "200 + 40 tokens",
+        "200 + 40 tokens  $0.001500",
         f"    user id: {owner}",
         "    thread: trip",
         "    user: What is 1 + 1?",
         "    error: oh",
-        "    openai/gpt-test  0.50 s  100 + 20 tokens  tool_calls",
+        "    openai/gpt-test  0.50 s  100 + 20 tokens  $0.000125  tool_calls",
         "    add (mcp calculator)  0.25 s",
         '        arguments: {"a": 1}',
         "        result: 2",
         "    ask_researcher (subagent researcher)  0.25 s",
         '        arguments: {"a": 1}',
-        "        openai/gpt-test  0.50 s  100 + 20 tokens  tool_calls",
+        "        openai/gpt-test  0.50 s  100 + 20 tokens  $0.000125  tool_calls",
         "        ask_librarian (subagent librarian)  0.25 s",
         '            arguments: {"a": 1}',
         "            openai/gpt-test  0.10 s  stop",
@@ -109,11 +113,36 @@ def test_the_tree_is_drawn(owner):
         "        search (memory)  0.25 s",
         '            arguments: {"a": 1}',
         "            result: nothing",
-        "        openai/gpt-test  0.50 s  100 + 20 tokens  stop",
+        "        openai/gpt-test  0.50 s  100 + 20 tokens  $0.000125  stop",
         "        result: 2",
         "    slow (mcp calculator)  broken off",
         '        arguments: {"a": 1}',
-        "    openai/gpt-test  0.50 s  100 + 20 tokens  stop",
+        "    openai/gpt-test  0.50 s  100 + 20 tokens  $0.000125  stop",
+    ]
+
+
+def test_an_unknown_cost_is_said_to_be_unknown(name, owner):
+    call = model_call(cost_micro_usd=None)
+    turn = put(call, user_id=owner, cost_micro_usd=None)
+    [line] = run("turns", user=name)
+    assert "200 + 40 tokens  cost unknown  1+0 calls" in line
+    head, *_, last = run("turn", str(turn.turn_id))
+    assert head.endswith("200 + 40 tokens  cost unknown")
+    assert last == "    openai/gpt-test  0.50 s  100 + 20 tokens  cost unknown  stop"
+
+
+def test_every_attempt_is_told():
+    attempts = [
+        Attempt("east", 0.1, "429: slow down\x1b[2J"),
+        Attempt("", 0.2, "no answer"),
+        Attempt("west", 0.3),
+    ]
+    turn = put(model_call(attempts=attempts))
+    assert run("turn", str(turn.turn_id))[-4:] == [
+        "    openai/gpt-test  0.50 s  100 + 20 tokens  $0.000125  stop",
+        "        attempt 1 at east  0.10 s  429: slow down [2J",
+        "        attempt 2  0.20 s  no answer",
+        "        attempt 3 at west  0.30 s  answered",
     ]
 
 

@@ -80,7 +80,10 @@ def test_calls_are_numbered_in_order_of_beginning():
 
 
 def test_what_nobody_knows_is_null():
-    calls = model_call(usage=None, seconds=None), tool_call(result=None)
+    calls = (
+        model_call(usage=None, seconds=None, cost_micro_usd=None),
+        tool_call(result=None),
+    )
     turn = put(*calls, cost_micro_usd=None)
     row = ModelCallRow.objects.get(turn=turn.turn_id)
     assert (row.input_tokens, row.seconds, row.cost_micro_usd) == (None, None, None)

@@ -23,6 +23,7 @@ def model_call(agent: str = "assistant", **fields: Any) -> ModelCall:
         "seconds": 0.5,
         "usage": Usage(100, 20, 64, 32, 8),
         "finish_reason": "stop",
+        "cost_micro_usd": 125,
         **fields,
     }
     return ModelCall(agent, "openai", "gpt-test", **given)
