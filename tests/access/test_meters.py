@@ -1,0 +1,276 @@
+"""Meters: what is set aside, given back and charged, and what dies with a process."""
+
+import threading
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection, transaction
+
+from access import meters, tokens, windows
+from access.meters import EPOCH_SECONDS, Charge, Key, Reservation
+from access.models import Meter
+from access.models import Token as TokenRow
+from access.windows import Window
+
+pytestmark = pytest.mark.database
+
+NOW = 1_800_000_000 - 1_800_000_000 % EPOCH_SECONDS + 1
+"""The first second but one of an epoch."""
+
+
+@pytest.fixture
+def subject(database: None) -> str:
+    return f"user:{uuid.uuid4().hex}"
+
+
+def hour(subject: str, now: int = NOW) -> Key:
+    return Key(subject, windows.at(windows.HOUR, now))
+
+
+def aside(key: Key, *, tokens: int = 100, micro_usd: int = 10, now: int = NOW):
+    """Set aside, and return what the meter says and what is to be given back."""
+    used = meters.reserve([key], None, tokens=tokens, micro_usd=micro_usd, now=now)
+    return used[key], Reservation({key: used[key].epoch}, tokens, micro_usd)
+
+
+def row(key: Key) -> Meter:
+    return Meter.objects.get(
+        subject=key.subject, window=key.window.length, start=key.window.start
+    )
+
+
+def held(key: Key) -> tuple[int, int, int]:
+    """What is set aside, whether or not it still counts."""
+    found = row(key)
+    return (
+        found.turns_now + found.turns_before,
+        found.tokens_now + found.tokens_before,
+        found.micro_usd_now + found.micro_usd_before,
+    )
+
+
+def test_what_is_set_aside_adds_up(subject):
+    key = hour(subject)
+    aside(key)
+    used, _ = aside(key, tokens=7, micro_usd=3)
+    assert (used.requests, used.tokens, used.micro_usd) == (2, 0, 0)
+    assert (used.turns_aside, used.tokens_aside, used.micro_usd_aside) == (2, 107, 13)
+
+
+def test_a_charge_takes_the_place_of_what_was_set_aside(subject):
+    key = hour(subject)
+    _, first = aside(key)
+    aside(key, tokens=7, micro_usd=3)
+    meters.settle([key], first, Charge(40, 4, is_priced=True), now=NOW)
+    found = row(key)
+    assert held(key) == (1, 7, 3)
+    assert (found.requests, found.tokens, found.micro_usd) == (2, 40, 4)
+    assert found.unpriced == 0
+
+
+def test_a_turn_of_unknown_price_is_counted(subject):
+    key = hour(subject)
+    meters.settle([key], None, Charge(40, 0, is_priced=False), now=NOW)
+    meters.settle([key], None, Charge(2, 5, is_priced=True), now=NOW + 1)
+    found = row(key)
+    assert (found.requests, found.tokens, found.micro_usd) == (2, 42, 5)
+    assert (found.unpriced, found.last_at) == (1, NOW + 1)
+
+
+def test_what_was_never_begun_leaves_no_trace(subject):
+    key = hour(subject)
+    _, first = aside(key)
+    meters.release(first, now=NOW)
+    assert held(key) == (0, 0, 0)
+    assert (row(key).requests, row(key).tokens) == (0, 0)
+
+
+@pytest.mark.parametrize("later", [0, EPOCH_SECONDS])
+def test_what_is_set_aside_counts_through_the_next_epoch(subject, later):
+    key = hour(subject)
+    aside(key)
+    used, _ = aside(key, now=NOW + later)
+    assert (used.turns_aside, used.tokens_aside, used.micro_usd_aside) == (2, 200, 20)
+
+
+@pytest.mark.parametrize("epochs", [2, 3, 1000])
+def test_what_a_killed_process_set_aside_is_void_after_that(subject, epochs):
+    key = hour(subject)
+    aside(key)
+    used, _ = aside(key, now=NOW + epochs * EPOCH_SECONDS)
+    assert (used.turns_aside, used.tokens_aside, used.micro_usd_aside) == (1, 100, 10)
+
+
+@pytest.mark.parametrize("epochs", [0, 1, 2, 5])
+def test_a_late_charge_gives_back_its_own_alone(subject, epochs):
+    key = hour(subject)
+    _, first = aside(key)
+    later = NOW + epochs * EPOCH_SECONDS
+    _, second = aside(key, tokens=7, micro_usd=3, now=later)
+    meters.settle([key], first, Charge(40, 4, is_priced=True), now=later)
+    assert held(key) == (1, 7, 3)
+    meters.settle([key], second, Charge(1, 1, is_priced=True), now=later)
+    assert held(key) == (0, 0, 0)
+    assert row(key).tokens == 41
+
+
+def test_a_clock_that_is_behind_voids_nothing(subject):
+    key = hour(subject)
+    aside(key, now=NOW + EPOCH_SECONDS)
+    used, behind = aside(key, now=NOW)
+    assert used.turns_aside == 2
+    meters.settle([key], behind, meters.NOTHING, now=NOW)
+    assert held(key) == (1, 100, 10)
+
+
+def test_subjects_and_windows_are_apart(subject):
+    day = Key(subject, windows.at(windows.DAY, NOW))
+    other = hour(f"user:{uuid.uuid4().hex}")
+    used = meters.reserve(
+        [hour(subject), day, other], None, tokens=1, micro_usd=1, now=NOW
+    )
+    assert set(used) == {hour(subject), day, other}
+    meters.settle([day], None, Charge(5, 5, is_priced=True), now=NOW)
+    assert [row(key).tokens for key in (hour(subject), day, other)] == [0, 5, 0]
+
+
+def test_two_statements_are_all_a_turn_takes(
+    subject, database, django_assert_num_queries
+):
+    keys = [
+        Key(subject, windows.at(length, NOW))
+        for length in (windows.EVER, windows.HOUR, windows.DAY, windows.MONTH)
+    ]
+    with django_assert_num_queries(2):
+        used = meters.reserve(keys, None, tokens=1, micro_usd=1, now=NOW)
+        epochs = {key: each.epoch for key, each in used.items()}
+        meters.settle(keys, Reservation(epochs, 1, 1), meters.NOTHING, now=NOW)
+
+
+def minted(**fields) -> tuple[TokenRow, tokens.caller.Token]:
+    made, secret = tokens.mint("ci", f"user-{uuid.uuid4()}", **fields)
+    found = tokens.find(tokens.digest(secret), datetime.now(UTC))
+    assert found is not None
+    return made, found
+
+
+def test_a_token_that_is_valid_may_set_aside(subject):
+    _, token = minted()
+    now = int(datetime.now(UTC).timestamp())
+    assert meters.is_valid(token, now=now)
+    assert meters.reserve([hour(subject)], token, tokens=1, micro_usd=1, now=now)
+
+
+def test_a_revoked_token_sets_nothing_aside(subject):
+    made, token = minted()
+    tokens.revoke(str(made.id))
+    now = int(datetime.now(UTC).timestamp())
+    assert not meters.is_valid(token, now=now)
+    assert not meters.reserve([hour(subject)], token, tokens=1, micro_usd=1, now=now)
+    assert not Meter.objects.filter(subject=subject).exists()
+
+
+def test_an_expired_token_sets_nothing_aside(subject):
+    end = datetime.now(UTC) + timedelta(hours=1)
+    _, token = minted(expires_at=end)
+    before, after = int(end.timestamp()) - 1, int(end.timestamp()) + 1
+    assert meters.is_valid(token, now=before)
+    assert not meters.is_valid(token, now=after)
+    key = hour(subject)
+    assert not meters.reserve([key], token, tokens=1, micro_usd=1, now=after)
+
+
+def test_a_changed_token_is_looked_up_again(subject):
+    made, token = minted()
+    TokenRow.objects.filter(pk=made.pk).update(version=2)
+    now = int(datetime.now(UTC).timestamp())
+    assert not meters.is_valid(token, now=now)
+    again = tokens.again(token, datetime.now(UTC))
+    assert again is not None
+    assert meters.is_valid(again, now=now)
+
+
+def test_many_at_once_pass_no_limit(subject):
+    """Forty threads behind a barrier, a limit of ten, each in its own transaction."""
+    key = hour(subject)
+    barrier = threading.Barrier(40)
+    served = []
+
+    def ask() -> None:
+        barrier.wait()
+        try:
+            with transaction.atomic():
+                used = meters.reserve([key], None, tokens=1, micro_usd=1, now=NOW)
+                if used[key].requests > 10:
+                    raise LookupError
+            served.append(used[key].requests)
+        except LookupError:
+            pass
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=ask) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(served) == list(range(1, 11))
+    assert held(key) == (10, 10, 10)
+
+
+def test_windows_that_are_over_are_deleted(subject):
+    lengths = (windows.MINUTE, windows.HOUR, windows.DAY, windows.MONTH)
+    lengths += (windows.CALENDAR_MONTH, windows.EVER)
+    token = f"token:{uuid.uuid4().hex}"
+    for name in (subject, token):
+        for length in lengths:
+            key = Key(name, windows.at(length, NOW))
+            meters.settle([key], None, meters.NOTHING, now=NOW)
+
+    def kept(name: str) -> list[int]:
+        found = Meter.objects.filter(subject=name).values_list("window", flat=True)
+        return sorted(found)
+
+    meters.prune(NOW + 1)
+    assert kept(subject) == sorted(lengths)
+    meters.prune(NOW + 3 * windows.DAY)
+    assert kept(subject) == [windows.CALENDAR_MONTH, windows.MONTH]
+    meters.prune(NOW + 62 * windows.DAY)
+    assert kept(subject) == [windows.CALENDAR_MONTH]
+    meters.prune(NOW + 800 * windows.DAY)
+    assert kept(subject) == []
+    # What a token has spent is told for as long as there is the token.
+    assert kept(token) == [windows.EVER]
+
+
+# Windows.
+
+
+def epoch_seconds(*date: int) -> int:
+    return int(datetime(*date, tzinfo=UTC).timestamp())
+
+
+def test_windows_are_cut_from_the_epoch():
+    now = epoch_seconds(2026, 5, 6, 13, 45, 30)
+    assert windows.at(windows.MINUTE, now).start == epoch_seconds(2026, 5, 6, 13, 45)
+    assert windows.at(windows.HOUR, now) == Window(3600, epoch_seconds(2026, 5, 6, 13))
+    assert windows.at(windows.DAY, now).end == epoch_seconds(2026, 5, 7)
+    month = windows.at(windows.MONTH, now)
+    assert month.start % (30 * 86_400) == 0
+    assert month.start <= now < month.end == month.start + 30 * 86_400
+
+
+@pytest.mark.parametrize(
+    ("now", "start", "end"),
+    [
+        ((2026, 2, 28, 23, 59, 59), (2026, 2, 1), (2026, 3, 1)),
+        ((2028, 2, 29), (2028, 2, 1), (2028, 3, 1)),
+        ((2026, 12, 31, 23, 59, 59), (2026, 12, 1), (2027, 1, 1)),
+        ((2027, 1, 1), (2027, 1, 1), (2027, 2, 1)),
+        ((2026, 4, 30), (2026, 4, 1), (2026, 5, 1)),
+    ],
+)
+def test_calendar_months_are_the_calendars(now, start, end):
+    window = windows.at(windows.CALENDAR_MONTH, epoch_seconds(*now))
+    assert (window.start, window.end) == (epoch_seconds(*start), epoch_seconds(*end))
