@@ -1,17 +1,9 @@
-"""The YAML's word on who may call, and on who a request belongs to."""
+"""The YAML's word on who a request belongs to."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    StringConstraints,
-    field_validator,
-)
+from pydantic import Field, StringConstraints
 
 from config.sections import Config, Problem, Section
 
@@ -36,43 +28,6 @@ DefaultUserId = Annotated[
 ]
 
 
-def _refuse(value: Any) -> None:
-    # Present but asking for nothing is what an empty key looks like.
-    if value not in (None, {}):
-        raise ValueError("is not available in this version of Coulisse; remove it")
-
-
-Planned = Annotated[
-    dict[str, Any] | None,
-    BeforeValidator(_refuse),
-    Field(description="Not available in this version."),
-]
-
-
-class AuthConfig(BaseModel):
-    """Who may call what; this version guards one endpoint."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    mcp_consumer_secret: SecretStr | None = Field(
-        None,
-        description="What a backend of yours sends as a bearer token to make links "
-        "with which users connect MCP servers. Unset: nobody can.",
-    )
-    admin: Planned = None
-    proxy: Planned = None
-
-    @field_validator("mcp_consumer_secret", mode="after")
-    @classmethod
-    def _can_be_sent(cls, value: SecretStr | None) -> SecretStr | None:
-        text = "" if value is None else value.get_secret_value().strip()
-        if not text:
-            return None
-        if not text.isascii() or not text.isprintable() or " " in text:
-            raise ValueError("must be visible ASCII characters, to fit into a header")
-        return SecretStr(text)
-
-
 def check_users(users: str | None, config: Config) -> Iterable[Problem]:
     """Refuse the two keys that contradict each other."""
     default_user_id = config.get(DEFAULT_USER_ID)
@@ -94,7 +49,6 @@ def check_users(users: str | None, config: Config) -> Iterable[Problem]:
         )
 
 
-AUTH = Section(key="auth", shape=AuthConfig, default=AuthConfig)
 USERS: Section[str | None] = Section(
     key="users", shape=Users, default=lambda: None, check=check_users
 )

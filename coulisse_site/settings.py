@@ -25,7 +25,7 @@ COULISSE_STATE_DIR = COULISSE_CONFIG.parent / ".coulisse"
 # The keys of users' sign-ins, where the environment gives none.
 COULISSE_SECRETS_FILE = COULISSE_STATE_DIR / "secrets.env"
 COULISSE_SECTIONS = [
-    "access.config.AUTH",
+    "access.auth_config.AUTH",
     "access.config.DEFAULT_USER_ID",
     "access.config.USERS",
     "agents.config.AGENTS",

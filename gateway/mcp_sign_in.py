@@ -14,7 +14,7 @@ from django.http import (
 
 from access import identity
 from access.caller import OPEN
-from access.config import AUTH
+from access.auth_config import AUTH
 from config import live
 from config.sections import Config
 from core.errors import CoulisseError

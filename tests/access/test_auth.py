@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from django.contrib.auth.hashers import make_password
 
-from access.config import AUTH
+from access.auth_config import AUTH
 from config import loader
 from config.errors import ConfigInvalid
 
@@ -14,10 +15,21 @@ agents: [{name: a, provider: openai, model: m}]
 auth: AUTH
 """
 
+OIDC = "issuer_url: 'https://id.example.com/', client_id: c, redirect_url: '%s'"
+PROXY = OIDC % "http://localhost:8421/v1/"
+ADMIN = OIDC % "http://localhost:8421/admin/"
 
-def load(auth: str):
-    text = YAML.replace("AUTH", auth)
+
+def load(auth: str, more: str = ""):
+    text = YAML.replace("AUTH", auth) + more
     return loader.parse(text.encode(), Path("coulisse.yaml")).get(AUTH)
+
+
+def refusal(auth: str, more: str = ""):
+    with pytest.raises(ConfigInvalid) as caught:
+        load(auth, more)
+    (problem,) = caught.value.problems
+    return problem
 
 
 def test_the_secret_is_read_and_hidden():
@@ -26,15 +38,10 @@ def test_the_secret_is_read_and_hidden():
     assert "the-secret" not in repr(auth)
 
 
-@pytest.mark.parametrize("auth", ["", "{}", "{mcp_consumer_secret: ''}", "{proxy: {}}"])
+@pytest.mark.parametrize("auth", ["", "{}", "{mcp_consumer_secret: ''}"])
 def test_nothing_asked_for_is_nothing_set(auth):
-    assert load(auth).mcp_consumer_secret is None
-
-
-@pytest.mark.parametrize("key", ["admin", "proxy"])
-def test_what_is_not_there_yet_is_refused(key):
-    with pytest.raises(ConfigInvalid, match=f"'{key}' is not available in this"):
-        load(f"{{{key}: {{basic: {{username: u}}}}}}")
+    found = load(auth)
+    assert found.mcp_consumer_secret is found.admin is found.proxy is None
 
 
 @pytest.mark.parametrize("secret", ["two words", "sécret", "a\\nb"])
@@ -42,3 +49,137 @@ def test_a_secret_no_header_can_carry_is_refused_and_not_shown(secret):
     with pytest.raises(ConfigInvalid, match="must be visible ASCII") as caught:
         load(f'{{mcp_consumer_secret: "{secret}"}}')
     assert secret not in str(caught.value)
+
+
+# Schemes.
+
+
+def test_one_login_is_admin_unless_it_says_otherwise():
+    (login,) = load("{proxy: {basic: {password: pass-word}}}").proxy.logins
+    assert login.username == "admin"
+    assert "pass-word" not in repr(login)
+
+
+def test_there_may_be_several_logins():
+    logins = load(
+        "{admin: {basic: [{username: ada, password: x}, {username: bob, password: y}]}}"
+    ).admin.logins
+    assert [login.username for login in logins] == ["ada", "bob"]
+
+
+def test_a_password_may_be_a_hash():
+    hashed = make_password("pass-word")
+    (login,) = load(f"{{proxy: {{basic: {{password: '{hashed}'}}}}}}").proxy.logins
+    assert login.password.get_secret_value() == hashed
+
+
+def test_the_switch_of_tokens_is_an_empty_map():
+    proxy = load("{proxy: {tokens: {}}}").proxy
+    assert proxy.tokens is not None
+    assert proxy.binds_users
+
+
+def test_the_reference_s_oidc_is_read():
+    auth = load(
+        "{admin: {oidc: {%s, client_secret: s, scopes: [email]}}, "
+        "proxy: {oidc: {%s, audience: api}, identity: from_credential}}"
+        % (ADMIN, PROXY)
+    )
+    assert auth.admin.oidc.scopes == ("email",)
+    assert auth.proxy.oidc.scopes == ("email", "profile")
+    assert auth.proxy.oidc.audiences == ("c", "api")
+    assert auth.proxy.oidc.client_secret is None
+    assert auth.proxy.binds_users
+
+
+@pytest.mark.parametrize(
+    ("auth", "code", "says"),
+    [
+        ("{proxy: {}}", "E303", "auth.proxy names no scheme; give it 'basic', 'oidc'"),
+        ("{admin: {}}", "E303", "auth.admin names no scheme; give it 'basic' or"),
+        ("{proxy: }", "E009", "'proxy' is empty: give it a scheme, or remove it"),
+        ("{proxy: {tokens: }}", "E303", "names no scheme"),
+        (
+            "{proxy: {tokens: {}, basic: {password: x}}}",
+            "E303",
+            "auth.proxy has 'basic' and 'tokens', but a scope has exactly one scheme",
+        ),
+        (
+            f"{{admin: {{oidc: {{{ADMIN}}}, basic: {{password: x}}}}}}",
+            "E303",
+            "has 'basic' and 'oidc'",
+        ),
+        ("{admin: {tokens: {}}}", "E009", "move 'tokens' to auth.proxy"),
+        (
+            "{admin: {basic: {password: x}, identity: from_credential}}",
+            "E009",
+            "'admin' cannot have 'identity'",
+        ),
+        (
+            "{proxy: {tokens: {}, identity: from_credential}}",
+            "E304",
+            "remove 'identity'",
+        ),
+        ("{proxy: {tokens: {at: 1}}}", "E011", "'proxy.tokens.at' is not a known"),
+        ("{proxy: {basic: {username: u}}}", "E010", "password' is missing"),
+        ("{proxy: {basic: {password: ''}}}", "E009", "must not be empty"),
+        ("{proxy: {basic: {password: '  '}}}", "E009", "must not be empty"),
+        ("{proxy: {basic: {username: ' ', password: x}}}", "E009", "username'"),
+        ("{proxy: {basic: {username: 'a:b', password: x}}}", "E009", "colon"),
+        ("{proxy: {basic: []}}", "E303", "is an empty list"),
+        (
+            "{proxy: {basic: [{username: a, password: x}, {username: a, password: y}]}}",
+            "E306",
+            "has the username 'a' twice",
+        ),
+        ("{proxy: {basic: {password: 'pbkdf2_sha256$1'}}}", "E009", "hash-password"),
+        (f"{{proxy: {{oidc: {{{ADMIN}}}}}}}", "E307", "with a path under /v1/"),
+        (f"{{admin: {{oidc: {{{PROXY}}}}}}}", "E307", "with a path under /admin/"),
+        (
+            "{proxy: {oidc: {%s}}}" % (OIDC % "http://localhost:8421/v1/../admin/"),
+            "E307",
+            "redirect_url",
+        ),
+        (
+            "{proxy: {oidc: {%s}}}" % PROXY.replace("https:", "ftp:"),
+            "E009",
+            "issuer_url' must be an address",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_remedy(auth, code, says):
+    problem = refusal(auth)
+    assert problem.code == f"coulisse.{code}"
+    assert says in problem.message
+
+
+def test_binding_needs_a_scheme():
+    with pytest.raises(ConfigInvalid, match="add 'basic' or 'oidc'"):
+        load("{proxy: {identity: from_credential}}")
+
+
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        "{tokens: {}}",
+        "{basic: {password: x}, identity: from_credential}",
+        f"{{oidc: {{{PROXY}}}, identity: from_credential}}",
+    ],
+)
+@pytest.mark.parametrize("more", ["default_user_id: main", "users: shared"])
+def test_bound_users_and_one_for_all_contradict_each_other(proxy, more):
+    problem = refusal(f"{{proxy: {proxy}}}", more)
+    assert problem.code == "coulisse.E305"
+    assert problem.position.line == 5
+    assert f"remove '{more.split(':')[0]}'" in problem.message
+
+
+@pytest.mark.parametrize("more", ["default_user_id: main", "users: shared"])
+def test_unbound_users_may_share(more):
+    assert load("{proxy: {basic: {password: x}}}", more).proxy is not None
+
+
+def test_no_secret_is_in_a_message():
+    with pytest.raises(ConfigInvalid) as caught:
+        load("{proxy: {basic: {password: pass-word, more: 1}}}")
+    assert "pass-word" not in str(caught.value)

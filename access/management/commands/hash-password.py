@@ -1,0 +1,30 @@
+"""`manage.py hash-password`: what to write for a password in coulisse.yaml."""  # noqa: N999
+
+import getpass
+import sys
+from typing import Any
+
+from django.contrib.auth import hashers
+from django.core.management import CommandError
+from django.core.management.base import BaseCommand
+
+
+class Command(BaseCommand):
+    """Ask at the terminal, or read a line."""
+
+    help = (
+        "Print a hash of a password, for `password:` under auth: in the YAML. Asks "
+        "for the password, or reads a line of standard input."
+    )
+    requires_system_checks: list[str] = []
+
+    def handle(self, **options: Any) -> None:
+        if sys.stdin.isatty():
+            password = getpass.getpass("Password: ")
+            if getpass.getpass("The same again: ") != password:
+                raise CommandError("the two are not the same")
+        else:
+            password = sys.stdin.readline().rstrip("\r\n")
+        if not password.strip():
+            raise CommandError("the password is empty")
+        self.stdout.write(hashers.make_password(password))

@@ -1,0 +1,90 @@
+"""Requests to identity providers, held to a time, a size and no redirects.
+
+They are made in threads, never on an event loop.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+import requests
+
+from access.errors import IdentityProviderBroken, IdentityProviderDown
+
+SECONDS = 5.0
+MAX_BYTES = 1024 * 1024
+CHUNK_BYTES = 64 * 1024
+
+
+def get(url: str) -> dict[str, Any]:
+    """Return the JSON object at an address.
+
+    Raises `IdentityProviderDown`, and `IdentityProviderBroken` for anything else than
+    an object.
+    """
+    status, content = _send("GET", url)
+    if status != 200:
+        raise IdentityProviderBroken(f"{_place(url)} answers with {status}")
+    return content
+
+
+def post(url: str, form: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
+    """Send a form; return the status and the JSON object that come back."""
+    return _send("POST", url, data=dict(form))
+
+
+def _send(method: str, url: str, **content: Any) -> tuple[int, dict[str, Any]]:
+    end = time.monotonic() + SECONDS
+    try:
+        with requests.request(
+            method,
+            url,
+            headers={"Accept": "application/json", "Accept-Encoding": "identity"},
+            auth=_nobody,
+            timeout=SECONDS,
+            allow_redirects=False,
+            stream=True,
+            **content,
+        ) as answer:
+            return answer.status_code, _object(url, _body(url, answer, end))
+    except (requests.RequestException, OSError) as exc:
+        raise IdentityProviderDown(
+            f"{_place(url)} cannot be reached ({type(exc).__name__})"
+        ) from exc
+
+
+def _nobody(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    # In place of what ~/.netrc has for the host.
+    return request
+
+
+def _body(url: str, answer: requests.Response, end: float) -> bytes:
+    body = bytearray()
+    for piece in answer.iter_content(CHUNK_BYTES):
+        body += piece
+        if len(body) > MAX_BYTES:
+            raise IdentityProviderBroken(
+                f"{_place(url)} answers with more than {MAX_BYTES} bytes"
+            )
+        if time.monotonic() > end:
+            raise IdentityProviderDown(
+                f"{_place(url)} did not answer within {SECONDS:g} seconds"
+            )
+    return bytes(body)
+
+
+def _object(url: str, body: bytes) -> dict[str, Any]:
+    try:
+        content = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        content = None
+    if not isinstance(content, dict):
+        raise IdentityProviderBroken(f"{_place(url)} answers with no JSON object")
+    return content
+
+
+def _place(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
