@@ -4,6 +4,7 @@ Entries name things by their ids. They hold no secret and no text of a user's, s
 stay when a user is erased.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeVar
@@ -13,6 +14,7 @@ from django.db.models import Q
 
 from access.deeds import Author, Deed
 from access.models import AuditEntry
+from core import redaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -20,6 +22,7 @@ T = TypeVar("T")
 Place = tuple[datetime, int]
 """Where a page ends: an entry's `at` and `id`."""
 
+MOST_READ = 10_000
 MOST_DETAIL = 500
 """Characters of one text among the details."""
 
@@ -86,16 +89,20 @@ def page(
 
 def _line(text: str, most: int) -> str:
     """Return a text as a column holds it: one line, with nothing a terminal obeys."""
+    # Nobody hands a secret in; where one gets here all the same, it ends here.
+    text = redaction.every(text[:MOST_READ])
     seen = "".join(c if c.isprintable() else "\ufffd" for c in text[: most + 1])
     return seen if len(seen) <= most else f"{seen[: most - 1]}…"
 
 
 def _storable(value: Any) -> Any:
-    """Return what JSON in every database takes: PostgreSQL's refuses NUL."""
-    if isinstance(value, str):
-        return _line(value, MOST_DETAIL)
+    """Return what JSON in every database takes: PostgreSQL's has no NUL and no NaN."""
     if isinstance(value, Mapping):
-        return {str(name): _storable(each) for name, each in value.items()}
+        return {_line(str(key), 64): _storable(each) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_storable(each) for each in value]
-    return value if value is None or isinstance(value, int | float) else str(value)
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return _line(str(value), MOST_DETAIL)

@@ -1,0 +1,39 @@
+"""Entries of the audit in words, for the terminal and as JSON."""
+
+from typing import Any
+
+import orjson
+
+from access.models import AuditEntry
+
+
+def line(entry: AuditEntry) -> str:
+    """Return an entry in a line: when, what, to what, by whom, from where."""
+    columns = [
+        f"{entry.at:%Y-%m-%d %H:%M:%S}",
+        f"{entry.action:<16}",
+        entry.target,
+        f"by {entry.actor}",
+        f"from {entry.origin}" if entry.origin else "",
+        *(f"{name}={_value(value)}" for name, value in sorted(entry.details.items())),
+        f"request={entry.request_id}" if entry.request_id else "",
+    ]
+    return "  ".join(filter(None, columns))
+
+
+def as_json(entry: AuditEntry) -> dict[str, Any]:
+    """Return all there is of an entry."""
+    return {
+        "id": entry.pk,
+        "at": entry.at,
+        "action": entry.action,
+        "actor": entry.actor,
+        "target": entry.target,
+        "origin": entry.origin,
+        "details": entry.details,
+        "request_id": entry.request_id or None,
+    }
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -1,0 +1,224 @@
+"""What was changed is written down with the change, and read back page by page."""
+
+import json
+import uuid
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from access import audit, caller, deeds
+from access.deeds import Author, Deed
+from access.models import AuditEntry
+from core import request_ids
+from core.ids import UserId
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+
+@pytest.fixture
+def target() -> str:
+    return f"thing-{uuid.uuid4()}"
+
+
+def put(target, action="thing.change", actor="user:ada", at=None, **details):
+    audit.record(action, actor=actor, target=target, origin="192.0.2.7", **details)
+    entry = AuditEntry.objects.latest("id")
+    if at is not None:
+        AuditEntry.objects.filter(pk=entry.pk).update(at=at)
+    return entry
+
+
+def run(*arguments: str) -> list[str]:
+    out = StringIO()
+    call_command("audit", *arguments, stdout=out)
+    return out.getvalue().splitlines()
+
+
+# Written
+
+
+def test_an_entry_is_one_statement_and_says_it_all(target):
+    token = request_ids.current.set("req_1")
+    with CaptureQueriesContext(connection) as queries:
+        put(target, size=3, names=["a", "b"])
+    request_ids.current.reset(token)
+    assert len([q for q in queries if q["sql"].startswith("INSERT")]) == 1
+    [entry], _ = audit.page(target=target)
+    assert entry.action == "thing.change"
+    assert (entry.actor, entry.origin) == ("user:ada", "192.0.2.7")
+    assert entry.details == {"size": 3, "names": ["a", "b"]}
+    assert entry.request_id == "req_1"
+    assert abs(entry.at - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+def test_any_text_can_be_written(target):
+    nasty = "a\0\n\x1b[31m\udcff'; DROP TABLE access_auditentry; --"
+    put(f"{target}{nasty}", actor=nasty * 99, text=nasty, deep={nasty: [nasty]})
+    [entry], _ = audit.page(target=target)
+    assert entry.actor.isprintable()
+    assert len(entry.actor) == 512
+    assert "DROP TABLE" in entry.details["text"]
+    [line] = run("--target", target)
+    assert line.isprintable()
+
+
+def test_a_long_text_is_cut(target):
+    put(target, text="x" * 10_000)
+    [entry], _ = audit.page(target=target)
+    assert entry.details["text"] == "x" * 499 + "…"
+
+
+def test_what_json_does_not_know_is_written_as_text(target):
+    at, thing = datetime(2026, 1, 2, tzinfo=UTC), uuid.uuid4()
+    put(target, since=at, thing=thing, none=None, yes=True, nan=float("nan"))
+    [entry], _ = audit.page(target=target)
+    told = {"since": str(at), "thing": str(thing), "none": None, "yes": True}
+    assert entry.details == {**told, "nan": "nan"}
+
+
+def test_a_secret_is_not_written(target):
+    put(target, text="made sk-coulisse-" + "a" * 43)
+    [entry], _ = audit.page(target=target)
+    assert "aaaa" not in str(entry.details)
+
+
+def test_a_change_that_fails_is_not_written_down(target):
+    deed = Deed("thing.change", Author("user:ada"), target)
+
+    def change():
+        put(f"{target}-inner")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        audit.recorded(deed, change)
+    assert audit.page(target=target) == ([], False)
+
+
+def test_a_change_that_cannot_be_written_down_is_not_made(target, monkeypatch):
+    deed = Deed("thing.change", Author("user:ada"), target)
+    monkeypatch.setattr(audit, "write", lambda deed: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        audit.recorded(deed, put, f"{target}-inner")
+    assert audit.page(target=target) == ([], False)
+
+
+def test_a_change_is_written_down_and_answered(target):
+    deed = Deed("thing.change", Author("user:ada", "here"), target, {"a": 1})
+    assert audit.recorded(deed, lambda one, *, two: (one, two), 1, two=2) == (1, 2)
+    [entry], _ = audit.page(target=target)
+    assert (entry.actor, entry.origin, entry.details) == ("user:ada", "here", {"a": 1})
+
+
+def test_it_is_written_within_the_callers_transaction(target):
+    with transaction.atomic():
+        put(target)
+        transaction.set_rollback(True)
+    assert audit.page(target=target) == ([], False)
+
+
+# Authors
+
+
+def test_who_sends_a_request_is_their_credential_or_their_user():
+    user_id = UserId(uuid.uuid4())
+    token = caller.Token(uuid.UUID(int=0xABCDEF01 << 96), "laptop", "ada")
+    assert deeds.over_http(caller.OPEN, user_id, "192.0.2.7") == Author(
+        f"user:{user_id}", "192.0.2.7"
+    )
+    assert deeds.over_http(caller.Caller("basic:ada"), user_id, "").actor == "basic:ada"
+    held = caller.Caller("token:laptop", "ada", token)
+    assert deeds.over_http(held, user_id, "").actor == "token:laptop (abcdef01)"
+
+
+# Read
+
+
+def test_the_newest_come_first_page_by_page(target):
+    at = datetime(2026, 5, 6, tzinfo=UTC)
+    ids = [put(target, at=at + timedelta(hours=hour // 2)).pk for hour in range(5)]
+    seen, after, has_more = [], None, True
+    while has_more:
+        page, has_more = audit.page(target=target, after=after, limit=2)
+        seen += [entry.pk for entry in page]
+        after = page[-1].at, page[-1].pk
+    assert seen == ids[::-1]
+
+
+def test_it_can_be_narrowed(target):
+    old = put(target, "thing.make", at=datetime(2026, 5, 6, tzinfo=UTC))
+    new = put(target, "thing.change", actor="basic:Bob")
+    put(target, "things.change")
+
+    def found(**terms):
+        return [entry.pk for entry in audit.page(target=target, **terms)[0]]
+
+    assert found(action="thing") == [new.pk, old.pk]
+    assert found(action="thing.make") == [old.pk]
+    assert found(action="thing.mak") == []
+    assert found(actor="bob") == [new.pk]
+    assert found(actor="b%b") == []
+    assert old.pk not in found(since=datetime(2026, 5, 7, tzinfo=UTC))
+    assert found(since=datetime(2026, 5, 6, tzinfo=UTC))[-1] == old.pk
+
+
+def test_a_page_is_one_query_along_an_index(target):
+    for _ in range(3):
+        put(target)
+    with CaptureQueriesContext(connection) as queries:
+        audit.page(after=(datetime.now(UTC), 2**62), limit=2)
+    [query] = queries.captured_queries
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute(f"EXPLAIN QUERY PLAN {query['sql']}")
+        else:
+            # As it is with many rows.
+            with transaction.atomic():
+                cursor.execute("SET LOCAL enable_seqscan = off")
+                cursor.execute("SET LOCAL enable_bitmapscan = off")
+                cursor.execute(f"EXPLAIN {query['sql']}")
+        plan = str(cursor.fetchall())
+    assert "access_audit_at" in plan
+    assert "TEMP B-TREE" not in plan
+    assert "Sort" not in plan
+
+
+# manage.py audit
+
+
+def test_each_entry_is_a_line(target):
+    put(target, at=datetime(2026, 5, 6, 7, 8, 9, tzinfo=UTC), size=3, name="x")
+    assert run("--target", target) == [
+        f"2026-05-06 07:08:09  thing.change      {target}  by user:ada  "
+        "from 192.0.2.7  name=x  size=3"
+    ]
+
+
+def test_programs_can_read_it(target):
+    entry = put(target, size=3)
+    [told] = json.loads("\n".join(run("--target", target, "--json")))
+    assert told["id"] == entry.pk
+    assert told["details"] == {"size": 3}
+    assert told["request_id"] is None
+    assert json.loads("".join(run("--target", "nothing", "--json"))) == []
+
+
+def test_the_command_can_be_narrowed(target):
+    put(target, "thing.make", at=datetime(2026, 5, 6, tzinfo=UTC))
+    put(target, "thing.change", actor="basic:bob")
+    of_target = ["--target", target]
+    assert len(run(*of_target, "--since", "1h")) == 1
+    assert len(run(*of_target, "--since", "2026-05-06")) == 2
+    assert len(run(*of_target, "--action", "thing.make")) == 1
+    assert len(run(*of_target, "--actor", "bob")) == 1
+    assert run(*of_target, "--limit", "1")[1].startswith("there are more")
+    assert run(*of_target, "--actor", "nobody") == ["no such change is recorded"]
+
+
+@pytest.mark.parametrize("words", [["--limit", "0"], ["--since", "tomorrow"]])
+def test_what_cannot_be_asked_is_said(words):
+    with pytest.raises(CommandError):
+        run(*words)

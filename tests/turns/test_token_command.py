@@ -1,0 +1,254 @@
+"""`token create|list|revoke`: the secret on stdout, all else on stderr."""
+
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import uuid
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from access import audit, tokens
+from access.models import Token
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+ROOT = Path(__file__).parents[2]
+YAML = """
+providers: {openai: {api_key: x}}
+agents:
+  - {name: writer, provider: openai, model: gpt-test}
+  - {name: coder, provider: openai, model: gpt-test}
+"""
+SECRET = re.compile(r"sk-coulisse-[\w-]{43}\n")
+
+
+@pytest.fixture
+def yaml(tmp_path: Path) -> Path:
+    path = tmp_path / "coulisse.yaml"
+    path.write_text(YAML)
+    return path
+
+
+@pytest.fixture
+def principal() -> str:
+    return f"alice-{uuid.uuid4()}"
+
+
+@pytest.fixture
+def run(yaml: Path):
+    """Run the command; return what it says on stdout and on stderr."""
+
+    def run(*arguments: str) -> tuple[str, str]:
+        out, err = StringIO(), StringIO()
+        call_command("token", *arguments, "-c", str(yaml), stdout=out, stderr=err)
+        return out.getvalue(), err.getvalue()
+
+    return run
+
+
+def minted(principal: str) -> Token:
+    return Token.objects.get(principal=principal)
+
+
+# create
+
+
+def test_the_secret_alone_is_on_stdout(run, principal):
+    out, err = run("create", "laptop", "--principal", principal)
+    assert SECRET.fullmatch(out)
+    row = minted(principal)
+    assert err.splitlines()[0] == (
+        f"created token {row.id.hex[:8]} for {principal} (unlimited)"
+    )
+    found = tokens.find(tokens.digest(out.strip()), datetime.now(UTC))
+    assert found is not None
+    assert found.id == row.id
+
+
+def test_a_token_may_be_made_before_tokens_are_asked_for(run, yaml, principal):
+    _, err = run("create", "laptop", "--principal", principal)
+    assert "opens nothing yet" in err
+    yaml.write_text(YAML + "auth: {proxy: {tokens: {}}}\n")
+    _, err = run("create", "ci", "--principal", principal)
+    assert "opens nothing yet" not in err
+
+
+def test_a_yaml_that_is_wrong_keeps_nobody_from_making_one(run, yaml, principal):
+    yaml.write_text("agents: 1")
+    out, err = run("create", "laptop", "--principal", principal, "--agent", "any")
+    assert SECRET.fullmatch(out)
+    assert "the YAML cannot be read" in err
+
+
+def test_all_terms_are_kept(run, principal):
+    terms = ["--budget", "monthly", "--limit", "20.5", "--expires", "90d"]
+    agents = ["--agent", "writer", "--agent", "coder"]
+    _, err = run("create", "ci", "--principal", principal, *terms, *agents)
+    row = minted(principal)
+    assert (row.budget, row.limit_micro_usd) == ("monthly", 20_500_000)
+    assert row.agents == ["coder", "writer"]
+    assert row.expires_at - row.created_at == timedelta(days=90)
+    assert "($20.50 / month; agents: coder, writer; until 20" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--limit", "20"], "needs a budget"),
+        (["--budget", "total"], "needs a limit"),
+        (["--budget", "total", "--limit", "NaN"], "no amount of dollars"),
+        (["--budget", "total", "--limit", "-1"], "less than nothing"),
+        (["--budget", "total", "--limit", "0.0000001"], "six decimals"),
+        (["--budget", "total", "--limit", "9223372036855"], "from 0 to"),
+        (["--budget", "weekly", "--limit", "1"], "invalid choice: 'weekly'"),
+        (["--expires", "yesterday"], "2026-12-31"),
+        (["--expires", "2020-01-01"], "have expired"),
+        (["--expires", "0h"], "have expired"),
+        (["--agent", "writre"], "no agent is called 'writre', there are writer, coder"),
+        (["--agent", "writre"], "did you mean 'writer'"),
+    ],
+)
+def test_terms_that_make_no_sense_make_no_token(run, principal, words, reason):
+    with pytest.raises(CommandError, match=re.escape(reason)):
+        run("create", "laptop", f"--principal={principal}", *words)
+    assert not Token.objects.filter(principal=principal).exists()
+
+
+@pytest.mark.parametrize("label", ["", " ", "x" * 256, "a\0b"])
+def test_a_label_that_is_none_makes_no_token(run, principal, label):
+    with pytest.raises(CommandError, match="the label"):
+        run("create", label, "--principal", principal)
+    assert not Token.objects.filter(principal=principal).exists()
+
+
+def test_a_principal_must_be_named(run):
+    with pytest.raises(CommandError, match="--principal"):
+        run("create", "laptop")
+    with pytest.raises(CommandError, match="principal is blank"):
+        run("create", "laptop", "--principal", " ")
+
+
+# list
+
+
+def test_tokens_are_listed_with_what_they_spent(run, principal):
+    run("create", "laptop", "--principal", principal)
+    run("create", "ci", "--principal", principal, "--budget=total", "--limit=5")
+    out, _ = run("list")
+    ci, laptop = [line for line in out.splitlines() if principal in line]
+    assert re.fullmatch(
+        r"[0-9a-f]{8}  active   laptop +unlimited +spent \$0\.00 +"
+        rf"\[{principal}\]  never used  never expires",
+        laptop,
+    )
+    assert "  ci  " in ci
+    assert "  $5.00 in all  " in ci
+
+
+def test_those_revoked_are_listed_on_request(run, principal):
+    run("create", "laptop", "--principal", principal)
+    run("revoke", str(minted(principal).id))
+    assert principal not in run("list")[0]
+    assert f"[{principal}]" in run("list", "--all")[0]
+
+
+def test_the_list_can_be_read_by_programs(run, principal):
+    secret = run("create", "laptop", "--principal", principal)[0].strip()
+    out, _ = run("list", "--json")
+    [told] = [each for each in json.loads(out) if each["principal"] == principal]
+    assert told["id"] == str(minted(principal).id)
+    assert told["state"] == "active"
+    assert told["spent_micro_usd"] == 0
+    assert secret not in out
+    assert tokens.digest(secret) not in out
+
+
+# revoke
+
+
+def test_a_token_is_revoked_by_the_beginning_of_its_id(run, principal):
+    secret = run("create", "laptop", "--principal", principal)[0].strip()
+    short = minted(principal).id.hex[:8]
+    assert run("revoke", short)[0] == f"revoked {short} (laptop)\n"
+    assert tokens.find(tokens.digest(secret), datetime.now(UTC)) is None
+    again, _ = run("revoke", short)
+    assert re.fullmatch(
+        rf"{short} \(laptop\) was revoked on 20\S+ \S+ already\n", again
+    )
+
+
+def test_what_cannot_be_revoked_is_said(run):
+    with pytest.raises(CommandError, match="there is no token 00000000"):
+        run("revoke", "00000000")
+    with pytest.raises(CommandError, match="is no id of a token"):
+        run("revoke", "laptop")
+
+
+# who did it
+
+
+def test_it_is_written_down_who_did_it(run, principal):
+    run("create", "laptop", "--principal", principal)
+    row = minted(principal)
+    run("revoke", row.id.hex)
+    entries, _ = audit.page(target=str(row.id))
+    assert [entry.action for entry in entries] == ["token.revoke", "token.create"]
+    assert {entry.actor.partition(": ")[0] for entry in entries} == {"command line"}
+    assert all(entry.origin.startswith("command line on ") for entry in entries)
+
+
+# As a process
+
+
+@pytest.fixture
+def project(yaml: Path) -> dict[str, str]:
+    """An environment in which the command finds tables, and not other tests'."""
+    environment = {**os.environ, "COULISSE_CONFIG": str(yaml)}
+    if connection.vendor == "sqlite":
+        state = yaml.parent / ".coulisse"
+        state.mkdir()
+        with closing(sqlite3.connect(state / "coulisse-memory.db")) as copy:
+            connection.ensure_connection()
+            connection.connection.backup(copy)
+    else:
+        url = urlsplit(os.environ["DATABASE_URL"])
+        path = f"/{connection.settings_dict['NAME']}"
+        environment["DATABASE_URL"] = urlunsplit(url._replace(path=path))
+    return environment
+
+
+def process(environment: dict[str, str], *arguments: str):
+    return subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), "token", *arguments],
+        check=False,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_a_pipe_captures_just_the_key(project, principal):
+    ended = process(project, "create", "laptop", "--principal", principal)
+    assert ended.returncode == 0, ended.stderr
+    assert SECRET.fullmatch(ended.stdout)
+    assert ended.stderr.startswith("created token ")
+    assert ended.stdout.strip() not in ended.stderr
+
+
+def test_without_tables_it_says_so(yaml):
+    environment = {**os.environ, "DATABASE_URL": ""}
+    ended = process(environment, "create", "x", "--principal", "p", f"-c{yaml}")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("CommandError: the database cannot be used")
+    assert "manage.py migrate" in ended.stderr

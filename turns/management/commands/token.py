@@ -1,0 +1,175 @@
+"""`manage.py token`: API tokens are made, listed and revoked."""
+
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from django.core.management.base import CommandError, CommandParser
+
+from access import deeds, dollars, instants, token_lines, token_pages, tokens
+from access.auth_config import AUTH
+from access.models import Budget
+from agents.config import AGENTS
+from config import loader, option
+from config.errors import ConfigInvalid
+from config.sections import Config
+from config.spelling import did_you_mean
+from memory.command import MemoryCommand
+
+
+class Command(MemoryCommand):
+    """A secret, once, on stdout; all that is said of it on stderr."""
+
+    help = "Create, list and revoke the API tokens that open /v1."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        commands = parser.add_subparsers(dest="what", metavar="COMMAND", required=True)
+        for name, (what, declare) in {
+            "create": ("Make a token and print its secret, once.", declare_create),
+            "list": (
+                "List tokens and what they spent, the newest first.",
+                declare_list,
+            ),
+            "revoke": ("Have a token be refused from now on.", declare_revoke),
+        }.items():
+            command = commands.add_parser(
+                name, help=what, description=what, allow_abbrev=False
+            )
+            option.add_to(command)
+            declare(command)
+
+    def handle(self, **options: Any) -> None:
+        {"create": self._create, "list": self._list, "revoke": self._revoke}[
+            options["what"]
+        ](options)
+
+    def _create(self, options: dict[str, Any]) -> None:
+        now = datetime.now(UTC)
+        config = self._config(options)
+        agents = options["agent"] or None
+        if config is not None:
+            check_agents(agents or (), config)
+        row, secret = tokens.mint(
+            options["label"],
+            options["principal"],
+            budget=options["budget"],
+            limit_micro_usd=_limit(options["limit"]),
+            expires_at=_end(options["expires"], now),
+            agents=agents,
+            by=deeds.at_the_terminal(),
+            now=now,
+        )
+        self._say(f"created token {token_lines.told(row)}")
+        if config is not None and not is_on(config):
+            self._say(
+                "It opens nothing yet, for /v1 asks for no token: set "
+                "'auth: {proxy: {tokens: {}}}' in the YAML"
+            )
+        self.stdout.write(secret)
+
+    def _list(self, options: dict[str, Any]) -> None:
+        now = datetime.now(UTC)
+        found = token_pages.every(now=now, is_all=options["all"])
+        if options["json"]:
+            told = [token_lines.as_json(each) for each in found]
+            self.stdout.write(orjson.dumps(told, option=orjson.OPT_INDENT_2).decode())
+            return
+        is_empty = True
+        for each in found:
+            self.stdout.write(token_lines.line(each))
+            is_empty = False
+        if is_empty:
+            self._say("there is no token" if options["all"] else "no token is active")
+
+    def _revoke(self, options: dict[str, Any]) -> None:
+        row, is_new = tokens.revoke(options["id"], by=deeds.at_the_terminal())
+        if is_new:
+            self.stdout.write(f"revoked {token_lines.name(row)}")
+        else:
+            since = f"{row.revoked_at:%Y-%m-%d %H:%M:%S}"
+            self.stdout.write(f"{token_lines.name(row)} was revoked on {since} already")
+
+    def _config(self, options: dict[str, Any]) -> Config | None:
+        """Return the configuration; without one tokens can be made all the same."""
+        try:
+            return loader.load(self.config_path(options))
+        except ConfigInvalid as exc:
+            self._say(f"the YAML cannot be read, so nothing is compared with it: {exc}")
+            return None
+
+    def _say(self, text: str) -> None:
+        # Not in red, as errors are.
+        self.stderr.write(text, str)
+
+
+def declare_create(parser: ArgumentParser) -> None:
+    """Declare the terms of a token."""
+    parser.add_argument("label", metavar="LABEL", help="What it is for: laptop, ci.")
+    parser.add_argument(
+        "--principal",
+        metavar="P",
+        required=True,
+        help="The user its requests belong to, as clients would send it in "
+        "safety_identifier.",
+    )
+    parser.add_argument(
+        "--budget",
+        choices=Budget.values,
+        default=Budget.UNLIMITED.value,
+        help="What it may spend: all it likes (the default), --limit in all, or "
+        "--limit in each calendar month (UTC).",
+    )
+    parser.add_argument("--limit", metavar="USD", help="As 20 or 0.50.")
+    parser.add_argument(
+        "--expires",
+        metavar="WHEN",
+        default="never",
+        help="2026-12-31 (at the end of the day, UTC), 90d, 12h or never, the default.",
+    )
+    parser.add_argument(
+        "--agent",
+        metavar="NAME",
+        action="append",
+        help="An agent it may call; give it again for another. All, by default.",
+    )
+
+
+def declare_list(parser: ArgumentParser) -> None:
+    """Declare what is listed, and how."""
+    parser.add_argument(
+        "--all", action="store_true", help="Also those revoked or expired."
+    )
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
+
+
+def declare_revoke(parser: ArgumentParser) -> None:
+    """Declare which one is revoked."""
+    parser.add_argument("id", metavar="ID", help="Its id, or how that alone begins.")
+
+
+def check_agents(names: Sequence[str], config: Config) -> None:
+    """Raise `CommandError` for an agent that is not there: a secret is not remade."""
+    agents = config.get(AGENTS)
+    for name in names:
+        if name not in agents:
+            raise CommandError(
+                f"--agent: no agent is called '{name}', there are "
+                f"{', '.join(agents)}{did_you_mean(name, agents)}"
+            )
+
+
+def is_on(config: Config) -> bool:
+    """Return whether tokens are asked for."""
+    proxy = config.get(AUTH).proxy
+    return getattr(proxy, "tokens", None) is not None
+
+
+def _limit(text: str | None) -> int | None:
+    return None if text is None else dollars.read(text)
+
+
+def _end(text: str, now: datetime) -> datetime | None:
+    return None if text == "never" else instants.ahead(text, now)
