@@ -29,6 +29,8 @@ EFFORTS = {"minimal": "low"}
 VERSION_IN_NAME = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2}))?(?!\d)")
 FIRST_ADAPTIVE = (4, 6)
 
+UNUSUAL_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+
 DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,(.*)", re.DOTALL)
 
 
@@ -181,10 +183,15 @@ def _thinking(blocks: Iterable[Reasoning]) -> list[dict[str, Any]]:
 def _tool_use(call: ToolCall) -> dict[str, Any]:
     return {
         "type": "tool_use",
-        "id": call.id,
+        "id": _id(call.id),
         "name": call.name,
         "input": _input(call.arguments),
     }
+
+
+def _id(call_id: str) -> str:
+    """Return a call's id in the letters the API takes; other models make up more."""
+    return UNUSUAL_IN_ID.sub("_", call_id)
 
 
 def _input(arguments: str) -> dict[str, Any]:
@@ -199,7 +206,7 @@ def _input(arguments: str) -> dict[str, Any]:
 def _tool_result(message: Message) -> dict[str, Any]:
     result: dict[str, Any] = {
         "type": "tool_result",
-        "tool_use_id": message.tool_call_id or "",
+        "tool_use_id": _id(message.tool_call_id or ""),
     }
     content = _content(tool_pictures.shown(message.content))
     return result | {"content": content} if content else result
@@ -233,7 +240,19 @@ def _parameters(call: ModelCall) -> dict[str, Any]:
     if call.tools:
         body |= _tool_choice(given)
     limit = given.get("max_completion_tokens", given.get("max_tokens"))
+    if not adaptive(call.model) and _goes_on_unthought(call.messages):
+        # The API would miss the thinking that another model's calls came from.
+        given.pop("reasoning_effort", None)
     return body | _thought(call.model, given, limit)
+
+
+def _goes_on_unthought(messages: Sequence[Message]) -> bool:
+    """Whether results of calls come last that did not begin with signed thinking."""
+    if messages[-1].role != "tool":
+        return False
+    said = (each for each in reversed(messages) if each.role == "assistant")
+    last = next(said, None)
+    return last is not None and not _thinking(last.reasoning)
 
 
 def _stop_sequences(stop: Any) -> list[str]:

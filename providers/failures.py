@@ -18,6 +18,7 @@ from providers.backoff import retry_after
 from providers.config import ProviderConfig
 from providers.errors import (
     BrokenReply,
+    ContentFiltered,
     Disconnected,
     KeyRefused,
     ModelUnknown,
@@ -53,6 +54,12 @@ MIN_SECRET_CHARS = 6
 NO_CREDIT = {"insufficient_quota", "insufficient_balance", "billing_error"}
 BAD_KEY = {"invalid_api_key", "authentication_error", "permission_error"}
 LIMITED = {"rate_limit_error", "rate_limit_exceeded", "requests", "tokens"}
+FILTERED = {
+    *("content_filter", "content_policy_violation", "invalid_prompt"),
+    *("moderation_blocked", "ResponsibleAIPolicyViolation", "PROHIBITED_CONTENT"),
+}
+FILTERED_MESSAGES = "content filtering policy", "content management policy"
+"""Anthropic's words, which come without a name, and Azure's."""
 REFUSED = {"invalid_request_error", "request_too_large", "context_length_exceeded"}
 
 
@@ -100,6 +107,8 @@ class ErrorObject:
     code: str | None = None
     type: str | None = None
     param: str | None = None
+    is_filtered: bool = False
+    """Whether it is what was said, or would be, that the provider will not have."""
 
     @property
     def words(self) -> set[str]:
@@ -116,14 +125,30 @@ def error_object(payload: Any) -> ErrorObject:
     inner = payload.get("error", payload)
     if not isinstance(inner, dict):
         return ErrorObject(message=str(inner))
-    code = inner.get("code")
+    # Some put the HTTP status here, as a number.
+    code = inner.get("code") if isinstance(inner.get("code"), str) else None
+    kind = _name(inner.get("type") or inner.get("status"))
+    message = _text(inner.get("message") or inner.get("detail"))
     return ErrorObject(
-        message=_text(inner.get("message") or inner.get("detail")),
-        # Some put the HTTP status here, as a number.
-        code=code if isinstance(code, str) else None,
-        type=_name(inner.get("type") or inner.get("status")),
+        message=message,
+        code=code,
+        type=kind,
         param=_name(inner.get("param")),
+        is_filtered=bool(FILTERED & {code, kind, _inner_code(inner)})
+        or any(words in message for words in FILTERED_MESSAGES)
+        or _is_flagged(inner.get("metadata")),
     )
+
+
+def _inner_code(error: dict[str, Any]) -> str | None:
+    """Return Azure's more particular code."""
+    inner = error.get("innererror")
+    return _name(inner.get("code")) if isinstance(inner, dict) else None
+
+
+def _is_flagged(metadata: Any) -> bool:
+    """Whether OpenRouter's moderation objects, which it says with a 403."""
+    return isinstance(metadata, dict) and "flagged_input" in metadata
 
 
 def _text(value: Any) -> str:
@@ -144,6 +169,8 @@ def from_status(
         said = error_object(orjson.loads(body))
     except orjson.JSONDecodeError:
         said = ErrorObject()
+    if said.is_filtered:
+        return _filtered(source, said, f"HTTP {status}")
     if 300 <= status < 400:
         return BrokenReply(
             f"provider '{source.name}' answered with a redirect (HTTP {status}): "
@@ -167,6 +194,8 @@ def from_error_object(source: Source, payload: Any) -> CoulisseError:
     """Return the error a provider reports inside a reply that began well."""
     said = error_object(payload)
     words = said.words
+    if said.is_filtered:
+        return _filtered(source, said, "in its reply")
     if words & (BAD_KEY | {"UNAUTHENTICATED", "PERMISSION_DENIED"}):
         return _key_refused(source)
     if words & NO_CREDIT:
@@ -239,6 +268,15 @@ def _refused(source: Source, said: ErrorObject, where: str) -> CoulisseError:
         provider=source.name,
         param=source.clean(said.param) if said.param else None,
         code=_refusal_code(source, said),
+    )
+
+
+def _filtered(source: Source, said: ErrorObject, where: str) -> ContentFiltered:
+    return ContentFiltered(
+        f"the content filter of provider '{source.name}' refused the request "
+        f"({where}){_said(source, said)}",
+        provider=source.name,
+        param=source.clean(said.param) if said.param else None,
     )
 
 

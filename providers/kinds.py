@@ -91,7 +91,7 @@ KINDS: dict[KindName, Kind] = {
     # https://ai.google.dev/gemini-api/docs/openai: unknown fields are a 400.
     "gemini": Kind(
         # A tool without arguments is a 400 as well, unless it has no `parameters`.
-        OpenAIWire(signatures_back=True, empty_parameters=False),
+        OpenAIWire(signatures_back=True, empty_parameters=False, blocks_silently=True),
         "https://generativelanguage.googleapis.com/v1beta/openai",
         _refusing(
             "frequency_penalty",

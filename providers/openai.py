@@ -3,6 +3,7 @@
 https://platform.openai.com/docs/api-reference/chat
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,9 +44,19 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "safety": "content_filter",
     "recitation": "content_filter",
     "refusal": "content_filter",
+    # Gemini's own words, which it does not translate.
+    "blocklist": "content_filter",
+    "prohibited_content": "content_filter",
+    "spii": "content_filter",
 }
-# The provider gave up in the middle (OpenRouter, DeepSeek): not an end.
-FAILED_REASONS = {"error", "insufficient_system_resource"}
+# The provider gave up in the middle (OpenRouter, DeepSeek, Gemini): not an end.
+FAILED_REASONS = {"error", "insufficient_system_resource", "malformed_function_call"}
+
+STRICT_GEMINI = re.compile(r"gemini-(?:[3-9]|\d\d)")
+"""The models that refuse calls without a signature."""
+UNSIGNED = "skip_thought_signature_validator"
+"""What stands for the signature of a call another model made.
+https://ai.google.dev/gemini-api/docs/thought-signatures"""
 
 ABOUT_TOOLS = {"parallel_tool_calls", "tool_choice"}
 
@@ -74,6 +85,8 @@ class OpenAIWire:
     """Whether tool calls sent back must carry Gemini's proof of its thinking."""
     empty_parameters: bool = True
     """Whether a tool may have parameters and none among them."""
+    blocks_silently: bool = False
+    """Whether a reply without choices says that the prompt was blocked."""
 
     path = "/chat/completions"
 
@@ -83,10 +96,12 @@ class OpenAIWire:
 
     def body(self, call: ModelCall) -> dict[str, Any]:
         """Return the JSON body of a call."""
+        is_strict = self.signatures_back and STRICT_GEMINI.search(call.model)
+        missing = UNSIGNED if is_strict else ""
         body: dict[str, Any] = {
             "model": call.model,
             "messages": [
-                self._message(message)
+                self._message(message, missing)
                 for message in tool_pictures.put_after(call.messages)
             ],
         }
@@ -119,19 +134,19 @@ class OpenAIWire:
                 given.pop(name, None)
         return given
 
-    def _message(self, message: Message) -> dict[str, Any]:
+    def _message(self, message: Message, unsigned: str) -> dict[str, Any]:
         body: dict[str, Any] = {"role": message.role, "content": message.content}
         if message.name is not None and self.message_names:
             body["name"] = message.name
         if message.tool_call_id is not None:
             body["tool_call_id"] = message.tool_call_id
         if message.tool_calls:
-            body |= self._called(message)
+            body |= self._called(message, unsigned)
         elif message.content is None:
             body["content"] = ""
         return body
 
-    def _called(self, message: Message) -> dict[str, Any]:
+    def _called(self, message: Message, unsigned: str) -> dict[str, Any]:
         calls: list[dict[str, Any]] = [
             {
                 "id": call.id,
@@ -141,8 +156,9 @@ class OpenAIWire:
             for call in message.tool_calls
         ]
         signatures = [block.signature for block in message.reasoning if block.signature]
-        if self.signatures_back and signatures:
-            google = {"thought_signature": signatures[-1]}
+        signature = signatures[-1] if signatures else unsigned
+        if self.signatures_back and signature:
+            google = {"thought_signature": signature}
             calls[0]["extra_content"] = {"google": google}
         if not self.reasoning_back:
             return {"tool_calls": calls}
@@ -152,12 +168,16 @@ class OpenAIWire:
 
     def read(self, payload: Any, source: Source) -> Iterable[Event]:
         """Return what a whole reply says."""
-        reader = OpenAIReader(source, keep_reasoning=self.reasoning_back)
+        reader = self.reader(source)
         return [*reader.whole(payload), reader.end()]
 
     def reader(self, source: Source) -> "OpenAIReader":
         """Return a reader for one streamed reply."""
-        return OpenAIReader(source, keep_reasoning=self.reasoning_back)
+        return OpenAIReader(
+            source,
+            keep_reasoning=self.reasoning_back,
+            blocks_silently=self.blocks_silently,
+        )
 
 
 def _without_empty(tool: dict[str, Any]) -> dict[str, Any]:
@@ -173,7 +193,16 @@ def _without_empty(tool: dict[str, Any]) -> dict[str, Any]:
 class OpenAIReader:
     """Reads a stream of chunks; `feed` is called for every token."""
 
-    def __init__(self, source: Source, *, keep_reasoning: bool = False) -> None:
+    def __init__(
+        self,
+        source: Source,
+        *,
+        keep_reasoning: bool = False,
+        blocks_silently: bool = False,
+    ) -> None:
+        self._blocks_silently = blocks_silently
+        self._is_silent = False
+        """Whether a chunk said nothing at all."""
         self.done = False
         self._source = source
         self._usage: Usage | None = None
@@ -195,7 +224,10 @@ class OpenAIReader:
         if chunk.get("error"):
             raise from_error_object(self._source, chunk)
         choices = chunk.get("choices")
-        return self._choice(choices[0], "delta") if choices else ()
+        if not choices:
+            self._is_silent = True
+            return ()
+        return self._choice(choices[0], "delta")
 
     def whole(self, payload: Any) -> Sequence[Event]:
         """Return what a whole reply says, but for its end."""
@@ -203,16 +235,22 @@ class OpenAIReader:
             raise broken(self._source, "is not a JSON object")
         if payload.get("error"):
             raise from_error_object(self._source, payload)
-        choices = payload.get("choices")
-        if not choices:
-            raise broken(self._source, "has no choices")
         self._read_usage(payload)
-        events = self._choice(choices[0], "message")
+        choices = payload.get("choices")
+        if choices:
+            events = self._choice(choices[0], "message")
+        elif self._blocks_silently and "choices" in payload:
+            self._is_silent = True
+            events = ()
+        else:
+            raise broken(self._source, "has no choices")
         self.done = True
         return events
 
     def end(self) -> Finished:
         """Return the last event of the reply."""
+        if self._is_blocked():
+            return Finished("content_filter", self._usage)
         if not self._begun or (not self.done and self._reason is None):
             raise broken(self._source, "ended before it was finished")
         reason = self._reason or "stop"
@@ -220,6 +258,11 @@ class OpenAIReader:
         if reason == "stop" and self._tools.any:
             reason = "tool_calls"
         return Finished(reason, self._usage)
+
+    def _is_blocked(self) -> bool:
+        """Whether a whole reply says nothing, for a filter kept it back."""
+        is_silent = self._is_silent and not self._begun
+        return is_silent and self._blocks_silently and self.done
 
     def _choice(self, choice: Any, key: str) -> Sequence[Event]:
         if not isinstance(choice, dict) or choice.get("index"):
@@ -291,7 +334,8 @@ class OpenAIReader:
         return self._tools.feed(delta.get("tool_calls"))
 
     def _finish(self, reason: Any, choice: dict[str, Any]) -> None:
-        word = str(reason).lower()
+        # With the filter's reason behind it: "content_filter: PROHIBITED_CONTENT".
+        word = str(reason).lower().partition(":")[0]
         if word in FAILED_REASONS:
             raise from_error_object(self._source, choice.get("error") or {})
         self._reason = FINISH_REASONS.get(word, "stop")

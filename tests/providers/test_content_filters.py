@@ -1,0 +1,151 @@
+"""What a provider's filter keeps back is told as that, never as a failure of its."""
+
+import orjson
+import pytest
+
+from core.events import Finished, TextDelta, ToolCallDelta
+from providers.errors import BrokenReply, ContentFiltered, KeyRefused, Overloaded
+
+from .conftest import asking, said
+
+EITHER = pytest.mark.parametrize("stream", [True, False])
+BOTH = pytest.mark.parametrize("kind", ["openai", "anthropic"])
+
+AZURE = {
+    "message": "The response was filtered",
+    "type": None,
+    "param": "prompt",
+    "code": "content_filter",
+    "innererror": {"code": "ResponsibleAIPolicyViolation"},
+}
+AZURE_INNER = {"message": "No.", "innererror": {"code": "ResponsibleAIPolicyViolation"}}
+ANTHROPIC = {
+    "type": "invalid_request_error",
+    "message": "Output blocked by content filtering policy",
+}
+OPENROUTER = {
+    "message": "Your input was flagged",
+    "code": 403,
+    "metadata": {"reasons": ["violence"], "flagged_input": "…"},
+}
+REASONING = {"message": "Invalid prompt: flagged", "code": "invalid_prompt"}
+
+
+@EITHER
+@pytest.mark.parametrize(
+    ("kind", "status", "error"),
+    [
+        ("openai", 400, AZURE),
+        ("openai", 400, AZURE_INNER),
+        ("openai", 400, REASONING),
+        ("openai", 400, {"message": "no", "code": "content_policy_violation"}),
+        ("openai", 403, OPENROUTER),
+        ("gemini", 400, {"message": "no", "status": "PROHIBITED_CONTENT"}),
+        ("anthropic", 400, ANTHROPIC),
+    ],
+)
+async def test_a_filter_refuses_with_a_status(fake, kind, status, error, stream):
+    fake.raw(orjson.dumps({"error": error}), status=status)
+    with pytest.raises(ContentFiltered) as caught:
+        await said(fake.provider(kind), asking(stream=stream))
+    assert caught.value.code == "content_filter"
+    assert caught.value.provider == "acme"
+    assert error["message"] in caught.value.message
+    # It is not asked again, either.
+    assert len(fake.requests) == 1
+
+
+@BOTH
+@EITHER
+async def test_a_filter_refuses_within_a_reply(fake, kind, stream):
+    error = ANTHROPIC if kind == "anthropic" else AZURE
+    fake.reply(error=error)
+    with pytest.raises(ContentFiltered):
+        await said(fake.provider(kind), asking(stream=stream))
+
+
+@BOTH
+@EITHER
+@pytest.mark.parametrize("pieces", [("Once ", "upon"), ()])
+async def test_a_filter_ends_a_reply(fake, kind, stream, pieces):
+    fake.reply(*pieces, finish="content_filter")
+    events = await said(fake.provider(kind), asking(stream=stream))
+    assert events[-1].reason == "content_filter"
+    text = "".join(each.text for each in events if isinstance(each, TextDelta))
+    assert text == "".join(pieces)
+
+
+@EITHER
+@pytest.mark.parametrize(
+    "word",
+    [
+        "SAFETY",
+        "PROHIBITED_CONTENT",
+        "BLOCKLIST",
+        "RECITATION",
+        "SPII",
+        "content_filter: PROHIBITED_CONTENT",
+    ],
+)
+async def test_geminis_words_are_understood(fake, word, stream):
+    fake.reply(finish=word)
+    events = await said(fake.provider("gemini"), asking(stream=stream))
+    assert events[-1].reason == "content_filter"
+
+
+COUNT = {"prompt_tokens": 9, "completion_tokens": 0, "total_tokens": 9}
+EMPTY = {"object": "chat.completion", "choices": [], "usage": COUNT}
+
+
+async def test_gemini_blocks_a_prompt_without_a_word(fake):
+    fake.default = fake.events(EMPTY)
+    (end,) = await said(fake.provider("gemini"))
+    assert (end.reason, end.usage.input_tokens) == ("content_filter", 9)
+    fake.raw(b'{"choices": [], "usage": {"prompt_tokens": 9}}')
+    (end,) = await said(fake.provider("gemini"), asking(stream=False))
+    assert (end.reason, end.usage.input_tokens) == ("content_filter", 9)
+
+
+async def test_a_stream_that_broke_off_before_a_word_is_no_block(fake):
+    fake.events(EMPTY, done=False)
+    with pytest.raises(BrokenReply):
+        await said(fake.provider("gemini", retries=0))
+
+
+async def test_a_stream_that_broke_off_after_its_count_is_no_block(fake):
+    words = {"choices": [{"index": 0, "delta": {"content": "Hi"}}]}
+    fake.events(EMPTY, words, done=False)
+    with pytest.raises(BrokenReply):
+        await said(fake.provider("gemini", retries=0))
+
+
+@EITHER
+async def test_elsewhere_an_empty_reply_makes_no_sense(fake, stream):
+    fake.raw(b'{"choices": []}')
+    with pytest.raises(BrokenReply):
+        await said(fake.provider(retries=0), asking(stream=stream))
+    fake.events(EMPTY)
+    with pytest.raises(BrokenReply):
+        await said(fake.provider(retries=0))
+
+
+@EITHER
+async def test_a_call_gemini_could_not_write_is_no_answer(fake, stream):
+    fake.reply(finish="MALFORMED_FUNCTION_CALL")
+    with pytest.raises(Overloaded):
+        await said(fake.provider("gemini", retries=0), asking(stream=stream))
+
+
+@EITHER
+async def test_a_key_that_may_not_is_no_filter(fake, stream):
+    fake.fail(403, "not allowed", metadata={"provider_name": "x"})
+    with pytest.raises(KeyRefused):
+        await said(fake.provider(), asking(stream=stream))
+
+
+async def test_a_filtered_call_is_not_a_call(fake):
+    fake.call_tool("add", {"a": 1}, finish="content_filter")
+    events = await said(fake.provider())
+    assert any(isinstance(event, ToolCallDelta) for event in events)
+    assert isinstance(events[-1], Finished)
+    assert events[-1].reason == "content_filter"
