@@ -1,0 +1,517 @@
+"""What answers when an agent's own model fails."""
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from agents import lineup, loop
+from agents.config import AGENTS, AgentConfig
+from agents.lineup import Lineup
+from agents.loop import Task
+from agents.subagents import Subagent
+from config.sections import Config
+from core import trace
+from core.errors import CoulisseError, Invalid
+from core.events import Finished, ReasoningBlock, ReasoningDelta, TextDelta
+from core.messages import Message, Reasoning, ToolCall
+from providers import client
+from providers.config import PROVIDERS
+from providers.errors import (
+    ContentFiltered,
+    Disconnected,
+    Overloaded,
+    RateLimited,
+    RequestRefused,
+)
+from providers.fake import FakeProvider
+from tests.agents.test_loop import Tool
+
+EITHER = pytest.mark.parametrize("stream", [True, False])
+
+
+@pytest.fixture
+def spare():
+    """The provider that is fallen back to."""
+    with FakeProvider() as provider:
+        yield provider
+
+
+@pytest.fixture
+def last():
+    """The one after it."""
+    with FakeProvider() as provider:
+        yield provider
+
+
+class Stage:
+    """An agent on a first provider, with fallbacks on the others."""
+
+    def __init__(self, first, spare, last, *, kinds=("openai", "openai", "openai")):
+        fakes = dict(zip(("first", "spare", "last"), (first, spare, last), strict=True))
+        self.record = []
+        self._providers = {
+            name: fake.provider(kind, retries=0)
+            for (name, fake), kind in zip(fakes.items(), kinds, strict=True)
+        }
+
+    def task(
+        self, *tools, others=(), requested=None, messages=None, fallbacks=None, **more
+    ):
+        fields = {
+            key: more.pop(key) for key in [*more] if key in AgentConfig.model_fields
+        }
+        if fallbacks is None:
+            fallbacks = [{"provider": "spare", "model": "m2"}]
+        agent = AgentConfig.model_validate(
+            {
+                "name": "a",
+                "provider": "first",
+                "model": "m1",
+                "fallbacks": fallbacks,
+                **fields,
+            }
+        )
+        named = {agent.name: agent, **{each.name: each for each in others}}
+        config = Config(
+            Path("coulisse.yaml"),
+            {PROVIDERS.key: self._providers, AGENTS.key: named},
+        )
+        return Task(
+            agent,
+            Lineup(lineup.of(config, agent)),
+            messages or [Message("user", "hi")],
+            requested or {},
+            own_tools=tools,
+            record=self.record,
+            **more,
+        )
+
+    async def take(self, *tools, **more):
+        try:
+            return [event async for event in loop.run(self.task(*tools, **more))]
+        finally:
+            await client.close()
+
+    async def fails(self, *tools, **more) -> CoulisseError:
+        """Take a turn that fails; return its error."""
+        with pytest.raises(CoulisseError) as caught:
+            await self.take(*tools, **more)
+        return caught.value
+
+    @property
+    def calls(self):
+        """What was called, and what became of it."""
+        calls = trace.model_calls(self.record)
+        return [(f"{c.provider}/{c.model}", c.error is None) for c in calls]
+
+
+@pytest.fixture
+def stage(fake, spare, last):
+    return Stage(fake, spare, last)
+
+
+def text(events) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+def agent(name, **fields):
+    return AgentConfig.model_validate({"name": name, "model": f"{name}-m", **fields})
+
+
+TWO = [{"provider": "spare", "model": "m2"}, {"provider": "last", "model": "m3"}]
+
+
+# What is routed around.
+
+
+@EITHER
+@pytest.mark.parametrize("status", [401, 402, 404, 408, 429, 500, 503, 307])
+async def test_a_provider_that_fails_is_routed_around(
+    stage, fake, spare, status, stream
+):
+    fake.fail(status)
+    spare.reply("Here", " I am.")
+    events = await stage.take(stream=stream)
+    assert text(events) == "Here I am."
+    assert stage.calls == [("first/m1", False), ("spare/m2", True)]
+    assert [len(call.attempts) for call in stage.record] == [1, 1]
+    assert sum(isinstance(event, Finished) for event in events) == 1
+
+
+@EITHER
+@pytest.mark.parametrize("place", ["headers", "first_token"])
+async def test_a_connection_that_breaks_early_is_routed_around(
+    stage, fake, spare, place, stream
+):
+    fake.cut(place)
+    assert text(await stage.take(stream=stream)) == "Hello from the fake."
+    assert stage.calls == [("first/m1", False), ("spare/m2", True)]
+
+
+async def test_half_a_whole_reply_is_routed_around(stage, fake, spare):
+    fake.cut("mid_stream")
+    assert text(await stage.take(stream=False)) == "Hello from the fake."
+
+
+@pytest.mark.parametrize("body", ["", "{", "[]", '{"choices": []}', "<html>"], ids=repr)
+@EITHER
+async def test_nonsense_is_routed_around(stage, fake, body, stream):
+    fake.raw(body)
+    assert text(await stage.take(stream=stream)) == "Hello from the fake."
+
+
+async def test_nothing_is_called_that_is_not_needed(stage, fake, spare):
+    await stage.take()
+    assert spare.requests == []
+    assert stage.calls == [("first/m1", True)]
+
+
+async def test_they_are_tried_in_order(stage, fake, spare, last):
+    fake.fail(500)
+    spare.fail(500)
+    last.reply("Me.")
+    assert text(await stage.take(fallbacks=TWO)) == "Me."
+    assert [call for call, _ in stage.calls] == ["first/m1", "spare/m2", "last/m3"]
+
+
+# What is not.
+
+
+@EITHER
+async def test_a_refused_request_is_the_requests_fault(stage, fake, spare, stream):
+    fake.fail(400, "the prompt is too long")
+    error = await stage.fails(stream=stream)
+    assert isinstance(error, RequestRefused)
+    assert spare.requests == []
+    assert (error.provider, error.attempts) == ("first", 1)
+
+
+@EITHER
+@pytest.mark.parametrize("status", [400, 403, 500])
+async def test_what_a_filter_refuses_is_offered_to_nobody_else(
+    stage, fake, spare, status, stream
+):
+    fake.fail(status, "the prompt was filtered", code="content_filter")
+    error = await stage.fails(stream=stream)
+    assert isinstance(error, ContentFiltered)
+    assert spare.requests == []
+
+
+async def test_what_a_fallbacks_filter_refuses_ends_there(stage, fake, spare, last):
+    fake.fail(500)
+    spare.fail(400, "the prompt was filtered", code="content_filter")
+    assert isinstance(await stage.fails(fallbacks=TWO), ContentFiltered)
+    assert last.requests == []
+
+
+@EITHER
+async def test_a_reply_that_is_filtered_is_the_answer(stage, fake, spare, stream):
+    fake.reply(finish="content_filter")
+    events = await stage.take(stream=stream)
+    assert events[-1].reason == "content_filter"
+    assert spare.requests == []
+
+
+@pytest.mark.parametrize("heard", ["text", "reasoning", "refusal"])
+async def test_what_was_heard_cannot_be_taken_back(stage, fake, spare, heard):
+    said = {"reasoning": ["hm"]} if heard == "reasoning" else {}
+    said = {"refusal": "no"} if heard == "refusal" else said
+    fake.reply(*(["Once "] if heard == "text" else []), **said, unterminated=True)
+    events = []
+
+    async def listen():
+        async with aclosing(loop.run(stage.task())) as turn:
+            async for event in turn:
+                events.append(event)
+
+    with pytest.raises(CoulisseError):
+        await listen()
+    await client.close()
+    assert events
+    assert spare.requests == []
+
+
+async def test_a_cut_stream_is_no_success_and_nobody_elses(stage, fake, spare):
+    fake.cut("mid_stream", "Once ", "upon ")
+    error = await stage.fails()
+    assert isinstance(error, Disconnected)
+    assert (error.provider, error.attempts) == ("first", 1)
+    assert spare.requests == []
+    assert stage.record[0].usage.output_tokens > 0
+
+
+async def test_a_client_that_leaves_ends_it(stage, fake, spare):
+    fake.hang("headers")
+    turn = asyncio.ensure_future(stage.take())
+    await fake.until(lambda: fake.requests)
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+    await fake.until(lambda: fake.requests[0].aborted)
+    assert spare.requests == []
+
+
+async def test_a_fault_of_ours_is_not_routed_around(stage, fake, spare, monkeypatch):
+    def broken(*arguments, **more):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(client, "run", broken)
+    with pytest.raises(ZeroDivisionError):
+        await stage.take()
+    assert len(stage.record) <= 1
+
+
+# With what a fallback is asked.
+
+
+async def test_a_model_is_asked_with_the_agents_parameters(stage, fake, spare):
+    fake.fail(500)
+    await stage.take(
+        temperature=0.0, seed=7, extra_body={"top_k": 5}, requested={"seed": 8}
+    )
+    sent = spare.bodies[0]
+    assert (sent["model"], sent["temperature"], sent["seed"]) == ("m2", 0.0, 8)
+    assert "top_k" not in sent
+    assert fake.bodies[0]["top_k"] == 5
+
+
+async def test_another_model_of_the_provider_is_asked_with_its_fields(stage, fake):
+    fake.fail(500)
+    await stage.take(
+        extra_body={"top_k": 5}, fallbacks=[{"provider": "first", "model": "m2"}]
+    )
+    assert (fake.bodies[1]["model"], fake.bodies[1]["top_k"]) == ("m2", 5)
+
+
+async def test_another_agent_lends_its_model_and_nothing_else(stage, fake, spare):
+    other = agent(
+        "b",
+        provider="spare",
+        preamble="You are somebody else.",
+        temperature=1.0,
+        max_tokens=9,
+        extra_body={"top_k": 3},
+        fallbacks=[{"provider": "last", "model": "m3"}],
+    )
+    fake.fail(500)
+    await stage.take(
+        Tool("add"),
+        others=[other],
+        fallbacks=["b"],
+        temperature=0.0,
+        seed=7,
+        messages=[Message("system", "You are you."), Message("user", "hi")],
+    )
+    sent = spare.bodies[0]
+    assert (sent["model"], sent["temperature"], sent["max_tokens"]) == ("b-m", 1.0, 9)
+    assert sent["top_k"] == 3
+    assert "seed" not in sent
+    assert [message["content"] for message in sent["messages"]] == [
+        "You are you.",
+        "hi",
+    ]
+    assert [tool["function"]["name"] for tool in sent["tools"]] == ["add"]
+    assert [call.agent for call in stage.record] == ["a", "a"]
+
+
+async def test_the_fallbacks_of_a_fallback_are_not_followed(stage, fake, spare, last):
+    more = [{"provider": "last", "model": "m3"}]
+    other = agent("b", provider="spare", fallbacks=more)
+    fake.fail(500)
+    spare.fail(500)
+    await stage.fails(others=[other], fallbacks=["b"])
+    assert last.requests == []
+
+
+async def test_a_format_goes_to_those_who_hold_to_it(fake, spare, last):
+    stage = Stage(fake, spare, last)
+    stage._providers["spare"] = spare.provider(structured_outputs="native", retries=0)
+    fake.fail(500)
+    await stage.take(response_format={"type": "json_object"}, says_last_alone=True)
+    assert "response_format" not in fake.bodies[0]
+    assert spare.bodies[0]["response_format"] == {"type": "json_object"}
+
+
+# A fallback that cannot do what is asked.
+
+
+async def test_a_fallback_that_takes_no_such_parameter_is_passed_over(
+    fake, spare, last
+):
+    stage = Stage(fake, spare, last, kinds=("openai", "anthropic", "openai"))
+    fake.fail(500)
+    assert text(await stage.take(requested={"seed": 1}, fallbacks=TWO))
+    assert spare.requests == []
+    passed_over = stage.record[1]
+    assert "does not take 'seed'" in passed_over.error
+    assert passed_over.attempts == []
+
+
+async def test_it_is_no_400_when_nobody_else_is_left(fake, spare, last):
+    stage = Stage(fake, spare, last, kinds=("openai", "anthropic", "openai"))
+    fake.fail(503)
+    error = await stage.fails(requested={"seed": 1})
+    assert isinstance(error, Overloaded)
+    assert "does not take 'seed'" in error.message
+
+
+async def test_a_prompt_too_long_for_a_fallback_goes_to_the_next(stage, fake, spare):
+    fake.fail(500)
+    spare.fail(400, "the prompt is too long")
+    assert text(await stage.take(fallbacks=TWO)) == "Hello from the fake."
+
+
+async def test_what_the_agents_own_provider_refuses_is_told(fake, spare, last):
+    stage = Stage(fake, spare, last, kinds=("anthropic", "openai", "openai"))
+    error = await stage.fails(requested={"seed": 1})
+    assert isinstance(error, Invalid)
+    assert error.param == "seed"
+    assert spare.requests == []
+
+
+# When all fail.
+
+
+async def test_the_first_error_is_told_and_what_the_others_said(
+    stage, fake, spare, last
+):
+    fake.fail(429, "slow down", headers={"Retry-After": "3"})
+    spare.fail(401)
+    last.fail(503, "busy")
+    error = await stage.fails(fallbacks=TWO)
+    assert isinstance(error, RateLimited)
+    assert error.retry_after_seconds == 3
+    assert (error.provider, error.attempts) == ("first", 3)
+    for part in ("slow down", "spare/m2: provider 'spare' refused", "last/m3", "busy"):
+        assert part in str(error)
+        assert part in error.message
+    assert [ok for _, ok in stage.calls] == [False, False, False]
+    assert "spare" not in stage.record[0].error
+
+
+async def test_without_fallbacks_the_error_is_as_it_was(stage, fake):
+    fake.fail(500, "boom")
+    error = await stage.fails(fallbacks=[])
+    assert str(error) == "provider 'first' failed (HTTP 500): boom"
+
+
+# Rounds.
+
+
+@EITHER
+async def test_who_answered_goes_on(stage, fake, spare, stream):
+    fake.fail(500)
+    spare.call_tool("add", {})
+    spare.reply("Two.")
+    assert text(await stage.take(Tool("add"), stream=stream)) == "Two."
+    assert len(fake.requests) == 1
+    assert len(spare.requests) == 2
+
+
+@EITHER
+async def test_a_later_round_falls_back_too(stage, fake, spare, stream):
+    fake.reply("Let me see.", tool_calls=[("add", {"a": 1})])
+    fake.fail(500)
+    spare.reply("Two.")
+    events = await stage.take(Tool("add", lambda a: "got it"), stream=stream)
+    assert text(events) == "Let me see.\n\nTwo."
+    assert "got it" in str(spare.bodies[0]["messages"])
+
+
+async def test_after_the_last_comes_the_agents_own_again(stage, fake, spare):
+    fake.fail(500)
+    spare.call_tool("add", {})
+    spare.fail(500)
+    fake.reply("Back again.")
+    assert text(await stage.take(Tool("add"))) == "Back again."
+    assert stage.calls == [
+        ("first/m1", False),
+        ("spare/m2", True),
+        ("spare/m2", False),
+        ("first/m1", True),
+    ]
+
+
+async def test_a_call_of_which_half_came_is_not_made(stage, fake, spare):
+    made = []
+    fake.reply(tool_calls=[("add", {"from": "first"})], unterminated=True)
+    spare.call_tool("add", {"from": "spare"})
+    spare.reply("Done.")
+    tool = Tool("add", lambda arguments: made.append(arguments["from"]) or "done")
+    assert text(await stage.take(tool)) == "Done."
+    assert made == ["spare"]
+
+
+async def test_what_was_used_in_vain_is_counted(stage, fake, spare):
+    fake.reply(tool_calls=[("add", {"a": "x" * 400})], unterminated=True)
+    spare.reply("Done.")
+    events = await stage.take(Tool("add"))
+    assert stage.record[0].usage.output_tokens > 0
+    both = stage.record[0].usage + stage.record[1].usage
+    assert events[-1].usage == both
+
+
+async def test_a_hidden_text_that_broke_off_is_begun_again(stage, fake, spare):
+    fake.reply('{"a":', unterminated=True)
+    spare.reply('{"a": 2}')
+    events = await stage.take(says_last_alone=True)
+    assert text(events) == '{"a": 2}'
+
+
+async def test_a_subagent_begins_again_though_it_had_thought(stage, fake, spare):
+    fake.reply("Half", reasoning=["hm"], unterminated=True)
+    spare.reply("Whole.")
+    task = stage.task()
+
+    async def none(agent):
+        return []
+
+    models = task.lineup._models
+    critic = Subagent(task.agent, models, none, depth=1)
+    entry = trace.ToolCall("a", "subagent", "{}")
+    assert await critic.call({"message": "Judge."}, entry) == "Whole."
+    await client.close()
+    assert [call.provider for call in entry.calls] == ["first", "spare"]
+
+
+# Thinking goes to nobody else.
+
+
+async def test_thinking_is_not_shown_to_another_model(fake, spare, last):
+    stage = Stage(fake, spare, last, kinds=("anthropic", "anthropic", "openai"))
+    fake.reply(reasoning=["Mine."], tool_calls=[("add", {})])
+    fake.fail(500)
+    spare.call_tool("add", {})
+    spare.fail(500)
+    fake.reply("Done.")
+    await stage.take(Tool("add"))
+    assert "Mine." not in str(spare.bodies[0]["messages"])
+    # It is its own, so it gets it back.
+    assert "Mine." in str(fake.bodies[2]["messages"])
+
+
+async def test_thinking_says_whose_it_is(fake, spare, last):
+    stage = Stage(fake, spare, last, kinds=("anthropic", "openai", "openai"))
+    look = {"type": "function", "function": {"name": "look", "parameters": {}}}
+    fake.reply(reasoning=["Hm."], tool_calls=[("look", {})])
+    events = await stage.take(client_tools=[look])
+    (block,) = [each.block for each in events if isinstance(each, ReasoningBlock)]
+    assert block.model == "first/m1"
+    assert any(isinstance(event, ReasoningDelta) for event in events)
+
+
+@pytest.mark.parametrize(
+    ("whose", "is_shown"), [("first/m1", True), ("", True), ("gemini/pro", False)]
+)
+async def test_stored_thinking_is_shown_to_its_own_model(
+    fake, spare, last, whose, is_shown
+):
+    stage = Stage(fake, spare, last, kinds=("anthropic", "openai", "openai"))
+    thought = Reasoning("Hm.", "signed", model=whose)
+    call = ToolCall("c1", "look", "{}")
+    said = Message("assistant", None, tool_calls=(call,), reasoning=(thought,))
+    done = Message("tool", "blue", tool_call_id="c1")
+    await stage.take(messages=[Message("user", "hi"), said, done])
+    assert ("Hm." in str(fake.bodies[0]["messages"])) is is_shown
