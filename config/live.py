@@ -64,6 +64,7 @@ def start() -> Config:
             "%s is not valid; what was valid last is in force:\n%s",
             reader.label(path),
             exc,
+            extra={"has_lines": True},
         )
     replace(config)
     return config
@@ -160,6 +161,7 @@ class Watcher:
             "%s is not valid; the old configuration stays in force:\n%s",
             reader.label(self.path),
             exc,
+            extra={"has_lines": True},
         )
 
     def _adopt(self, config: Config) -> None:

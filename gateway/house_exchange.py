@@ -21,6 +21,7 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types import JSONRPCRequest
 
+from core import redaction
 from gateway.chat import EventStream
 
 BEAT_SECONDS = 15.0
@@ -43,7 +44,7 @@ def failure(
     id: str | int | None, code: int, message: str, *, data: Any = None, status: int
 ) -> Answer:
     """Return a JSON-RPC error."""
-    error = {"code": code, "message": message}
+    error = {"code": code, "message": redaction.every(message)}
     if data is not None:
         error["data"] = data
     return Answer({"jsonrpc": "2.0", "id": id, "error": error}, status)

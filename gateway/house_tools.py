@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from agents.config import AGENTS, AgentConfig
 from config.sections import Config
-from core import tool_names
+from core import redaction, request_ids, tool_names
 from core.events import HandoffStarted
 from core.events import Usage as Counted
 from core.ids import UserId, new_turn_id
@@ -148,6 +148,7 @@ class AgentTool:
             parameters={},
             stream=exchange.wants_progress,
             safety_identifier=str(user_id),
+            request_id=request_ids.current.get(),
         )
         exchange.note = f"{self.agent.name} is thinking"
         reply = Reply()
@@ -216,7 +217,7 @@ class OwnMemory:
 
 def error(message: str) -> CallToolResult:
     """Return what a client's model is told of a call that failed."""
-    return CallToolResult(content=[_text(message)], is_error=True)
+    return CallToolResult(content=[_text(redaction.every(message))], is_error=True)
 
 
 def _text(text: str) -> TextContent:

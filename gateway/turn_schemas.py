@@ -20,6 +20,9 @@ class TurnsQuery(CallerQuery):
     outcome: Outcome | None = Field(
         default=None, description="Only those that ended so."
     )
+    request_id: Annotated[str, AfterValidator(without_nul)] | None = Field(
+        default=None, description="Only those of the request that goes by this name."
+    )
     since: Instant | None = Field(
         default=None, description="Only those that began then or later."
     )

@@ -46,6 +46,7 @@ async def list_turns(request: HttpRequest, asked: Query[TurnsQuery]) -> HttpResp
         user_id=user_id,
         agent=asked.agent,
         outcome=asked.outcome,
+        request_id=asked.request_id,
         since=asked.since,
         after=await _place(user_id, asked.after),
         limit=asked.limit,

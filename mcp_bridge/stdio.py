@@ -193,7 +193,11 @@ class _Said:
         """Tell the last lines of a child that died before it answered."""
         if self._last and not self.is_answering:
             lines = "\n  ".join(self._last)
-            logger.warning("mcp server '%s' said last:\n  %s", self._name, lines)
+            logger.warning(
+                "mcp server '%s' said last:\n  %s",
+                *(self._name, lines),
+                extra={"has_lines": True},
+            )
 
 
 async def _read(

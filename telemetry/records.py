@@ -114,6 +114,7 @@ def page(
     user_id: UserId | None = None,
     agent: str | None = None,
     outcome: Outcome | None = None,
+    request_id: str | None = None,
     since: datetime | None = None,
     after: tuple[datetime, uuid.UUID] | None = None,
     limit: int = 20,
@@ -124,7 +125,7 @@ def page(
     """
     given = {
         *(("user_id", user_id), ("agent", agent), ("outcome", outcome)),
-        ("started_at__gte", since),
+        *(("request_id", request_id), ("started_at__gte", since)),
     }
     wanted = {name: value for name, value in given if value is not None}
     turns = Turn.objects.filter(_beyond(after), **wanted)

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 from django.db import connection
 
+from core import redaction
 from core.events import Usage
 from core.trace import Attempt, Call, ModelCall, ToolCall
 from telemetry import models, text
@@ -102,7 +103,10 @@ class Rows:
         )
 
     def _payload(self, said: str | None) -> str | None:
-        return None if said is None else text.payload(said, self._most_bytes)
+        if said is None:
+            return None
+        # Before it is cut, which could leave half of a secret.
+        return text.payload(redaction.own(said), self._most_bytes)
 
 
 def flat(calls: Sequence[Call]) -> Iterator[tuple[int, int | None, int, Call]]:
@@ -173,7 +177,7 @@ def _attempts(attempts: Sequence[Attempt]) -> str | None:
     endpoint, which most are."""
     if all(each.error is None and not each.endpoint for each in attempts):
         return None
-    return orjson.dumps([asdict(each) for each in attempts]).decode()
+    return redaction.own(orjson.dumps([asdict(each) for each in attempts]).decode())
 
 
 def _to_attempts(stored: str | None) -> list[Attempt]:

@@ -14,7 +14,7 @@ WRITTEN = re.compile(
 def read(text: str) -> TurnId | None:
     """Return the id in a text, or None.
 
-    It may be a UUID, or the id of the chat's reply, which is also its `x-request-id`.
+    It may be a UUID, or the id of the chat's reply.
     """
     found = WRITTEN.fullmatch(text)
     return TurnId(uuid.UUID(found[1])) if found else None

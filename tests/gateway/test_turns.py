@@ -67,14 +67,23 @@ def test_what_is_no_id_is_answered_like_none(hands, name):
 
 def test_a_turn_is_found_by_the_id_of_its_reply(client, fake, user, hands):
     answer = ask(client, hands.user, "What is the weather?")
-    for name in (answer.id, answer._request_id):
-        told = hands.get(f"{TURNS}/{name}")
-        assert told["completion_id"] == answer.id
+    told = hands.get(f"{TURNS}/{answer.id}")
+    assert told["completion_id"] == answer.id
     assert told["user_message"] == "What is the weather?"
     assert (told["outcome"], told["finish_reason"]) == ("ok", "stop")
     [call] = told["calls"]
     assert call["usage"] == told["usage"]
     assert told["usage"]["output_tokens"] == answer.usage.completion_tokens
+
+
+def test_turns_are_found_by_the_name_of_their_request(client, hands, neighbour):
+    first = ask(client, hands.user)
+    again = [put_of(who, request_id="mine-1") for who in (hands, hands, neighbour)]
+    [told] = hands.get(TURNS, request_id=first._request_id)["data"]
+    assert told["completion_id"] == first.id
+    assert told["request_id"] == first._request_id
+    told = hands.get(TURNS, request_id="mine-1")["data"]
+    assert {turn["id"] for turn in told} == {str(turn.turn_id) for turn in again[:2]}
 
 
 # The list.

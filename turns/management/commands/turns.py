@@ -24,6 +24,9 @@ class Command(MemoryCommand):
             "--failed", action="store_true", help="Only those that ended in an error."
         )
         parser.add_argument(
+            "--request", metavar="ID", help="Only those of this X-Request-Id."
+        )
+        parser.add_argument(
             "--limit", type=int, default=SHOWN, help=f"How many; {SHOWN} by default."
         )
 
@@ -35,6 +38,7 @@ class Command(MemoryCommand):
             user_id=None if user is None else identity.derive(identity.checked(user)),
             agent=options["agent"],
             outcome="error" if options["failed"] else None,
+            request_id=options["request"],
             limit=options["limit"],
         )
         for turn in page:

@@ -1,0 +1,37 @@
+"""A request goes by its client's name, if it is one."""
+
+import contextvars
+import re
+
+import pytest
+
+from core import request_ids
+
+
+def begun(given: bytes | None) -> str:
+    def begin() -> tuple[str, str]:
+        return request_ids.begin(given), request_ids.current.get()
+
+    name, current = contextvars.Context().run(begin)
+    assert name == current
+    return name
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "checkout-7", "x" * 128, "1-5759e988:bd8=62fe/ab+c_d.e@f"]
+)
+def test_a_clients_name_is_taken(name):
+    assert begun(name.encode()) == name
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(None, b"", b"x" * 129, b"two words", b"a\nb", b"a\r\nSet-Cookie: b", b"a\n"),
+        *(b"<script>", b'"', b"a,b", b"\xc3\xa4", b"\xff", b"a\0", b"{}", b"%0a"),
+    ],
+)
+def test_another_is_made(given):
+    name = begun(given)
+    assert re.fullmatch(r"req_[0-9a-f]{32}", name)
+    assert begun(given) != name

@@ -1,0 +1,20 @@
+"""What cannot be seen is written out."""
+
+import pytest
+
+from core.visible import visible
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("Grüße, 世界 🙂", "Grüße, 世界 🙂"),
+        ("a\nb\r\tc\0", r"a\nb\r\tc\x00"),
+        ("\x1b[31mred\x9b", r"\x1b[31mred\x9b"),
+        ("a\u2028b\u0085\u202ec\ufeff", r"a\u2028b\x85\u202ec\ufeff"),
+        ("half \ud800", r"half \ud800"),
+        ("", ""),
+    ],
+)
+def test_it_is_seen_as_it_is(text, seen):
+    assert visible(text) == seen

@@ -1,0 +1,300 @@
+"""A line of the log: what it says, in text and in JSON."""
+
+import contextvars
+import json
+import logging
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from io import StringIO
+from logging.config import DictConfigurator
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from core import redaction, request_ids
+from gateway.access_log import Discreet
+from telemetry import formats, logs
+
+SECRET = "a-secret-of-the-yaml"
+SEEN = datetime(2026, 3, 1, 9, 30, 2, 114_900, tzinfo=UTC)
+BOTH = pytest.mark.parametrize("name", ["text", "json"])
+
+
+@pytest.fixture(autouse=True)
+def _knows(monkeypatch):
+    monkeypatch.setattr(redaction, "_known", {})
+    monkeypatch.setattr(redaction, "_in_order", ())
+    redaction.know([SECRET])
+
+
+def formatter(name: str) -> logging.Formatter:
+    """One of those in the settings."""
+    configured = DictConfigurator(settings.LOGGING)
+    made = configured.configure_formatter(configured.config["formatters"][name])
+    assert isinstance(made, formats.Text | formats.Json)
+    return made
+
+
+def record(
+    message: str, *args: object, error: Exception | None = None, **extra: Any
+) -> logging.LogRecord:
+    trouble = None if error is None else (type(error), error, error.__traceback__)
+    made = logging.LogRecord(
+        "a.b", logging.WARNING, __file__, 1, message, args, trouble
+    )
+    made.created = SEEN.timestamp()
+    vars(made).update(extra)
+    return made
+
+
+def text(*args: Any, **more: Any) -> str:
+    return formatter("text").format(record(*args, **more))
+
+
+def read(*args: Any, **more: Any) -> dict[str, Any]:
+    line = formatter("json").format(record(*args, **more))
+    assert "\n" not in line
+    told = json.loads(line)
+    assert isinstance(told, dict)
+    return told
+
+
+def raised(message: str) -> Exception:
+    try:
+        raise ValueError(message)
+    except ValueError as exc:
+        return exc
+
+
+def test_a_line_of_text():
+    assert text("said %s", 1) == "2026-03-01 09:30:02,114 WARNING a.b said 1"
+
+
+def test_a_line_of_json(monkeypatch):
+    monkeypatch.setenv(formats.PROCESS, "web-1")
+    told = read("said %s", 1, fields={"seconds": 1.5, "agent": "a", "level": "mine"})
+    assert told.pop("pid") > 0
+    assert told == {
+        "time": "2026-03-01T09:30:02.114Z",
+        "level": "WARNING",
+        "logger": "a.b",
+        "message": "said 1",
+        "process": "web-1",
+        "seconds": 1.5,
+        "agent": "a",
+    }
+
+
+def test_it_names_the_request():
+    def say() -> tuple[str, dict[str, Any]]:
+        request_ids.begin(b"checkout-7")
+        return text("said"), read("said")
+
+    line, told = contextvars.Context().run(say)
+    assert line == "2026-03-01 09:30:02,114 WARNING a.b [checkout-7] said"
+    assert told["request_id"] == "checkout-7"
+    assert "request_id" not in read("said")
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [
+        (["/x/manage.py", "start", "-F"], "supervisor"),
+        (["manage.py", "turns"], "turns"),
+        (["/x/processes/beat.py", "--lifeline", "3"], "beat"),
+        (["manage.py"], "manage"),
+        (["-c"], "-c"),
+        ([], "python"),
+    ],
+)
+def test_a_process_without_a_name_is_called_by_its_command(monkeypatch, argv, name):
+    monkeypatch.delenv(formats.PROCESS, raising=False)
+    monkeypatch.setattr(sys, "argv", argv)
+    assert formats.process_name() == name
+
+
+# What went wrong.
+
+
+def test_a_traceback_is_set_in():
+    lines = text("failed", error=raised("no")).splitlines()
+    assert lines[0].endswith("WARNING a.b failed")
+    assert lines[1] == "    Traceback (most recent call last):"
+    assert lines[-1] == "    ValueError: no"
+    assert all(line.startswith("    ") for line in lines[1:])
+
+
+def test_a_traceback_is_one_field():
+    told = read("failed", error=raised("no"))
+    assert told["message"] == "failed"
+    assert told["exception"].startswith("Traceback (most recent call last):\n")
+    assert told["exception"].endswith("\nValueError: no")
+
+
+def test_where_it_was_said_is_told_on_request():
+    assert text("here", stack_info="Stack:\n  x").endswith("here\n    Stack:\n      x")
+    assert read("here", stack_info="Stack:\n  x")["exception"] == "Stack:\n  x"
+
+
+# Nothing from outside begins a line.
+
+FORGED = "a\n2026-03-01 09:30:02,114 INFO a.b forged\r\x1b[2K\u2028"
+
+
+def test_a_message_is_one_line():
+    line = text("%s", FORGED)
+    assert line.count("\n") == 0
+    assert line.endswith(r"a\n2026-03-01 09:30:02,114 INFO a.b forged\r\x1b[2K\u2028")
+    assert read("%s", FORGED)["message"] == line.partition("a.b ")[2]
+
+
+def test_a_traceback_forges_nothing():
+    told = text("failed", error=raised(FORGED)).splitlines()
+    assert [line for line in told if line.startswith("2026")] == told[:1]
+    assert "\x1b" not in read("failed", error=raised(FORGED))["exception"]
+
+
+def test_lines_of_our_own_stay_and_are_set_in():
+    line = text("broken:\n%s", "first\nsecond\x1b", has_lines=True)
+    assert line.endswith("WARNING a.b broken:\n    first\n    second\\x1b")
+    told = read("broken:\n%s", "first\nsecond\x1b", has_lines=True)
+    assert told["message"] == "broken:\nfirst\nsecond\\x1b"
+
+
+def test_half_a_character_costs_no_line():
+    assert text("half \ud800").endswith(r"half \ud800")
+    assert read("half \ud800", fields={"agent": "\ud800"})["agent"] == r"\ud800"
+
+
+# No secret is in it.
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"message": "it is " + SECRET},
+        {"message": "it is\n" + SECRET, "has_lines": True},
+        {"message": "it is", "error": raised(f"the key {SECRET}\nis no good")},
+        {"message": "it is", "error": raised("Bearer a-secret-of-the-yaml")},
+        {"message": "it is", "fields": {"agent": SECRET}},
+        {"message": "it is", "fields": {"agent": ValueError(SECRET)}},
+        {"message": "it is", "stack_info": SECRET},
+    ],
+)
+def test_secrets_are_in_no_part_of_a_line(name, said):
+    assert SECRET not in formatter(name).format(record(**said))
+
+
+@BOTH
+def test_arguments_too(name):
+    for args in ((SECRET,), (ValueError(SECRET),), ({"key": SECRET},)):
+        line = formatter(name).format(record("it is %r", *args))
+        assert SECRET not in line
+        assert "[redacted]" in line
+
+
+@BOTH
+def test_a_message_that_cannot_be_made_is_a_line_all_the_same(name, capsys):
+    line = formatter(name).format(record("%d of them: %s", SECRET, "x"))
+    assert "%d of them" in line
+    assert SECRET not in line
+    assert capsys.readouterr().err == ""
+
+
+def test_every_handler_has_such_a_formatter():
+    for handler in settings.LOGGING["handlers"].values():
+        assert handler["formatter"] in settings.LOGGING["formatters"]
+    for made in settings.LOGGING["formatters"].values():
+        assert made["()"] in ("telemetry.formats.Text", "telemetry.formats.Json")
+
+
+# Lines of uvicorn's.
+
+
+def test_queries_are_not_told():
+    path = "/mcp/github/oauth/callback?code=abc"
+    made = record('%s - "%s %s HTTP/%s" %d', "127.0.0.1:1", "GET", path, "1.1", 200)
+    assert Discreet().filter(made)
+    assert made.getMessage().endswith('"GET /mcp/github/oauth/callback?… HTTP/1.1" 200')
+    told = json.loads(formatter("json").format(made))
+    assert told["path"] == "/mcp/github/oauth/callback?…"
+    assert (told["method"], told["status"]) == ("GET", 200)
+
+
+def test_a_path_without_a_query_stays():
+    made = record('%s - "%s %s HTTP/%s" %d', "1:1", "GET", "/v1/models", "1.1", 200)
+    Discreet().filter(made)
+    assert "/v1/models HTTP" in made.getMessage()
+
+
+# What Python writes by itself.
+
+
+@pytest.fixture
+def taken_over(monkeypatch) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """The hooks of a process of ours; yields what reads the log."""
+    for module, name in (
+        *((sys, "excepthook"), (threading, "excepthook")),
+        (sys, "unraisablehook"),
+    ):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    written = StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(formatter("json"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    logs.take_over()
+    yield lambda: [json.loads(line) for line in written.getvalue().splitlines()]
+    logging.captureWarnings(False)
+    root.removeHandler(handler)
+
+
+def test_what_ends_a_process_is_a_line(taken_over):
+    error = raised(SECRET)
+    sys.excepthook(type(error), error, error.__traceback__)
+    [told] = taken_over()
+    assert told["level"] == "CRITICAL"
+    assert told["exception"].endswith("ValueError: [redacted]")
+
+
+def test_who_interrupts_a_process_gets_no_line(taken_over, capsys):
+    sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert taken_over() == []
+    assert "KeyboardInterrupt" in capsys.readouterr().err
+
+
+def test_what_ends_a_thread_is_a_line(taken_over):
+    def fail() -> None:
+        raise ValueError(SECRET)
+
+    thread = threading.Thread(target=fail, name="of-a-test")
+    thread.start()
+    thread.join()
+    [told] = taken_over()
+    assert told["message"] == "the thread of-a-test ended"
+    assert told["exception"].endswith("ValueError: [redacted]")
+
+
+def test_what_nobody_can_catch_is_a_line(taken_over):
+    class Stubborn:
+        def __del__(self) -> None:
+            raise ValueError(SECRET)
+
+    Stubborn()
+    [told] = taken_over()
+    assert "Stubborn.__del__" in told["message"]
+    assert told["exception"].endswith("ValueError: [redacted]")
+
+
+def test_a_warning_is_a_line(taken_over):
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.showwarning(UserWarning(SECRET), UserWarning, "a.py", 1)
+    [told] = taken_over()
+    assert told["logger"] == "py.warnings"
+    assert "UserWarning: [redacted]" in told["message"]

@@ -1,0 +1,66 @@
+"""Whatever in a configuration is secret is known as such."""
+
+import pytest
+
+from config import loader, secret_values
+from config.errors import ConfigInvalid
+from core import redaction
+
+YAML = """
+providers:
+  openai:
+    api_key: key-of-openai-1
+    headers:
+      Authorization: Bearer of-a-header-2
+      X-Team: Acme Limited
+      X-Place: 0123456789abcdef01234
+      X-Route: /a/rather/long/path/20
+agents:
+  - {name: assistant, provider: openai, model: gpt}
+mcp:
+  local:
+    command: cat
+    env: {LOG_LEVEL: warning-and-more, DB_PASSWORD: of-a-child-3}
+  remote:
+    url: https://example.com/mcp
+    oauth:
+      mode: static
+      authorization_url: https://example.com/a
+      token_url: https://example.com/t
+      client_id: the-client-id
+      client_secret: of-an-app-4
+      redirect_uri: http://localhost:8421/mcp/remote/oauth/callback
+public_base_url: http://localhost:8421
+auth: {mcp_consumer_secret: of-a-backend-5}
+memory:
+  user_state: {embed_with: {provider: voyage, api_key: of-an-embedder-6}}
+"""
+SECRETS = {
+    *("key-of-openai-1", "Bearer of-a-header-2", "of-a-header-2", "of-a-child-3"),
+    *("0123456789abcdef01234", "of-an-app-4", "of-a-backend-5", "of-an-embedder-6"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _knows_nothing(monkeypatch):
+    monkeypatch.setattr(redaction, "_known", {})
+    monkeypatch.setattr(redaction, "_in_order", ())
+
+
+def test_all_secrets_are_found_and_nothing_else(tmp_path):
+    config = loader.parse(YAML.encode(), tmp_path / "c.yaml")
+    assert set(secret_values.within(config.values)) == SECRETS
+
+
+def test_reading_a_configuration_makes_them_known(tmp_path):
+    loader.parse(YAML.encode(), tmp_path / "c.yaml")
+    for secret in SECRETS:
+        assert secret not in redaction.own(f"it is {secret}")
+    assert redaction.own("Acme Limited") == "Acme Limited"
+
+
+def test_those_of_a_file_with_a_mistake_are_known_too(tmp_path):
+    broken = YAML.replace("model: gpt", "modell: gpt").encode()
+    with pytest.raises(ConfigInvalid):
+        loader.parse(broken, tmp_path / "c.yaml")
+    assert redaction.own("of-a-backend-5") == "[redacted]"
