@@ -10,7 +10,7 @@ OWN_COMMANDS = {
     *("admin", "beat", "check", "init", "migrate", "reset", "restart"),
     *("schema", "start", "status", "stop", "studio", "worker"),
     *("consolidate", "erase-user", "export-user", "lessons", "reindex"),
-    *("audit", "token", "turn", "turns"),
+    *("audit", "prices", "spend", "token", "turn", "turns"),
 }
 
 

@@ -40,7 +40,7 @@ def outline(turn: Outline) -> dict[str, Any]:
         "agent": turn.agent,
         "user_message": turn.user_message,
         "stream": turn.is_streamed,
-        "started_at": _instant(turn.started_at),
+        "started_at": instant(turn.started_at),
         "seconds": turn.seconds,
         "outcome": turn.outcome,
         "finish_reason": turn.finish_reason or None,
@@ -64,7 +64,7 @@ def _model_call(call: ModelCall) -> dict[str, Any]:
         "agent": call.agent,
         "provider": call.provider,
         "model": call.model,
-        "started_at": _instant(call.started_at),
+        "started_at": instant(call.started_at),
         "seconds": call.seconds,
         "finish_reason": call.finish_reason or None,
         "error": call.error,
@@ -82,7 +82,7 @@ def _tool_call(call: ToolCall) -> dict[str, Any]:
         "kind": call.kind,
         "target": call.target or None,
         "arguments": call.arguments,
-        "started_at": _instant(call.started_at),
+        "started_at": instant(call.started_at),
         "seconds": call.seconds,
         "result": call.result,
         "error": call.error,
@@ -99,5 +99,6 @@ def usd(micro_usd: int | None) -> float | None:
     return None if micro_usd is None else micro_usd / 1_000_000
 
 
-def _instant(at: datetime) -> str:
+def instant(at: datetime) -> str:
+    """Return an instant as JSON has it."""
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,234 @@
+"""What turns cost, added up; `manage.py spend` says it."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from access import tokens
+from core.events import Usage
+from core.ids import UserId
+from telemetry import spending
+from telemetry.config import SqliteConfig, TelemetryConfig
+from telemetry.spending import Spent
+from tests.telemetry.turns import model_call, put, tool_call
+from turns import spent_lines
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
+
+DAY = timedelta(days=1)
+THEN = datetime(2100, 1, 1, 12, tzinfo=UTC)
+"""After what all other tests keep."""
+ADA, BOB = UserId(uuid.UUID(int=1)), UserId(uuid.UUID(int=2))
+
+YAML = """
+providers: {local: }
+agents: [{name: assistant, provider: local, model: smollm2-135m}]
+telemetry: {sqlite: {keep_days: %s}}
+"""
+
+
+@pytest.fixture
+def alone(database: None) -> Iterator[None]:
+    """Nothing a test keeps is there afterwards."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+def asked(model: str, cost: int | None, prompt: int = 10, reply: int = 1):
+    call = model_call(usage=Usage(prompt, reply), cost_micro_usd=cost)
+    call.model = model
+    return call
+
+
+def three_turns() -> None:
+    """One that cost 1,300, one of unknown cost beyond 7, one that failed."""
+    inner = tool_call("ask_writer", asked("large", 1_000, 50, 5), kind="subagent")
+    put(asked("small", 300), inner, started_at=THEN, user_id=ADA, agent="assistant")
+    doubtful = asked("small", 7), asked("secret", None)
+    put(*doubtful, started_at=THEN + DAY, user_id=BOB, agent="writer")
+    failed = model_call(usage=None, cost_micro_usd=None, error="503")
+    put(failed, started_at=THEN + DAY, user_id=BOB, agent="writer", outcome="error")
+
+
+def test_a_turn_counts_for_the_agent_that_was_asked():
+    three_turns()
+    assert spending.by("agent", THEN) == [
+        Spent("assistant", 1, 0, 60, 6, 1_300),
+        Spent("writer", 2, 1, 20, 2, 7),
+    ]
+
+
+def test_it_counts_for_its_user_and_its_day():
+    three_turns()
+    assert spending.by("user", THEN) == [
+        Spent(str(ADA), 1, 0, 60, 6, 1_300),
+        Spent(str(BOB), 2, 1, 20, 2, 7),
+    ]
+    assert [(s.key, s.micro_usd) for s in spending.by("day", THEN)] == [
+        ("2100-01-01", 1_300),
+        ("2100-01-02", 7),
+    ]
+
+
+def test_each_call_counts_for_its_model():
+    three_turns()
+    assert spending.by("model", THEN) == [
+        Spent("openai/large", 1, 0, 50, 5, 1_000),
+        Spent("openai/small", 2, 0, 20, 2, 307),
+        Spent("openai/gpt-test", 1, 0, 0, 0, 0),
+        Spent("openai/secret", 1, 1, 10, 1, 0),
+    ]
+    [provider] = spending.by("provider", THEN)
+    assert provider == Spent("openai", 3, 1, 80, 8, 1_307)
+
+
+def test_tokens_are_told_apart_from_none():
+    token = uuid.uuid4()
+    put(asked("small", 5), started_at=THEN, token_id=token)
+    put(asked("small", 9), started_at=THEN)
+    found = [(s.key, s.micro_usd) for s in spending.by("token", THEN)]
+    assert found == [(None, 9), (str(token), 5)]
+
+
+def test_all_of_it_is_the_sum():
+    three_turns()
+    assert spending.total(THEN) == Spent(None, 3, 1, 80, 8, 1_307)
+    assert spending.total(THEN + DAY) == Spent(None, 2, 1, 20, 2, 7)
+    assert spending.total(THEN + 2 * DAY) == Spent(None, 0, 0, 0, 0, 0)
+    assert spending.by("agent", THEN + 2 * DAY) == []
+
+
+def test_days_are_those_of_utc():
+    late = datetime(2100, 1, 1, 23, 59, 59, 999_999, tzinfo=UTC)
+    put(asked("small", 5), started_at=late)
+    assert [s.key for s in spending.by("day", THEN)] == ["2100-01-01"]
+
+
+def test_sums_beyond_a_float_are_exact():
+    for _ in range(3):
+        put(asked("small", 2**53 + 1), started_at=THEN)
+    assert spending.total(THEN).micro_usd == 3 * (2**53 + 1)
+
+
+@pytest.mark.parametrize("what", spending.OF)
+def test_it_is_one_query_that_finds_turns_by_an_index(what):
+    with CaptureQueriesContext(connection) as seen:
+        spending.by(what, THEN)
+    assert len(seen) == 1
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN QUERY PLAN {seen[0]['sql']}")
+            told = " ".join(str(row) for row in cursor.fetchall())
+        assert "SCAN telemetry_modelcall" not in told
+        # That of a user's turns has their times, too.
+        assert ("telemetry_turn_of_user" if what == "user" else "turn_at") in told
+
+
+# manage.py spend
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "coulisse.yaml"
+    path.write_text(YAML % "null")
+    return path
+
+
+def run(file: Path, *arguments: str) -> tuple[list[str], list[str]]:
+    out, err = StringIO(), StringIO()
+    given = ["spend", "-c", str(file), "--since", "2100-01-01", *arguments]
+    call_command(*given, stdout=out, stderr=err, no_color=True)
+    return out.getvalue().splitlines(), err.getvalue().splitlines()
+
+
+def test_what_is_unknown_is_shown_apart(file):
+    three_turns()
+    put(asked("secret", None), started_at=THEN, agent="spy")
+    assert run(file) == (
+        [
+            "agent      turns  input  output       cost",
+            "assistant      1     60       6  $0.001300",
+            "writer         2     20       2  $0.000007  more is unknown, for 1 turn",
+            "spy            1     10       1    unknown  more is unknown, for 1 turn",
+            "all            4     90       9  $0.001307  more is unknown, for 2 turns",
+        ],
+        [],
+    )
+
+
+def test_tokens_are_named(file):
+    row, _ = tokens.mint("laptop", "ada")
+    put(asked("small", 5), started_at=THEN, token_id=row.id)
+    put(asked("small", 1), started_at=THEN)
+    (_, first, second, _), _ = run(file, "--by", "token")
+    assert first.startswith(f"{row.id} laptop ")
+    assert second.startswith("- ")
+
+
+def test_it_can_be_had_as_json(file):
+    three_turns()
+    out, _ = run(file, "--by", "day", "--json")
+    assert json.loads("\n".join(out)) == {
+        "object": "spending",
+        "by": "day",
+        "since": "2100-01-01T00:00:00Z",
+        "data": [
+            {
+                "day": "2100-01-01",
+                "turns": 1,
+                "unknown_turns": 0,
+                "input_tokens": 60,
+                "output_tokens": 6,
+                "cost_usd": 0.0013,
+            },
+            {
+                "day": "2100-01-02",
+                "turns": 2,
+                "unknown_turns": 1,
+                "input_tokens": 20,
+                "output_tokens": 2,
+                "cost_usd": 0.000007,
+            },
+        ],
+        "total": {
+            "turns": 3,
+            "unknown_turns": 1,
+            "input_tokens": 80,
+            "output_tokens": 8,
+            "cost_usd": 0.001307,
+        },
+        "notes": [],
+    }
+
+
+def test_what_is_no_time_is_refused(file):
+    with pytest.raises(CommandError, match="'soon' is neither"):
+        run(file, "--since", "soon")
+
+
+def test_it_says_how_far_back_the_record_goes(file):
+    put(asked("small", 5), started_at=datetime(1970, 1, 2, tzinfo=UTC))
+    file.write_text(YAML % 30)
+    _, notes = run(file, "--since", "1970-01-01")
+    assert notes == [
+        "turns are kept for 30 days (telemetry.sqlite.keep_days): the oldest one began "
+        "1970-01-02 00:00 UTC"
+    ]
+
+
+def test_it_says_that_nothing_is_recorded():
+    off = TelemetryConfig(sqlite=SqliteConfig(enabled=False, keep_days=7))
+    assert [*spent_lines.notes(THEN - 8 * DAY, None, off, THEN)] == [
+        "turns are not recorded at present: telemetry.sqlite.enabled is false",
+        "turns are kept for 7 days (telemetry.sqlite.keep_days): nothing is recorded",
+    ]
+    assert [*spent_lines.notes(THEN - 7 * DAY, None, TelemetryConfig(), THEN)] == []
