@@ -43,6 +43,17 @@ class TurnUsage(BaseModel):
     reasoning_tokens: int
 
 
+Cost = Annotated[
+    float | None, Field(description="US dollars; null where a price is not known.")
+]
+
+
+class Attempt(BaseModel):
+    endpoint: str = Field(description="Empty where the provider has one.")
+    seconds: float = Field(description="Until the reply began or failed.")
+    error: str | None = Field(description="Null for the one that was answered.")
+
+
 class ModelCall(BaseModel):
     object: Literal["model_call"]
     agent: str
@@ -53,6 +64,10 @@ class ModelCall(BaseModel):
     finish_reason: str | None
     error: str | None
     usage: TurnUsage | None = Field(description="Null when it failed.")
+    cost_usd: Cost
+    attempts: list[Attempt] = Field(
+        description="Every request it took; empty where the first was answered."
+    )
 
 
 class ToolCall(BaseModel):
@@ -87,6 +102,8 @@ class Outline(BaseModel):
     outcome: Outcome
     finish_reason: str | None
     usage: TurnUsage
+    cost_usd: Cost
+    request_id: str | None = Field(description="The client's name for the request.")
     error: str | None
 
 
