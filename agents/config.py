@@ -15,6 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from access.limits_config import LIMITS, Limit
 from agents.memory_config import AgentMemory, Probability, read_memory
 from config.sections import Config, Location, Problem, Section
 from config.spelling import did_you_mean
@@ -185,6 +186,7 @@ def by_name(agents: list[AgentConfig]) -> dict[str, AgentConfig]:
 def check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Problem]:
     """Find agents whose provider is not configured or cannot do what they ask."""
     providers = config.get(PROVIDERS)
+    yield from _check_limits(agents, config)
     for index, agent in enumerate(agents.values()):
         if agent.provider not in providers:
             hint = did_you_mean(agent.provider, providers)
@@ -206,6 +208,18 @@ def check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Pro
                 f"agent '{agent.name}' sets '{name}', which provider "
                 f"'{agent.provider}' ({provider.kind}) does not take; remove it",
                 "coulisse.E202",
+            )
+
+
+def _check_limits(agents: Mapping[str, Any], config: Config) -> Iterable[Problem]:
+    entries: tuple[Limit, ...] = config.get(LIMITS)
+    for index, limit in enumerate(entries):
+        if limit.per == "agent" and limit.name not in (None, *agents):
+            yield Problem(
+                ("limits", index, "name"),
+                f"a limit is for agent '{limit.name}', which does not exist"
+                f"{did_you_mean(limit.name or '', agents)}",
+                "coulisse.E211",
             )
 
 

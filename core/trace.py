@@ -108,6 +108,11 @@ def model_calls(calls: list[Call]) -> Iterator[ModelCall]:
             yield from model_calls(call.calls)
 
 
+def attempts(calls: list[Call]) -> int:
+    """Return how many requests to providers all the model calls took together."""
+    return sum(len(call.attempts) for call in model_calls(calls))
+
+
 def usage(calls: list[Call]) -> Usage:
     """Return what all the model calls used together."""
     total = Usage()

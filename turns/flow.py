@@ -10,14 +10,16 @@ import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 
 from access import identity
-from agents import catalog, loop
+from agents import catalog, lineup, loop
+from agents.lineup import Lineup
 from agents.loop import Task
 from config import live
-from core import usage
+from core import tokens, usage
 from core.errors import CoulisseError
-from core.events import Event, Finished
+from core.events import Begun, Event, Finished
 from core.ids import UserId
 from core.messages import Message
 from core.reply import Reply
@@ -25,12 +27,12 @@ from core.tools import definition
 from memory import gather, plan, wake
 from memory.gather import Gathered, Wanted
 from memory.lessons import Study
-from providers import kinds
 from providers.config import PROVIDERS
 from telemetry import logs
 from telemetry.config import TELEMETRY
 from telemetry.known import Outcome
 from turns import (
+    allowances,
     context,
     keeping,
     lane,
@@ -39,6 +41,7 @@ from turns import (
     structured,
     toolbox,
 )
+from turns.allowances import Allowance, Wish
 from turns.toolbox import Toolbox
 from turns.turn import Moment, Turn, TurnRequest
 
@@ -55,12 +58,20 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
     """
     turn = await prepare(request)
     reply = Reply()
+    has_begun = False
     try:
         async with aclosing(_events(turn)) as events:
             async for event in events:
+                if not has_begun:
+                    has_begun = True
+                    yield Begun(leaving.serving(turn), turn.allowance.headers)
                 if isinstance(event, Finished):
                     reply.add(event)
-                    event = replace(event, usage=usage.of(turn.prompt, reply))
+                    event = replace(
+                        event,
+                        usage=usage.of(turn.prompt, reply),
+                        serving=leaving.serving(turn),
+                    )
                     await finish(turn, reply)
                 else:
                     reply.add(event)
@@ -107,13 +118,28 @@ async def prepare(request: TurnRequest) -> Turn:
         brings_history=options.uses_client_history,
         time_zone=options.time_zone,
     )
-    past = await _past(user_id, wanted)
+    prompt_tokens = agent.context_tokens - wanted.max_tokens
     if options.uses_client_history:
-        spoken = context.join([], context.conversation(request.messages))
-    else:
-        stored = context.without_audio(past.messages)
-        new = context.with_its_calls(stored, new, request.messages)
-        spoken = context.join(stored, new)
+        prompt_tokens += context.count_tokens(request.messages)
+    wish = Wish(
+        config=config,
+        caller=request.caller,
+        user_id=user_id,
+        agent=agent,
+        asked=options.token_limits,
+        prompt_tokens=prompt_tokens,
+        reply_tokens=allowances.reply_tokens(
+            lineup.merged(agent.parameters, request.parameters)
+        ),
+        now=int(began.at.timestamp()),
+        is_incognito=options.is_incognito,
+    )
+    past, allowance = await _past(wanted, wish)
+    try:
+        new, spoken = _conversation(request, past, new)
+    except Exception:
+        allowances.give_back(allowance)
+        raise
     return Turn(
         request=request,
         agent=agent,
@@ -125,30 +151,58 @@ async def prepare(request: TurnRequest) -> Turn:
         study=None if remembering is None else Study(agent.name, options.time_zone),
         telemetry=config.get(TELEMETRY),
         began=began,
+        config=config,
+        allowance=allowance,
         tools=tools,
     )
 
 
-async def _past(user_id: UserId, wanted: Wanted) -> Gathered:
-    """Return what the turn needs of the past, if anything, in one trip."""
-    if wanted.brings_history and wanted.recall is None:
-        return Gathered(())
-    return await lane.run(gather.gather, user_id, wanted)
+def _conversation(
+    request: TurnRequest, past: Gathered, new: Sequence[Message]
+) -> tuple[Sequence[Message], list[Message]]:
+    """Return what the turn adds to the transcript, and all the model is told of it."""
+    if request.options.uses_client_history:
+        return new, context.join([], context.conversation(request.messages))
+    stored = context.without_audio(past.messages)
+    new = context.with_its_calls(stored, new, request.messages)
+    return new, context.join(stored, new)
+
+
+async def _past(wanted: Wanted, wish: Wish) -> tuple[Gathered, Allowance]:
+    """Return what the turn needs of the past and may use, in one trip or none."""
+    if wish.is_limited:
+        return await allowances.grant(partial(_read, wish.user_id, wanted), wish)
+    past = Gathered(())
+    if _needs_past(wanted):
+        past = await lane.run(gather.gather, wish.user_id, wanted)
+    return past, Allowance(wish.charged())
+
+
+def _read(user_id: UserId, wanted: Wanted) -> tuple[Gathered, int]:
+    """Return what the turn needs of the past and how many tokens that is."""
+    if not _needs_past(wanted):
+        return Gathered(()), 0
+    past = gather.gather(user_id, wanted)
+    return past, context.count_tokens(past.messages) + tokens.estimate(past.block)
+
+
+def _needs_past(wanted: Wanted) -> bool:
+    return not wanted.brings_history or wanted.recall is not None
 
 
 def _events(turn: Turn) -> AsyncGenerator[Event]:
     request = turn.request
-    parameters = loop.parameters(turn.agent, request.parameters)
-    if request.response_format and kinds.structured_outputs(turn.provider) == "native":
-        parameters["response_format"] = request.response_format
+    # One for all that a repair asks, so that who answered goes on.
+    answering = Lineup(lineup.of(turn.config, turn.agent))
 
     def ask(messages: Sequence[Message]) -> AsyncGenerator[Event]:
         return loop.run(
             Task(
                 turn.agent,
-                turn.provider,
+                answering,
                 messages,
-                parameters,
+                request.parameters,
+                response_format=request.response_format,
                 client_tools=request.tools,
                 own_tools=turn.tools,
                 stream=request.stream,
@@ -174,9 +228,13 @@ async def finish(
 ) -> None:
     """Store what the turn added and what it called, in one trip, unless incognito.
 
-    A turn that failed before it said anything adds nothing to the transcript.
+    A turn that failed before it said anything adds nothing to the transcript. What it
+    used is charged whatever became of it.
     """
+    charge = leaving.charge(turn)
     if turn.request.options.is_incognito:
+        if turn.allowance.is_charged:
+            await lane.run_to_end(allowances.settle, turn.allowance, charge)
         return
     is_void = outcome == "error" and not reply.said_something
     study = None if is_void else turn.study
@@ -192,6 +250,7 @@ async def finish(
         record=record,
         results=leaving.results(turn.new),
         telemetry=turn.telemetry,
+        settle=partial(allowances.settle, turn.allowance, charge),
     )
     # Here and not beside the tables: their thread has the event loop wait for it.
     logs.turn_ended(record)

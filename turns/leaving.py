@@ -73,11 +73,10 @@ def serving(turn: Turn) -> Serving:
     """Return who answers a turn, what it took and what it has cost until now."""
     charged = charge(turn)
     *_, last = (call for call in turn.record if isinstance(call, trace.ModelCall))
-    made = trace.model_calls(turn.record)
     return Serving(
         last.provider,
         last.model,
-        sum(max(1, len(call.attempts)) for call in made),
+        trace.attempts(turn.record),
         charged.micro_usd if charged.is_priced else None,
     )
 
