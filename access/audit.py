@@ -48,12 +48,18 @@ def write(deed: Deed) -> None:
 
 
 def recorded(
-    deed: Deed, change: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    deed: Deed | Callable[[T], Deed],
+    change: Callable[P, T],
+    *args: P.args,
+    **kwargs: P.kwargs,
 ) -> T:
-    """Make a change and write it down, both or neither; return what it returns."""
+    """Make a change and write it down, both or neither; return what it returns.
+
+    What can be told only afterwards is told by a function of what the change returns.
+    """
     with transaction.atomic():
         result = change(*args, **kwargs)
-        write(deed)
+        write(deed if isinstance(deed, Deed) else deed(result))
     return result
 
 

@@ -17,7 +17,7 @@ class Author:
     """Who does something, and from where."""
 
     actor: str
-    """`user:ID`, `token:LABEL (ID)`, `basic:NAME`, `command line: NAME`."""
+    """`user:ID`, `token:LABEL (ID)`, `basic:NAME`, `oidc:SUB`, `command line: NAME`."""
     origin: str = ""
     """The client's address, or the machine a command runs on."""
 
@@ -49,14 +49,18 @@ def at_the_terminal() -> Author:
     return Author(f"command line: {name}", f"command line on {socket.gethostname()}")
 
 
-def over_http(caller: Caller, user_id: UserId, address: str) -> Author:
-    """Return who sends a request: their credential's name.
+def over_http(
+    caller: Caller, user_id: UserId, address: str, *, scheme: str = "basic"
+) -> Author:
+    """Return who sends a request: by their credential, which is of this scheme.
 
     Where no credential is asked for it is whom the request says it is for.
     """
     if caller.token is not None:
         return Author(token_name(caller.token), address)
-    return Author(caller.name or f"user:{user_id}", address)
+    return Author(
+        f"{scheme}:{caller.name}" if caller.name else f"user:{user_id}", address
+    )
 
 
 def token_name(token: Token) -> str:

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as with_changes
 from pathlib import Path
 
@@ -83,9 +83,13 @@ class Watcher:
     write to it. What counts is the content, so every way of changing it works.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, told: Callable[[Config, Sequence[str]], None] | None = None
+    ) -> None:
+        """Watch the file in force; `told` hears of each edit, and which sections."""
         config = current()
         self.path = config.path
+        self._told = told
         self._handled = config.digest
         """The content last put in force or complained about."""
         self._doubted = ""
@@ -166,9 +170,11 @@ class Watcher:
 
     def _adopt(self, config: Config) -> None:
         old, values = current(), dict(config.values)
-        told, restart = [], []
+        told, restart, changed = [], [], []
         for key, section in sections.registered().items():
             change = changes.between(old, config, section)
+            if change:
+                changed.append(key)
             if change and section.applies == "restart":
                 values[key] = old.get(section)
                 restart.append(key)
@@ -179,3 +185,5 @@ class Watcher:
         logger.info("%s reloaded: %s", file, "; ".join(told) or "nothing changed")
         if restart:
             logger.warning("restart to apply what changed in %s", ", ".join(restart))
+        if changed and self._told is not None:
+            self._told(config, changed)

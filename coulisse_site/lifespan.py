@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from access import reloads
 from agents import skills
 from config import live
 from gateway.handler import Handler
@@ -21,7 +22,7 @@ class Lifespan:
         await receive()
         try:
             config = live.start()
-            watcher = live.Watcher()
+            watcher = live.Watcher(reloads.write_down)
             watcher.start()
             skills_watcher = skills.Watcher(config)
             skills_watcher.start()

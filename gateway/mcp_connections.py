@@ -3,10 +3,13 @@
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 
+from access import audit
 from config import live
 from gateway.callers import IN_OPENAPI, CallerQuery, identify
+from gateway.deeds import deed
 from gateway.errors import json_response
 from mcp_bridge.sign_in_errors import ServerUnknown
+from turns import lane
 from turns.tool_servers import SIGN_INS
 
 router = Router(tags=["MCP"])
@@ -40,6 +43,9 @@ async def disconnect(
     was_connected = await SIGN_INS.disconnect(config, server, user_id)
     if not was_connected and server not in await SIGN_INS.connected(config, user_id):
         raise ServerUnknown(f"there is no MCP server '{server}' under mcp:")
+    if was_connected:
+        done = deed(request, "mcp.disconnect", user_id, f"mcp server {server}")
+        await lane.run_to_end(audit.write, done)
     return json_response(
         {"object": "mcp.server.deleted", "id": server, "deleted": was_connected}
     )

@@ -1,16 +1,21 @@
 """`/v1/memories`: what is known of a user, in the user's hands."""
 
 import uuid
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from ninja import Body, Query, Router
 
+from access import audit
+from access.deeds import Deed
 from core.errors import Invalid
 from core.ids import UserId
 from gateway import memory_wire
 from gateway.callers import IN_OPENAPI, CallerQuery, identify
+from gateway.deeds import deed
 from gateway.errors import json_response
 from gateway.memory_schemas import (
     DeletedMemory,
@@ -27,7 +32,7 @@ from gateway.memory_schemas import (
 )
 from memory import fact_ids, facts, search, suspicion, telling
 from memory.errors import FactUnknown
-from memory.known import Draft, FoundFact, FoundMessage
+from memory.known import Draft, FoundFact, FoundMessage, Saved
 from turns import lane, remembering
 from turns.recollection import Vector
 
@@ -97,6 +102,8 @@ async def create_memory(
     )
     vector = await remembering.embed(body.content)
     (saved,) = await lane.run_to_end(
+        audit.recorded,
+        _telling_which(deed(request, "memory.create", user_id, "memory")),
         facts.save,
         user_id,
         [draft],
@@ -107,6 +114,17 @@ async def create_memory(
     )
     fact = await lane.run(facts.get, user_id, saved.fact_id)
     return json_response(memory_wire.saved(fact, saved), status=201)
+
+
+def _telling_which(saving: Deed) -> Callable[[list[Saved]], Deed]:
+    """Return what tells which memory was saved, once that is known."""
+
+    def told(saved: list[Saved]) -> Deed:
+        (one,) = saved
+        details = {**saving.details, "outcome": one.outcome}
+        return replace(saving, target=fact_ids.write(one.fact_id), details=details)
+
+    return told
 
 
 # Before `{memory_id}`, which would take `search` for an id.
@@ -202,6 +220,8 @@ async def change_memory(
     if changes:
         vector = await _new_vector(fact.content, changes)
         fact = await lane.run_to_end(
+            audit.recorded,
+            deed(request, "memory.change", user_id, memory_id, fields=[*changes]),
             facts.edit,
             user_id,
             fact.id,
@@ -231,7 +251,14 @@ async def delete_memory(
     request: HttpRequest, memory_id: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
     user_id = identify(request, asked)
-    fact = await lane.run_to_end(facts.forget, user_id, _id(memory_id), by=BY)
+    fact = await lane.run_to_end(
+        audit.recorded,
+        deed(request, "memory.delete", user_id, memory_id),
+        facts.forget,
+        user_id,
+        _id(memory_id),
+        by=BY,
+    )
     told = {"id": fact_ids.write(fact.id), "object": "memory.deleted", "deleted": True}
     return json_response(told)
 

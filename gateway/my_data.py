@@ -7,9 +7,11 @@ from django.http.response import HttpResponseBase
 from ninja import Query, Router
 from pydantic import Field
 
+from access import audit
 from config import live
 from core.ids import UserId
 from gateway.callers import IN_OPENAPI, CallerQuery, identify
+from gateway.deeds import deed
 from gateway.errors import json_response
 from gateway.memory_schemas import Erased, ErasureAsked
 from memory import erasure, export, telling
@@ -49,7 +51,13 @@ async def export_user(
     user_id = identify(request, asked)
     start = Place(shows_calls=live.current().get(TELEMETRY).sqlite.show_to_users)
     # Read before the answer begins, so that what goes wrong has an honest status.
-    first, rest = await lane.run(export.piece, user_id, start)
+    first, rest = await lane.run_to_end(
+        audit.recorded,
+        deed(request, "user.export", user_id),
+        export.piece,
+        user_id,
+        start,
+    )
     return StreamingHttpResponse(
         _pieces(user_id, first, rest),
         content_type="application/json",
@@ -88,7 +96,12 @@ async def erase_user(request: HttpRequest, asked: Query[EraseQuery]) -> HttpResp
             "would_delete": wish.would_delete,
         }
         return json_response(told, status=202)
-    deleted = await lane.run_to_end(erasure.confirm, user_id, asked.confirmation)
+    deleted = await lane.run_to_end(
+        erasure.confirm,
+        user_id,
+        asked.confirmation,
+        deed=deed(request, "user.erase", user_id),
+    )
     return json_response(
         {"object": "user.erased", "user_id": str(user_id), "deleted": deleted}
     )

@@ -7,7 +7,7 @@ are under way are not waited for: what they store afterwards is a new beginning.
 import hashlib
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +15,8 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.db.utils import DatabaseError, IntegrityError
 
+from access import audit
+from access.deeds import Deed
 from core.errors import Invalid
 from core.ids import UserId
 from mcp_bridge import tokens
@@ -86,7 +88,11 @@ def request(user_id: UserId, *, now: datetime | None = None) -> Wish:
 
 
 def confirm(
-    user_id: UserId, confirmation: str, *, now: datetime | None = None
+    user_id: UserId,
+    confirmation: str,
+    *,
+    deed: Deed | None = None,
+    now: datetime | None = None,
 ) -> dict[str, int]:
     """Erase the user whose confirmation this is; return the rows deleted, by table.
 
@@ -99,7 +105,7 @@ def confirm(
         raise ConfirmationInvalid
     if wish.expires_at <= (now or datetime.now(UTC)):
         raise ConfirmationExpired
-    return erase(user_id, confirmation_digest=given)
+    return erase(user_id, confirmation_digest=given, deed=deed)
 
 
 def digest(confirmation: str) -> str:
@@ -112,8 +118,16 @@ def count(user_id: UserId) -> dict[str, int]:
     return {table: rows.count() for table, rows in owned(user_id).items()}
 
 
-def erase(user_id: UserId, *, confirmation_digest: str | None = None) -> dict[str, int]:
+def erase(
+    user_id: UserId,
+    *,
+    confirmation_digest: str | None = None,
+    deed: Deed | None = None,
+) -> dict[str, int]:
     """Delete every row of a user, all or none; return how many, by table.
+
+    The deed is written down with it. The API tokens that act for the user stay: they
+    are the operator's.
 
     With `confirmation_digest` the wish it belongs to must still be there, so that of
     two that confirm it at once one raises `ConfirmationInvalid`.
@@ -121,7 +135,7 @@ def erase(user_id: UserId, *, confirmation_digest: str | None = None) -> dict[st
     if connection.vendor == "sqlite":
         # Overwrites what it deletes; not every SQLite is built to do so by itself.
         _run("PRAGMA secure_delete = ON")
-    deleted = _try_erase(user_id, confirmation_digest, tries=TRIES)
+    deleted = _try_erase(user_id, confirmation_digest, deed, tries=TRIES)
     working.MEMORY.forget(user_id)
     shelf.forget(user_id)
     if connection.vendor == "sqlite" and not connection.in_atomic_block:
@@ -131,16 +145,24 @@ def erase(user_id: UserId, *, confirmation_digest: str | None = None) -> dict[st
 
 
 def _try_erase(
-    user_id: UserId, confirmation_digest: str | None, *, tries: int
+    user_id: UserId,
+    confirmation_digest: str | None,
+    deed: Deed | None,
+    *,
+    tries: int,
 ) -> dict[str, int]:
     """Erase; go again when another wrote about the user between two of the tables."""
     try:
         with transaction.atomic():
-            return _erase(user_id, confirmation_digest)
+            deleted = _erase(user_id, confirmation_digest)
+            if deed is not None:
+                rows = sum(deleted.values())
+                audit.write(replace(deed, details={**deed.details, "rows": rows}))
+            return deleted
     except DatabaseError as exc:
         if tries <= 1 or not _is_collision(exc):
             raise
-        return _try_erase(user_id, confirmation_digest, tries=tries - 1)
+        return _try_erase(user_id, confirmation_digest, deed, tries=tries - 1)
 
 
 def _is_collision(exc: DatabaseError) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 from django.db.models import QuerySet
 
+from access import token_pages
 from core.ids import UserId
 from mcp_bridge import tokens
 from memory import export_rows, telling
@@ -232,4 +233,5 @@ SECTIONS: list[tuple[str, Callable[[UserId, Place], tuple[bytes, Place | None]]]
     ("passages", _in_pages(_passages_of, export_rows.passages)),
     ("turns", _turns),
     ("connections", _in_pages(tokens.without_secrets, export_rows.connections)),
+    ("api_tokens", _in_pages(token_pages.of_user, export_rows.api_tokens)),
 ]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
+from access.models import Token as ApiToken
 from core.messages import Message
 from mcp_bridge.models import McpToken
 from memory import fact_ids, telling
@@ -123,4 +124,15 @@ def connections(page: list[McpToken]) -> Iterator[dict[str, Any]]:
             "connected_at": telling.instant(row.created_at),
             "updated_at": telling.instant(row.updated_at),
             "expires_at": telling.instant(row.expires_at),
+        }
+
+
+def api_tokens(page: list[ApiToken]) -> Iterator[dict[str, Any]]:
+    """Yield the API tokens that act for a user, without their digests."""
+    for row in page:
+        yield {
+            "label": row.label,
+            "created_at": telling.instant(row.created_at),
+            "expires_at": telling.instant(row.expires_at),
+            "revoked_at": telling.instant(row.revoked_at),
         }

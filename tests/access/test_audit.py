@@ -113,6 +113,14 @@ def test_a_change_is_written_down_and_answered(target):
     assert (entry.actor, entry.origin, entry.details) == ("user:ada", "here", {"a": 1})
 
 
+def test_what_is_known_afterwards_can_be_written_down(target):
+    def deed(made):
+        return Deed("thing.make", Author("user:ada"), f"{target}{made}")
+
+    assert audit.recorded(deed, lambda: 7) == 7
+    assert audit.page(target=f"{target}7")[0]
+
+
 def test_it_is_written_within_the_callers_transaction(target):
     with transaction.atomic():
         put(target)
@@ -129,8 +137,10 @@ def test_who_sends_a_request_is_their_credential_or_their_user():
     assert deeds.over_http(caller.OPEN, user_id, "192.0.2.7") == Author(
         f"user:{user_id}", "192.0.2.7"
     )
-    assert deeds.over_http(caller.Caller("basic:ada"), user_id, "").actor == "basic:ada"
-    held = caller.Caller("token:laptop", "ada", token)
+    ada = caller.Caller("ada")
+    assert deeds.over_http(ada, user_id, "").actor == "basic:ada"
+    assert deeds.over_http(ada, user_id, "", scheme="oidc").actor == "oidc:ada"
+    held = caller.Caller("laptop", "ada", token)
     assert deeds.over_http(held, user_id, "").actor == "token:laptop (abcdef01)"
 
 

@@ -2,10 +2,14 @@
 
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from access import deeds, token_pages
+from access.deeds import Deed
+from core.ids import UserId
 from memory import erasure
 from memory.command import UserCommand
 
@@ -31,12 +35,28 @@ class Command(UserCommand):
                 self.stdout.write("nothing was erased")
                 return
         # A wish that waits to be confirmed goes even where there is nothing else.
-        deleted = erasure.erase(user_id)
+        deed = Deed("user.erase", deeds.at_the_terminal(), str(user_id))
+        deleted = erasure.erase(user_id, deed=deed)
+        self._tell_of_tokens(user_id, options["user"])
         if not any(deleted.values()):
             self.stdout.write(f"there is nothing of user {options['user']}")
             return
         self.stdout.write(f"erased of user {options['user']} ({user_id}):")
         self._list(deleted)
+
+    def _tell_of_tokens(self, user_id: UserId, user: str) -> None:
+        active = token_pages.count_active(user_id, now=datetime.now(UTC))
+        if active:
+            tokens = (
+                "1 active API token acts"
+                if active == 1
+                else (f"{active} active API tokens act")
+            )
+            self.stderr.write(
+                f"{tokens} for user {user} still: `manage.py token list` shows which, "
+                "`manage.py token revoke` ends one",
+                str,
+            )
 
     def _list(self, counts: Mapping[str, int]) -> None:
         for table, rows in counts.items():

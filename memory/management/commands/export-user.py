@@ -8,6 +8,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from access import audit, deeds
+from access.deeds import Deed
 from memory import export
 from memory.command import UserCommand
 
@@ -27,13 +29,15 @@ class Command(UserCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        pieces = export.pieces(self.user_id(options))
+        user_id = self.user_id(options)
+        pieces = export.pieces(user_id)
         if options["output"] is None:
             for piece in pieces:
                 self._print(piece)
             self._print(b"\n")
         else:
             write(Path(options["output"]), pieces)
+        audit.write(Deed("user.export", deeds.at_the_terminal(), str(user_id)))
 
     def _print(self, piece: bytes) -> None:
         # JSON is UTF-8, whatever the terminal's encoding is.

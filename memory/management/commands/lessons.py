@@ -4,8 +4,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
+from django.db import transaction
 
-from access import identity
+from access import audit, deeds, identity
+from access.deeds import Deed
 from core.ids import UserId
 from memory import lessons
 from memory.command import MemoryCommand
@@ -45,7 +47,13 @@ class Command(MemoryCommand):
 
     def _replay(self, which: str, user_id: UserId | None) -> None:
         ids = None if which == "all" else [number(which)]
-        count = lessons.replay(ids, user_id=user_id)
+        whose = {} if user_id is None else {"user": str(user_id)}
+        with transaction.atomic():
+            count = lessons.replay(ids, user_id=user_id)
+            if count:
+                details = {**whose, "put_back": count}
+                by = deeds.at_the_terminal()
+                audit.write(Deed("lesson.replay", by, which, details))
         if ids and not count:
             raise CommandError(f"there is no failed lesson {which}")
         self.stdout.write(f"{count} put back; the next sweep wakes a worker")

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from django.core.management.base import CommandError, CommandParser, OutputWrapper
 
+from access import audit, deeds
+from access.deeds import Deed
 from config import loader
 from core.errors import CoulisseError
 from memory import embedding, graph_index, passages, plan
@@ -52,6 +54,9 @@ class Command(MemoryCommand):
         except KeyboardInterrupt as exc:
             message = "interrupted: run it again to go on"
             raise CommandError(message, returncode=INTERRUPTED) from exc
+        if done:
+            by = deeds.at_the_terminal()
+            audit.write(Deed("memory.reindex", by, embedder.id, {"embedded": done}))
         self.stdout.write(f"{done:,} embedded")
         left = passages.count_pending(embedder.id)
         if left:

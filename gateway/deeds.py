@@ -1,0 +1,36 @@
+"""What requests change, as the audit will tell it."""
+
+from typing import Any
+
+from django.http import HttpRequest
+
+from access import deeds
+from access.auth_config import AUTH
+from access.deeds import Deed
+from config import live
+from core.ids import UserId
+from gateway import authentication
+
+
+def deed(
+    request: HttpRequest, action: str, user_id: UserId, target: str = "", **details: Any
+) -> Deed:
+    """Return what a request does to something of a user's; without one, to the user."""
+    proxy = live.current().get(AUTH).proxy
+    scheme = "oidc" if proxy is not None and proxy.oidc is not None else "basic"
+    caller = authentication.caller_of(request)
+    by = deeds.over_http(caller, user_id, address(request), scheme=scheme)
+    if not target:
+        return Deed(action, by, str(user_id), details)
+    return Deed(action, by, target, {"user": str(user_id), **details})
+
+
+def address(request: HttpRequest) -> str:
+    """Return where a request comes from.
+
+    That is who connected to us and, from a proxy, for whom: a client that connects
+    directly may make up the latter.
+    """
+    peer: str = request.META.get("REMOTE_ADDR") or "a unix socket"
+    forwarded = request.headers.get("X-Forwarded-For")
+    return f"{peer}, forwarded for {forwarded}" if forwarded else peer
