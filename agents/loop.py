@@ -274,6 +274,5 @@ def _told(task: Task, last: Exception) -> Exception:
     """Return the error that ends the turn, with what it took until then."""
     error = task.lineup.verdict(last)
     if isinstance(error, CoulisseError):
-        calls = trace.model_calls(task.record)
-        error.attempts = sum(len(call.attempts) for call in calls)
+        error.attempts = trace.attempts(task.record)
     return error

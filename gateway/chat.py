@@ -3,7 +3,6 @@
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
-from urllib.parse import quote
 
 from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
@@ -11,7 +10,7 @@ from django.http.response import HttpResponseBase
 from core.errors import CoulisseError
 from core.events import Begun, Event, Serving
 from core.reply import Reply
-from gateway import errors, wire
+from gateway import errors, serving, wire
 from gateway.sse import DONE, Frames
 from turns import flow
 from turns.turn import TurnRequest
@@ -19,16 +18,8 @@ from turns.turn import TurnRequest
 logger = logging.getLogger(__name__)
 
 
-PROVIDER = "X-Coulisse-Provider"
-ATTEMPTS = "X-Coulisse-Attempts"
-COST = "X-Coulisse-Cost-Usd"
-
-
-def served(serving: Serving) -> dict[str, str]:
-    """Return the headers that tell who answers, and after how many requests to
-    providers; of a stream, when it begins."""
-    # A name in the YAML may be in any script; a header may not.
-    return {PROVIDER: quote(serving.provider), ATTEMPTS: str(serving.attempts)}
+def served(by: Serving) -> dict[str, str]:
+    return serving.headers(by.provider, by.attempts)
 
 
 def set_headers(answer: HttpResponseBase, headers: Mapping[str, str]) -> None:
@@ -50,7 +41,7 @@ async def complete(request: TurnRequest) -> HttpResponse:
     if reply.serving is not None:
         headers = {**headers, **served(reply.serving)}
         if (cost := wire.cost(reply.serving)) is not None:
-            headers[COST] = cost
+            headers[serving.COST] = cost
     set_headers(answer, headers)
     return answer
 

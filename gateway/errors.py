@@ -25,7 +25,7 @@ from core.errors import (
     Unavailable,
     Upstream,
 )
-from gateway import complaints
+from gateway import complaints, serving
 from gateway.pages import Page
 from providers.errors import Overloaded, RateLimited, TimedOut
 
@@ -129,6 +129,9 @@ def response(error: CoulisseError) -> HttpResponse:
         answer["X-Should-Retry"] = "false"
     elif isinstance(error, Unauthenticated):
         answer["WWW-Authenticate"] = error.challenge
+    if error.attempts is not None:
+        for name, value in serving.headers(error.provider, error.attempts).items():
+            answer[name] = value
     return answer
 
 
