@@ -1,0 +1,13 @@
+"""Celery's ways in."""
+
+import time
+
+from celery import shared_task
+
+from access import meters
+
+
+@shared_task(name="access.jobs.prune", ignore_result=True)
+def prune() -> None:
+    """Delete the meters of windows that are over."""
+    meters.prune(int(time.time()))
