@@ -96,8 +96,9 @@ def _warn(provider: str, model: str) -> None:
     if (provider, model) not in _warned:
         _warned.add((provider, model))
         logger.warning(
-            "nobody knows what %s of provider '%s' costs: what it uses is recorded "
-            "without a cost, and no budget counts it. Give its price under prices:",
+            "nobody knows what %s of provider '%s' costs: its calls are recorded "
+            "without a cost, and it is refused where money is limited. Give its price "
+            "under prices:",
             model,
             provider,
         )

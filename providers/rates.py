@@ -112,16 +112,17 @@ class Tariff:
 
     def rates(self, input_tokens: int, at: datetime | None = None) -> Rates:
         """Return the rates of a prompt so long, at an instant or now."""
-        period = self.periods[0]
-        if period.applies is not None:
-            period = self._period(at or datetime.now(UTC))
-        steps = period.steps
+        steps = self.period(at).steps
         if len(steps) == 1:
             return steps[0][1]
         return next(rates for start, rates in reversed(steps) if input_tokens > start)
 
-    def _period(self, at: datetime) -> Period:
+    def period(self, at: datetime | None = None) -> Period:
+        """Return what applies at an instant or now."""
         for period in self.periods:
-            if period.applies is None or period.applies(at):
+            if period.applies is None:
+                return period
+            at = at or datetime.now(UTC)
+            if period.applies(at):
                 return period
         return self.periods[-1]

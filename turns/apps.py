@@ -9,6 +9,7 @@ class TurnsApp(AppConfig):
 
     def ready(self) -> None:
         # Only now: it leads to models, which exist from here on.
-        from turns.checks import check_memory
+        from turns.checks import check_memory, check_prices
 
         checks.register(check_memory)
+        checks.register(check_prices)

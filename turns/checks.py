@@ -1,4 +1,4 @@
-"""What `manage.py check` says of what is remembered."""
+"""What `manage.py check` says of what is remembered, and of what models cost."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,11 @@ from django.core import checks
 
 from config import loader
 from config.errors import ConfigInvalid
+from config.sections import Config
 from memory import plan, state
+from turns import price_table
+
+UNPRICED = "coulisse.W111"
 
 
 def check_memory(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
@@ -16,12 +20,33 @@ def check_memory(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage
 
     Not while tables are being made, which asks for checks too.
     """
-    path = Path(settings.COULISSE_CONFIG)
-    if databases or not path.exists():
-        return []
-    try:
-        users = plan.of_users(loader.load(path))
-    except ConfigInvalid:
-        return []  # The configuration's own check says why.
+    config = None if databases else _config()
+    users = None if config is None else plan.of_users(config)
     found = state.concerns(users) if users is not None else ()
     return [checks.Warning(message, id=kind) for kind, message in found]
+
+
+def check_prices(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
+    """Warn of models whose price nobody knows."""
+    config = None if databases else _config()
+    if config is None:
+        return []
+    return [
+        checks.Warning(
+            f"nobody knows what {name} costs, so it is refused where money is limited; "
+            "give its price under prices:",
+            id=UNPRICED,
+        )
+        for name in price_table.unknown(price_table.of(config))
+    ]
+
+
+def _config() -> Config | None:
+    """Return the file's configuration; None where the file's own check says why not."""
+    path = Path(settings.COULISSE_CONFIG)
+    if not path.exists():
+        return None
+    try:
+        return loader.load(path)
+    except ConfigInvalid:
+        return None

@@ -5,6 +5,7 @@ import pytest
 from config import loader
 from config.errors import ConfigInvalid
 from providers.price_config import PRICES, Price
+from tests.test_docs import named
 
 BASE = """
 providers:
@@ -67,3 +68,7 @@ def test_a_provider_there_is_not_is_refused(file):
 )
 def test_what_is_no_price_is_refused(file, text, code):
     assert problem(file, text).startswith(code)
+
+
+def test_every_field_is_documented():
+    assert named("costs.md", "field of a price") == set(Price.model_fields)
