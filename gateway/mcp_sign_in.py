@@ -12,14 +12,15 @@ from django.http import (
     HttpResponseRedirect,
 )
 
-from access import identity
-from access.caller import OPEN
+from access import audit, identity
 from access.auth_config import AUTH
+from access.caller import OPEN
+from access.deeds import Author, Deed
 from config import live
 from config.sections import Config
 from core.errors import CoulisseError
 from core.ids import UserId
-from gateway import callers, errors
+from gateway import callers, deeds, errors
 from gateway.pages import Page, keep_secret
 from gateway.sign_in_problems import problem_of
 from mcp_bridge.connecting import Connecting, Departure, Return
@@ -76,7 +77,14 @@ async def come_back(request: HttpRequest, server: str) -> HttpResponse:
         issuer=given.get("iss"),
     )
     try:
-        await CONNECTING.finish(live.current(), server, came, cookies=request.COOKIES)
+        user_id = await CONNECTING.finish(
+            live.current(), server, came, cookies=request.COOKIES
+        )
+        # Nobody but the user holds what they came back with.
+        by = Author(f"user:{user_id}", deeds.address(request))
+        whose = {"user": str(user_id)}
+        done = Deed("mcp.connect", by, f"mcp server {server}", whose)
+        await lane.run_to_end(audit.write, done)
     except CoulisseError as exc:
         return failed(server, exc, at="callback")
     return Page("mcp/connected.html", server=server)

@@ -141,8 +141,8 @@ class Connecting:
         came: Return,
         *,
         cookies: Mapping[str, str],
-    ) -> None:
-        """Take a user back who consented, and store their tokens.
+    ) -> UserId:
+        """Take a user back who consented, store their tokens and return who it is.
 
         Raises as `look` does, and `OtherBrowser` and `SignInFailed`.
         """
@@ -175,6 +175,7 @@ class Connecting:
             now=self._clock(),
         )
         logger.info("a user connected mcp server '%s'", server)
+        return link.user_id
 
     async def _redeem(self, app: App, came: Return, verifier: str) -> Fresh:
         _check_issuer(app, came.issuer)

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from mcp.shared.auth import OAuthClientInformationFull
 
-from access import identity
+from access import audit, identity
 from config import live
 from mcp_bridge.models import McpClient, McpToken
 from tests.gateway.calls import error
@@ -447,6 +447,11 @@ def test_a_user_sees_and_ends_their_connections(
     assert states(neighbour) == {"notes": True, "open": None}
     again = ok(hands.send("DELETE", "/v1/mcp/notes"))
     assert again == {**ended, "deleted": False}
+    user_id = identity.derive(hands.user)
+    entries, _ = audit.page(actor=str(user_id), action="mcp")
+    assert [entry.action for entry in entries] == ["mcp.disconnect", "mcp.connect"]
+    assert {entry.target for entry in entries} == {"mcp server notes"}
+    assert {entry.origin for entry in entries} == {"127.0.0.1"}
 
 
 def test_what_is_not_configured_cannot_be_ended(server, hands):

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError
 
-from access import identity
+from access import audit, identity, tokens
 from core.ids import UserId
 from memory import erasure, export
 from telemetry import telling
@@ -156,3 +156,36 @@ def test_only_the_named_user_is_erased(name, owner):
     before = rows_of(neighbour)
     run("erase-user", name, yes=True)
     assert rows_of(neighbour) == before
+
+
+# What the operator is told, and what is written down
+
+
+def test_tokens_that_act_for_an_erased_user_stay_and_are_told_of(name, owner):
+    row, _ = tokens.mint("laptop", name)
+    said = StringIO()
+    run("erase-user", name, yes=True, stderr=said)
+    assert said.getvalue().startswith(f"1 active API token acts for user {name} still")
+    tokens.revoke(str(row.id))
+    said = StringIO()
+    run("erase-user", name, yes=True, stderr=said)
+    assert said.getvalue() == ""
+
+
+def test_an_export_tells_of_tokens_without_their_digests(name, owner):
+    row, secret = tokens.mint("laptop", name)
+    printed = run("export-user", name)
+    [told] = json.loads(printed)["api_tokens"]
+    assert told["label"] == "laptop"
+    assert (told["expires_at"], told["revoked_at"]) == (None, None)
+    assert row.digest not in printed
+    assert secret not in printed
+
+
+def test_who_exports_and_erases_is_written_down(name, owner):
+    run("export-user", name)
+    run("erase-user", name, yes=True)
+    entries, _ = audit.page(target=str(owner))
+    assert [entry.action for entry in entries] == ["user.erase", "user.export"]
+    assert all(entry.actor.startswith("command line: ") for entry in entries)
+    assert entries[0].details["rows"] > 0

@@ -48,6 +48,8 @@ def test_it_deletes_the_database_and_what_is_queued(
     call_command("reset", yes=True, stdout=output)
     assert all(str(path) in output.getvalue() for path in database)
     assert list(state.root.iterdir()) == [state.log]
+    assert state.log.read_text().startswith("a line")
+    assert "the audit with it, by command line: " in state.log.read_text()
     call_command("reset", yes=True, stdout=output)
     assert output.getvalue().endswith("nothing to delete\n")
 

@@ -1,5 +1,6 @@
 """`manage.py reset`: delete the SQLite database and what is queued about it."""
 
+import logging
 import shutil
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandParser
 
+from access import deeds
 from processes import pidfile, state
 from processes.command import ProcessCommand
 from processes.errors import AlreadyRunning, ResetRefused
@@ -61,11 +63,28 @@ class Command(ProcessCommand):
             else:
                 path.unlink(missing_ok=True)
         self.stdout.write("deleted")
+        note(state.current().log)
 
     def _is_confirmed(self) -> bool:
         if not sys.stdin.isatty():
             raise ResetRefused("there is no terminal to ask at: pass -y to delete")
         return input("Type 'yes' to go on: ").strip().lower() in ("y", "yes")
+
+
+def note(log: Path) -> None:
+    """Say it in the server's log, if there is one: the audit itself is gone."""
+    if not log.exists():
+        return
+    by = deeds.at_the_terminal()
+    handler = logging.FileHandler(log, encoding="utf-8")
+    for other in logging.getLogger().handlers[:1]:
+        handler.setFormatter(other.formatter)
+    said = "the database was deleted, and the audit with it, by %s, %s"
+    values = (by.actor, by.origin)
+    handler.handle(
+        logging.LogRecord(__name__, logging.WARNING, __file__, 0, said, values, None)
+    )
+    handler.close()
 
 
 def database_files() -> list[Path]:

@@ -1,0 +1,134 @@
+"""What clients change is written down: what, to what, by whom, from where."""
+
+import pytest
+from django.test.utils import override_settings
+
+from access import audit, identity, reloads, tokens
+from access.models import AuditEntry
+from config import live, loader
+from tests.gateway.hands import Hands, ok
+from turns.errors import DatabaseDown
+
+pytestmark = pytest.mark.database
+
+
+def entries(hands: Hands, **terms) -> list[AuditEntry]:
+    """Return what is written down of a user, the oldest first."""
+    user_id = str(identity.derive(hands.user))
+    found, _ = audit.page(limit=1000, **terms)
+    return [
+        entry
+        for entry in found[::-1]
+        if user_id in (entry.target, entry.details.get("user"))
+    ]
+
+
+def test_memories_saved_changed_and_deleted_are_written_down(hands):
+    saved = hands.save("Plays the cello")
+    hands.change(saved, content="Plays the viola", importance=9)
+    hands.forget(saved)
+    made, changed, deleted = entries(hands)
+    assert [made.action, changed.action, deleted.action] == [
+        *("memory.create", "memory.change", "memory.delete")
+    ]
+    assert {entry.target for entry in (made, changed, deleted)} == {saved["id"]}
+    user_id = str(identity.derive(hands.user))
+    assert {entry.actor for entry in (made, changed, deleted)} == {f"user:{user_id}"}
+    assert {entry.origin for entry in (made, changed, deleted)} == {"127.0.0.1"}
+    assert made.details == {"user": user_id, "outcome": "created"}
+    assert changed.details == {"user": user_id, "fields": ["content", "importance"]}
+    told = repr([entry.details for entry in (made, changed, deleted)])
+    assert "viola" not in told
+    assert "cello" not in told
+
+
+def test_the_request_is_named(hands):
+    body = {"content": "Plays the cello"}
+    response = hands.client.post(
+        "/v1/memories",
+        params={"safety_identifier": hands.user},
+        json=body,
+        headers={"X-Request-Id": "by-hand-7", "X-Forwarded-For": "203.0.113.9"},
+    )
+    ok(response, 201)
+    [entry] = entries(hands)
+    assert entry.request_id == "by-hand-7"
+    assert entry.origin.endswith(", forwarded for 203.0.113.9")
+
+
+def test_what_was_refused_is_not_written_down(hands):
+    hands.refused("DELETE", f"/v1/memories/mem_{'0' * 32}", 404)
+    assert entries(hands) == []
+
+
+def test_what_cannot_be_written_down_is_not_changed(hands, monkeypatch):
+    saved = hands.save("Plays the cello")
+
+    def write(deed):
+        raise DatabaseDown
+
+    monkeypatch.setattr(audit, "write", write)
+    assert hands.send("DELETE", f"/v1/memories/{saved['id']}").status_code == 503
+    assert hands.contents() == ["Plays the cello"]
+
+
+def test_taking_along_and_erasing_are_written_down(hands):
+    hands.save("Plays the cello")
+    hands.get("/v1/users/me/export")
+    asked = ok(hands.send("DELETE", "/v1/users/me"), 202)
+    confirmation = asked["confirmation"]
+    gone = ok(hands.send("DELETE", "/v1/users/me", confirmation=confirmation))
+    _, exported, erased = entries(hands)
+    assert (exported.action, erased.action) == ("user.export", "user.erase")
+    assert erased.target == str(identity.derive(hands.user))
+    assert erased.details == {"rows": sum(gone["deleted"].values())}
+
+
+def test_a_token_is_named_by_its_label(hands, configure):
+    configure(
+        "providers: {openai: {api_key: x}}\n"
+        "agents: [{name: assistant, provider: openai, model: gpt-test}]\n"
+        "auth: {proxy: {tokens: {}}}\n"
+    )
+    row, secret = tokens.mint("laptop", hands.user)
+    bearer = {"Authorization": f"Bearer {secret}"}
+    ok(hands.client.post("/v1/memories", json={"content": "A"}, headers=bearer), 201)
+    [entry] = entries(hands, action="memory")
+    assert entry.actor == f"token:laptop ({row.id.hex[:8]})"
+    assert secret not in repr(AuditEntry.objects.filter(pk=entry.pk).values().get())
+
+
+# Edits of the YAML
+
+
+def test_an_edit_is_written_down_once_without_its_values(tmp_path, database):
+    path = tmp_path / "coulisse.yaml"
+    text = "providers: {openai: {api_key: sk-first-secret}}\nagents: []\n"
+    text = text.replace("[]", "[{name: a, provider: openai, model: m}]")
+    path.write_text(text)
+    with override_settings(COULISSE_CONFIG=path):
+        live.replace(loader.load(path))
+        watchers = [live.Watcher(reloads.write_down) for _ in range(2)]
+        path.write_text(text.replace("first", f"second-{tmp_path.name}"))
+        watchers[0].look()
+        # Another process, whose own configuration is the old one.
+        reloads.write_down(live.current(), ["providers"])
+    digest = live.current().digest
+    found = AuditEntry.objects.filter(action=reloads.ACTION, details__digest=digest)
+    [entry] = found
+    assert entry.details["sections"] == ["providers"]
+    assert entry.target.endswith("coulisse.yaml")
+    assert "second" not in repr(entry.details)
+
+
+def test_an_edit_is_in_force_though_it_cannot_be_written_down(
+    tmp_path, database, monkeypatch, caplog
+):
+    monkeypatch.setattr(audit, "write", lambda deed: 1 / 0)
+    path = tmp_path / "coulisse.yaml"
+    path.write_text(
+        "providers: {openai: {api_key: x}}\n"
+        "agents: [{name: a, provider: openai, model: m}]\n"
+    )
+    reloads.write_down(loader.load(path), ["agents"])
+    assert "the edit is not in the audit" in caplog.text
