@@ -1,0 +1,172 @@
+"""What a reply cost, as clients of the official SDK are told."""
+
+import openai
+import pytest
+from openai.types import CompletionUsage
+
+from core import trace
+from core.events import Serving, Usage
+from gateway import wire
+from telemetry import records
+from telemetry.turn_ids import read
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+HEADER = "x-coulisse-cost-usd"
+
+PRICES = """
+prices:
+  openai:
+    gpt-test: {input: 2, output: 10, cache_read: 0.5}
+"""
+YAML = """
+providers:
+  openai: {api_key: key, base_url: "{fake}/v1", retries: 0}
+agents:
+  - {name: assistant, provider: openai, model: gpt-test}
+  - name: boss
+    provider: openai
+    model: gpt-test
+    subagents: [assistant]
+users: shared
+"""
+
+SPENT = Usage(1_000, 20, cache_read_tokens=400)
+MICRO_USD = 600 * 2 + 400 * 0.5 + 20 * 10
+"""1,600."""
+
+QUESTION = [{"role": "user", "content": "Hi"}]
+
+
+@pytest.fixture
+def priced(configure) -> None:
+    configure(YAML + PRICES)
+
+
+def ask(client: openai.OpenAI, agent: str = "assistant", **fields):
+    return client.chat.completions.with_raw_response.create(
+        model=agent, messages=QUESTION, **fields
+    )
+
+
+def recorded(completion_id: str):
+    turn_id = read(completion_id)
+    assert turn_id is not None
+    found = records.tree(turn_id)
+    assert found is not None
+    return found
+
+
+def test_a_whole_reply_says_what_it_cost(client, fake, priced):
+    fake.reply("Hello", usage=SPENT)
+    answer = ask(client)
+    completion = answer.parse()
+    assert answer.headers[HEADER] == "0.001600"
+    assert completion.coulisse == {"cost_usd": 0.0016}
+    turn = recorded(completion.id)
+    assert turn.cost_micro_usd == MICRO_USD
+    [call] = turn.calls
+    assert call.cost_micro_usd == MICRO_USD
+
+
+def test_the_usage_itself_is_as_openai_has_it(client, fake, priced):
+    # Clients add up what is in it, and stumble over what is no integer.
+    fake.reply("Hello", usage=SPENT)
+    usage = ask(client).parse().usage
+    assert isinstance(usage, CompletionUsage)
+    assert usage.model_extra == {}
+
+
+def test_a_stream_says_it_beside_its_usage(client, fake, priced):
+    fake.reply("Hel", "lo", usage=SPENT)
+    stream = client.chat.completions.create(
+        model="assistant",
+        messages=QUESTION,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    *others, last = stream
+    assert last.usage.prompt_tokens == 1_000
+    assert last.coulisse == {"cost_usd": 0.0016}
+    assert not any("coulisse" in (chunk.model_extra or {}) for chunk in others)
+
+
+async def test_the_asynchronous_client_takes_it_too(async_client, fake, configure):
+    configure(YAML + PRICES)
+    fake.reply("Hello", usage=SPENT)
+    stream = await async_client.chat.completions.create(
+        model="assistant",
+        messages=QUESTION,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    chunks = [chunk async for chunk in stream]
+    assert chunks[-1].coulisse["cost_usd"] == 0.0016
+
+
+def test_a_stream_without_usage_has_it_not(client, fake, priced):
+    fake.reply("Hello", usage=SPENT)
+    stream = client.chat.completions.create(
+        model="assistant", messages=QUESTION, stream=True
+    )
+    assert not any("coulisse" in (chunk.model_extra or {}) for chunk in stream)
+
+
+def test_what_is_unknown_is_left_out_and_not_nothing(client, fake, configure):
+    configure(YAML)
+    fake.reply("Hello", usage=SPENT)
+    answer = ask(client)
+    completion = answer.parse()
+    assert HEADER not in answer.headers
+    assert "coulisse" not in completion.model_extra
+    assert recorded(completion.id).cost_micro_usd is None
+
+
+def test_nothing_is_a_cost(client, fake, configure):
+    configure(YAML + 'prices: {openai: {"*": {input: 0, output: 0}}}')
+    fake.reply("Hello", usage=SPENT)
+    answer = ask(client)
+    assert answer.headers[HEADER] == "0.000000"
+    assert answer.parse().coulisse == {"cost_usd": 0.0}
+
+
+def test_every_round_and_every_subagent_is_in_it(client, fake, priced):
+    fake.call_tool("assistant", {"message": "Hi"}, usage=SPENT)
+    fake.reply("From below", usage=SPENT)
+    fake.reply("From above", usage=SPENT)
+    answer = ask(client, "boss")
+    assert answer.headers[HEADER] == "0.004800"
+    turn = recorded(answer.parse().id)
+    costs = [call.cost_micro_usd for call in trace.model_calls([*turn.calls])]
+    assert costs == [MICRO_USD] * 3
+
+
+def test_repairs_of_a_format_are_in_it(client, fake, priced):
+    fake.reply("no JSON", usage=SPENT)
+    fake.reply('{"a": 1}', usage=SPENT)
+    answer = ask(client, response_format={"type": "json_object"})
+    assert answer.headers[HEADER] == "0.003200"
+
+
+def test_an_edit_of_the_prices_applies_to_the_next_reply(client, fake, configure):
+    for price, told in (("1", "0.001020"), ("3", "0.003060")):
+        own = f"prices: {{openai: {{gpt-test: {{input: {price}, output: {price}}}}}}}"
+        configure(YAML + own)
+        fake.reply("Hello", usage=SPENT)
+        assert ask(client).headers[HEADER] == told
+
+
+# As it is written
+
+
+@pytest.mark.parametrize(
+    ("micro_usd", "text"),
+    [(0, "0.000000"), (1, "0.000001"), (1_234, "0.001234"), (3 * 10**9, "3000.000000")],
+)
+def test_a_cost_is_dollars_with_six_decimals(micro_usd, text):
+    assert wire.cost(Serving("openai", "gpt", 1, micro_usd)) == text
+
+
+def test_an_unknown_cost_is_none():
+    assert wire.cost(None) is None
+    assert wire.cost(Serving("openai", "gpt", 1)) is None
