@@ -49,6 +49,10 @@ class Caller:
         """The agents they may call; None is all."""
         return None if self.token is None else self.token.agents
 
+    def may_call(self, agent: str) -> bool:
+        """Return whether they may call an agent of this name."""
+        return self.agents is None or agent in self.agents
+
 
 OPEN = Caller()
 """Anyone, where no credential is asked for."""

@@ -52,6 +52,12 @@ class IdentityProviderBroken(IdentityProviderDown):
     """The identity provider answers with what cannot be used."""
 
 
+class LoginFailed(Unauthenticated):
+    """The identity provider did not log you in."""
+
+    code = "login_failed"
+
+
 class OriginRefused(Denied):
     """The page that sends this request is not of this server."""
 

@@ -52,6 +52,8 @@ class Published:
     authorization_endpoint: str
     token_endpoint: str
     keys: tuple[dict[str, Any], ...]
+    token_auth_methods: tuple[str, ...]
+    """How a client may show its secret at the token endpoint."""
 
 
 class Provider:
@@ -147,7 +149,9 @@ def _discovered(issuer_url: str) -> Published:
     if not isinstance(keys, list):
         raise IdentityProviderBroken(f"{jwks_uri} has no 'keys'")
     usable = tuple(key for key in keys[:MAX_KEYS] if _is_usable(key))
-    return Published(issuer, authorization, token, usable)
+    methods = document.get("token_endpoint_auth_methods_supported")
+    known = methods if isinstance(methods, list) else ["client_secret_basic"]
+    return Published(issuer, authorization, token, usable, tuple(map(str, known)))
 
 
 def _text(document: dict[str, Any], name: str, place: str) -> str:

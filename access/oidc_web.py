@@ -15,6 +15,7 @@ from access.errors import IdentityProviderBroken, IdentityProviderDown
 
 SECONDS = 5.0
 MAX_BYTES = 1024 * 1024
+HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity"}
 CHUNK_BYTES = 64 * 1024
 
 
@@ -30,18 +31,22 @@ def get(url: str) -> dict[str, Any]:
     return content
 
 
-def post(url: str, form: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
+def post(
+    url: str, form: Mapping[str, str], *, headers: Mapping[str, str]
+) -> tuple[int, dict[str, Any]]:
     """Send a form; return the status and the JSON object that come back."""
-    return _send("POST", url, data=dict(form))
+    return _send("POST", url, headers, data=dict(form))
 
 
-def _send(method: str, url: str, **content: Any) -> tuple[int, dict[str, Any]]:
+def _send(
+    method: str, url: str, headers: Mapping[str, str] | None = None, **content: Any
+) -> tuple[int, dict[str, Any]]:
     end = time.monotonic() + SECONDS
     try:
         with requests.request(
             method,
             url,
-            headers={"Accept": "application/json", "Accept-Encoding": "identity"},
+            headers={**HEADERS, **(headers or {})},
             auth=_nobody,
             timeout=SECONDS,
             allow_redirects=False,

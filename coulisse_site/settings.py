@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import environ
+from django.utils.functional import SimpleLazyObject
+from django.utils.module_loading import import_string
 
 from coulisse_site import redis_urls
 
@@ -57,8 +59,37 @@ INSTALLED_APPS = [
     "turns",
     "gateway",
     "processes",
+    "studio",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
 ]
-MIDDLEWARE: list[str] = []
+# The studio's alone: what clients call has none (gateway/handler.py).
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "studio.connections.Mended",
+    "studio.sessions.Sessions",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "studio.door.Door",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+# From the environment or `.coulisse/secrets.env`, read when it is first needed.
+SECRET_KEY = SimpleLazyObject(lambda: import_string("mcp_bridge.secrets.session_key")())
+SESSION_ENGINE = "studio.sessions"
+SESSION_COOKIE_NAME = "coulisse_studio"
+SESSION_COOKIE_PATH = "/admin/"
+SESSION_COOKIE_AGE = 8 * 3600  # Seconds without use.
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_SAVE_EVERY_REQUEST = True
+CSRF_COOKIE_NAME = "coulisse_csrf"
+CSRF_COOKIE_PATH = "/admin/"
+CSRF_COOKIE_HTTPONLY = True
+CSRF_COOKIE_SAMESITE = "Lax"
+X_FRAME_OPTIONS = "DENY"
+AUTHENTICATION_BACKENDS = ["access.oidc_login.Backend"]
+OIDC_MAX_STATES = 5  # They are in the cookie.
 ROOT_URLCONF = "coulisse_site.urls"
 ASGI_APPLICATION = "coulisse_site.asgi.application"
 APPEND_SLASH = False

@@ -1,18 +1,20 @@
 """Every path the server answers."""
 
-from django.urls import path
-from django.views.generic import TemplateView
+from django.urls import include, path
 
-from gateway import health, house, mcp_sign_in
+from gateway import health, house, login, mcp_sign_in
 from gateway.api import api
 
 urlpatterns = [
     path("v1/", api.urls),
+    # What is not of the API: where logins come back to, if anywhere.
+    path("v1/", login.serve, name=login.URL_NAME),
+    path("v1/<path:rest>", login.serve),
     path("mcp", house.serve),
     path("mcp/<str:server>/connect", mcp_sign_in.connect),
     path("mcp/<str:server>/connect-link", mcp_sign_in.create_link),
     path("mcp/<str:server>/oauth/callback", mcp_sign_in.come_back),
     path("health/live", health.is_live),
     path("health/ready", health.is_ready),
-    path("admin/", TemplateView.as_view(template_name="studio_absent.html")),
+    path("admin/", include("studio.urls")),
 ]

@@ -4,12 +4,13 @@ import time
 from typing import Any
 
 import orjson
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from ninja import Body, NinjaAPI
 from ninja.errors import HttpError, ValidationError
 from ninja.parser import Parser
 
+from access.errors import CredentialRefused
 from agents import catalog
 from agents.config import AGENTS
 from config import live
@@ -26,6 +27,7 @@ from gateway import (
     wire,
 )
 from gateway.schemas import ChatRequest
+from gateway.session import LoginRequired
 
 STARTED_AT = int(time.time())
 """When this process began to offer its models, in seconds since 1970."""
@@ -49,6 +51,11 @@ class JsonParser(Parser):
             ) from exc
 
 
+def login_at(request: HttpRequest, exc: LoginRequired) -> HttpResponse:
+    """Send a browser to where its user logs in."""
+    return HttpResponseRedirect(exc.location)
+
+
 api = NinjaAPI(
     title="Coulisse",
     version="0.1.0",
@@ -59,6 +66,7 @@ api = NinjaAPI(
     urls_namespace="v1",
 )
 api.exception_handler(CoulisseError)(errors.on_domain_error)
+api.exception_handler(LoginRequired)(login_at)
 api.exception_handler(ValidationError)(errors.on_invalid_body)
 api.exception_handler(HttpError)(errors.on_http_error)
 api.exception_handler(Exception)(errors.on_internal_error)
@@ -72,6 +80,17 @@ api.add_router("/users/me", my_data.router)
 async def create_completion(
     request: HttpRequest, body: Body[ChatRequest]
 ) -> HttpResponseBase:
+    try:
+        return await complete(request, body)
+    except CredentialRefused:
+        # What was remembered of the token is old; it may be valid all the same.
+        if not await authentication.is_valid_now(request):
+            raise
+        return await complete(request, body)
+
+
+async def complete(request: HttpRequest, body: ChatRequest) -> HttpResponseBase:
+    """Take a turn and answer with its reply, whole or as it comes."""
     turn = requests.to_turn(body, authentication.caller_of(request))
     if turn.stream:
         options = body.stream_options
@@ -83,12 +102,14 @@ async def create_completion(
 
 @api.get("/models", tags=["Models"], summary="List the agents")
 async def list_models(request: HttpRequest) -> HttpResponse:
+    caller = authentication.caller_of(request)
     agents = live.current().get(AGENTS)
-    models = [wire.model(name, STARTED_AT) for name in agents]
+    models = [wire.model(name, STARTED_AT) for name in agents if caller.may_call(name)]
     return errors.json_response({"object": "list", "data": models})
 
 
 @api.get("/models/{path:name}", tags=["Models"], summary="Show one agent")
 async def show_model(request: HttpRequest, name: str) -> HttpResponse:
-    agent = catalog.find(live.current(), name)
+    caller = authentication.caller_of(request)
+    agent = catalog.find(live.current(), name, offered=caller.agents)
     return errors.json_response(wire.model(agent.name, STARTED_AT))

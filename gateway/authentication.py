@@ -1,18 +1,50 @@
-"""Who sends a request: its credential, checked as `auth.proxy` says."""
+"""Who sends a request: its credential, checked as `auth.proxy` says.
+
+Where nothing is asked for nothing is looked at: SDKs send some key in any case.
+"""
+
+import re
+from datetime import UTC, datetime
+from functools import cached_property
+from urllib.parse import urlsplit
 
 from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 
+from access import tokens
+from access.auth_config import AUTH, ProxyAuth
+from access.basic import Passwords
 from access.caller import OPEN, Caller
+from access.errors import CredentialRefused, CredentialRequired, OriginRefused
+from access.oidc import Verifier
+from config import live
+from config.config import SERVER
+from core.errors import CoulisseError
+from gateway import errors, hosts, session
+from turns import lane
 
 ATTRIBUTE = "_coulisse_caller"
+
+TURNS = "/v1/chat/completions"
+"""Where a token that was found lately is taken at its word: a turn's own trip to the
+database asks whether it still is valid."""
+
+MAX_HEADER = 20_000
+"""Characters of an `Authorization` header; a longer one is not looked into."""
+
+SECRET = re.compile(rf"{tokens.PREFIX}[A-Za-z0-9_-]{{43}}", re.ASCII)
+
+REMEMBERED = tokens.Remembered()
 
 
 async def authenticate(request: HttpRequest) -> Caller:
     """Return who sends a request, and have `caller_of` know it.
 
-    Raises `Unauthenticated` for a credential that is missing or not valid.
+    Raises `Unauthenticated` for a credential that is missing or not valid, and
+    `Unavailable` where that cannot be told.
     """
-    caller = OPEN
+    proxy = live.current().get(AUTH).proxy
+    caller = OPEN if proxy is None else await guard(proxy).admit(request)
     setattr(request, ATTRIBUTE, caller)
     return caller
 
@@ -21,3 +53,171 @@ def caller_of(request: HttpRequest) -> Caller:
     """Return who sends a request that was authenticated."""
     caller: Caller = getattr(request, ATTRIBUTE)
     return caller
+
+
+async def recognise(request: HttpRequest) -> Caller:
+    """Return who sends a request that need not say it; `OPEN` if they do not."""
+    try:
+        return await authenticate(request)
+    except CoulisseError:
+        return OPEN
+
+
+async def is_valid_now(request: HttpRequest) -> bool:
+    """Return whether a token that was only remembered is valid, after a look.
+
+    If it is, `caller_of` knows what it is now. Raises as `authenticate` does.
+    """
+    if not caller_of(request).is_remembered:
+        return False
+    setattr(request, ATTRIBUTE, await look_up(tokens.digest(bearer(request))))
+    return True
+
+
+async def answered(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
+    """Return what a request is answered, once its credential is certain.
+
+    A turn that failed may have done so before it asked the database, and then a token
+    that is revoked must not learn why.
+    """
+    session.renew(request, answer)
+    caller = getattr(request, ATTRIBUTE, OPEN)
+    if answer.status_code < 400 or not caller.is_remembered or caller.token is None:
+        return answer
+    try:
+        await look_up(tokens.digest(bearer(request)))
+    except CoulisseError as exc:
+        REMEMBERED.forget(caller.token.id)
+        return errors.on_domain_error(request, exc)
+    return answer
+
+
+class Guard:
+    """Checks credentials by one reading of `auth.proxy`."""
+
+    def __init__(self, proxy: ProxyAuth) -> None:
+        self.proxy = proxy
+
+    async def admit(self, request: HttpRequest) -> Caller:
+        """Return who sends a request; raises as `authenticate` does."""
+        if self.proxy.tokens is not None:
+            return await admit_token(request)
+        if self.proxy.oidc is not None:
+            return await self._admit_person(request, self.verifier)
+        header = request.headers.get("Authorization")
+        if header is not None and len(header) > MAX_HEADER:
+            header = ""
+        username = await self.passwords.check(header)
+        check_origin(request)
+        return self._caller(username)
+
+    @cached_property
+    def passwords(self) -> Passwords:
+        """The usernames and passwords."""
+        return Passwords(self.proxy.logins, realm="Coulisse")
+
+    @cached_property
+    def verifier(self) -> Verifier:
+        """What reads the identity provider's tokens."""
+        if self.proxy.oidc is None:
+            raise AttributeError("auth.proxy has no 'oidc'")
+        return Verifier(self.proxy.oidc)
+
+    async def _admit_person(self, request: HttpRequest, verifier: Verifier) -> Caller:
+        if "Authorization" in request.headers:
+            return self._caller(await verifier.subject(bearer(request)))
+        subject = session.subject(request, verifier.oidc)
+        if subject is None:
+            raise session.required(request, verifier.oidc)
+        check_origin(request)
+        return self._caller(subject)
+
+    def _caller(self, name: str) -> Caller:
+        return Caller(name, name if self.proxy.binds_users else None)
+
+
+_guard: Guard | None = None
+
+
+def guard(proxy: ProxyAuth) -> Guard:
+    """Return what checks credentials; it lasts until `auth.proxy` is edited."""
+    global _guard
+    found = _guard
+    if found is None or (found.proxy is not proxy and found.proxy != proxy):
+        found = _guard = Guard(proxy)
+    return found
+
+
+async def admit_token(request: HttpRequest) -> Caller:
+    """Return whose API token a request carries; raises as `authenticate` does."""
+    secret = bearer(request)
+    if not SECRET.fullmatch(secret):
+        raise CredentialRefused
+    digest = tokens.digest(secret)
+    if request.path == TURNS:
+        token = REMEMBERED.recall(digest)
+        if token is not None:
+            return Caller(token.label, token.principal, token, is_remembered=True)
+    return await look_up(digest)
+
+
+async def look_up(digest: str) -> Caller:
+    """Return whose token this is; raises `CredentialRefused` and `DatabaseDown`."""
+    token = await lane.run(tokens.find, digest, datetime.now(UTC))
+    if token is None:
+        raise CredentialRefused
+    REMEMBERED.remember(digest, token)
+    return Caller(token.label, token.principal, token)
+
+
+def bearer(request: HttpRequest) -> str:
+    """Return the bearer token of a request.
+
+    Raises `CredentialRequired` for none, `CredentialRefused` for another scheme.
+    """
+    header = request.headers.get("Authorization", "")
+    if not header.strip():
+        raise CredentialRequired
+    if len(header) > MAX_HEADER:
+        raise CredentialRefused
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() != "bearer":
+        raise CredentialRefused
+    token = token.strip()
+    if not token:
+        raise CredentialRequired
+    return token
+
+
+def check_origin(request: HttpRequest) -> None:
+    """Raise `OriginRefused` for what a page of another site has a browser send.
+
+    Browsers send cookies and passwords by themselves, whoever asks them to.
+    """
+    origin = request.headers.get("Origin")
+    if origin is None:
+        if request.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
+            return
+        if request.method in ("GET", "HEAD"):
+            return  # What comes back is not for the page to read.
+    elif is_own(origin, request):
+        return
+    raise OriginRefused(
+        f"Pages from {origin or 'another site'!r} may not use this server with your "
+        "login: add the name to server.allowed_hosts in coulisse.yaml"
+    )
+
+
+def is_own(origin: str, request: HttpRequest) -> bool:
+    """Return whether an `Origin` is this server's, as its client calls it."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    if not parts.netloc:
+        return False
+    if parts.netloc == request.headers.get("Host"):
+        return True
+    allowed = live.current().get(SERVER).allowed_hosts
+    name = parts.netloc.encode("latin-1", "replace")
+    return "*" not in allowed and hosts.is_listed(name, allowed)

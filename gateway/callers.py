@@ -61,10 +61,10 @@ def identify(
     route does not know, `UserRequired` and `UserInvalid` as a chat's request does.
     """
     refuse_unknown(request, type(query))
+    config, caller = live.current(), authentication.caller_of(request)
     names = [*request.GET.getlist("safety_identifier"), *in_header(request)]
     if body is not None:
-        names += _in_body(body)
-    config, caller = live.current(), authentication.caller_of(request)
+        names += _in_body(body, all=caller.principal is not None)
     users = {identity.resolve(config, caller, name) for name in names}
     if len(users) > 1:
         raise Invalid(
@@ -90,10 +90,11 @@ def refuse_unknown(request: HttpRequest, query: type[CallerQuery]) -> None:
             )
 
 
-def _in_body(body: CallerBody) -> Iterable[str]:
-    # The newer name counts where both are given, as in a chat's request.
-    name = body.user if body.safety_identifier is None else body.safety_identifier
-    return () if name is None else (name,)
+def _in_body(body: CallerBody, *, all: bool) -> Iterable[str]:
+    """Return the names in a body, or the one that counts, as in a chat's request."""
+    given = [body.safety_identifier, body.user]
+    names = [name for name in given if name is not None]
+    return names if all else names[:1]
 
 
 def in_header(request: HttpRequest) -> Iterable[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest
+from django.core.handlers.exception import convert_exception_to_response
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
@@ -22,7 +23,7 @@ from config.config import SERVER, ServerConfig
 from config.errors import ConfigInvalid
 from core import request_ids
 from core.errors import CoulisseError
-from gateway import errors, hosts
+from gateway import authentication, errors, hosts
 from gateway.errors import BodyTooLarge, HostRefused, Stopping
 from gateway.patience import Patience
 
@@ -51,6 +52,14 @@ class Handler(ASGIHandler):
     def __init__(self) -> None:
         super().__init__()
         self._answers: set[asyncio.Task[None]] = set()
+
+    def load_middleware(self, is_async: bool = False) -> None:
+        """Load none: sessions and what goes with them are the studio's."""
+        self._view_middleware: list[Any] = []
+        self._template_response_middleware: list[Any] = []
+        self._exception_middleware: list[Any] = []
+        view: Any = self._get_response_async  # type: ignore[attr-defined]  # Django's
+        self._middleware_chain = convert_exception_to_response(view)
 
     async def drain(self) -> None:
         """Wait until no answer is open; called when the server stops.
@@ -131,7 +140,8 @@ class Handler(ASGIHandler):
 
     async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
         """Return Django's response, in OpenAI's shape where it is an error."""
-        return errors.shaped(request, await self.get_response_async(request))
+        answer = errors.shaped(request, await self.get_response_async(request))
+        return await authentication.answered(request, answer)
 
 
 class Outgoing:

@@ -22,10 +22,20 @@ def is_allowed(header: bytes, allowed: tuple[str, ...]) -> bool:
     `allowed` are more names it answers to: `example.com`, `.example.com` for all
     names under it, `*` for any.
     """
-    host = PORT.sub("", header.decode("latin1").lower()).rstrip(".")
+    host = _name(header)
     if "." not in host or host in OWN_NAMES or host.endswith(".localhost"):
         return True
-    return _is_address(host) or any(_matches(host, name.lower()) for name in allowed)
+    return _is_address(host) or is_listed(header, allowed)
+
+
+def is_listed(header: bytes, allowed: tuple[str, ...]) -> bool:
+    """Return whether a Host header is one of these names."""
+    host = _name(header)
+    return any(_matches(host, name.lower()) for name in allowed)
+
+
+def _name(header: bytes) -> str:
+    return PORT.sub("", header.decode("latin1").lower()).rstrip(".")
 
 
 def _is_address(host: str) -> bool:

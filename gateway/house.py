@@ -251,7 +251,8 @@ async def list_tools(
     context: Context, params: PaginatedRequestParams | None
 ) -> ListToolsResult:
     try:
-        offered = house_tools.offered(live.current())
+        caller = authentication.caller_of(cast(Exchange, context.request).http)
+        offered = house_tools.offered(live.current(), caller)
     except ConfigInvalid as exc:
         raise MCPError(INTERNAL_ERROR, exc.message) from exc
     return ListToolsResult(tools=[tool.definition for tool in offered.values()])
@@ -265,7 +266,8 @@ async def call_tool(context: Context, params: CallToolRequestParams) -> CallTool
     """
     exchange = cast(Exchange, context.request)
     try:
-        offered = house_tools.offered(live.current())
+        caller = authentication.caller_of(exchange.http)
+        offered = house_tools.offered(live.current(), caller)
         user_id = callers.identify(exchange.http, CallerQuery())
     except CoulisseError as exc:
         code = INTERNAL_ERROR if isinstance(exc, ConfigInvalid) else INVALID_PARAMS

@@ -15,6 +15,7 @@ import orjson
 from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 from pydantic import BaseModel, Field
 
+from access.caller import Caller
 from agents.config import AGENTS, AgentConfig
 from config.sections import Config
 from core import redaction, request_ids, tool_names
@@ -83,15 +84,15 @@ class HouseTool(Protocol):
         """Do it for a user; raises subclasses of `CoulisseError`."""
 
 
-def offered(config: Config) -> dict[str, HouseTool]:
-    """Return what is offered now, by the names clients call."""
+def offered(config: Config, caller: Caller) -> dict[str, HouseTool]:
+    """Return what is offered to a caller now, by the names clients call."""
     found: dict[str, HouseTool] = {}
     settings = config.get(MCP_SERVER)
     agents = config.get(AGENTS)
     chosen = agents if settings.agents is None else settings.agents
     for name, agent in _named(agents).items():
-        if agent in chosen:
-            found[name] = AgentTool(name, agents[agent])
+        if agent in chosen and caller.may_call(agent):
+            found[name] = AgentTool(name, agents[agent], caller)
     users = plan.of_users(config)
     if settings.memory_tools and users is not None:
         for name in MEMORY_TOOLS:
@@ -122,6 +123,7 @@ class AgentTool:
 
     name: str
     agent: AgentConfig
+    caller: Caller
 
     @property
     def definition(self) -> Tool:
@@ -147,6 +149,7 @@ class AgentTool:
             options=options.read(thread),
             parameters={},
             stream=exchange.wants_progress,
+            caller=self.caller,
             safety_identifier=str(user_id),
             request_id=request_ids.current.get(),
         )

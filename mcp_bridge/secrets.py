@@ -7,6 +7,7 @@ others then read it.
 import base64
 import binascii
 import contextlib
+import hmac
 import logging
 import os
 import stat
@@ -42,6 +43,8 @@ class Secrets:
     """Encrypts what is stored."""
     seals: Seals = field(repr=False)
     """Makes links that only this server can read."""
+    sessions: str = field(repr=False)
+    """Django's `SECRET_KEY`, which signs and encrypts sessions."""
 
 
 def load() -> Secrets:
@@ -73,7 +76,14 @@ def _load(file: Path, vault_text: str, hmac_text: str) -> Secrets:
     stored = {} if vault_text and hmac_text else _stored(file)
     vault_key = _key(VAULT_KEY, vault_text, stored, file)
     hmac_key = _key(HMAC_KEY, hmac_text, stored, file)
-    return Secrets(Vault(vault_key), Seals(hmac_key))
+    # From a key that every process of a server has already, whatever gave it that.
+    sessions = hmac.digest(hmac_key, b"coulisse sessions", "sha256").hex()
+    return Secrets(Vault(vault_key), Seals(hmac_key), sessions)
+
+
+def session_key() -> str:
+    """Return what `SECRET_KEY` is; raises `SecretsInvalid`."""
+    return load().sessions
 
 
 def _key(name: str, given: str, stored: Mapping[str, str], file: Path) -> bytes:

@@ -1,0 +1,19 @@
+"""The studio's threads keep their connections to the database, and mend them."""
+
+from collections.abc import Callable
+
+from django.db import connection
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+
+class Mended:
+    """Middleware: drops a connection that broke since the thread's last request."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if connection.connection is not None and not connection.is_usable():
+            connection.close()
+        return self._get_response(request)

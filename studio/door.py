@@ -1,0 +1,149 @@
+"""Who may enter the studio: what `auth.admin` says, or this machine alone."""
+
+import time
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, cast
+
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils.functional import SimpleLazyObject
+
+from access.auth_config import AUTH, AdminAuth
+from access.basic import Passwords
+from access.errors import CredentialRequired
+from access.oidc import Verifier
+from access.oidc_login import Departure, Login, Return
+from config import live
+from core.errors import CoulisseError
+from gateway import errors
+from gateway.authentication import check_origin
+from gateway.pages import Page
+from studio import local, people
+
+ROOT = "/admin/"
+URL_NAME = "studio"
+WHOLE_SECONDS = 24 * 3600
+"""How long a session lasts at most, used or not; the provider is asked again then."""
+
+ENTERED = "entered"
+"""In the session: when and by which provider's word."""
+
+
+class Door:
+    """Middleware: lets in who may enter, and tells views who it is."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        try:
+            return self._stop(request) or self._get_response(request)
+        except CoulisseError as exc:
+            return refusal(exc)
+
+    def _stop(self, request: HttpRequest) -> HttpResponseBase | None:
+        """Return what is answered in place of the page; None to let them in."""
+        admin = live.current().get(AUTH).admin
+        if admin is None:
+            return self._stop_strangers(request)
+        keeper = keeper_of(admin)
+        if admin.oidc is not None:
+            return keeper.login(request)
+        username = keeper.passwords.check_here(request.headers.get("Authorization"))
+        check_origin(request)
+        enter(request, username)
+        return None
+
+    def _stop_strangers(self, request: HttpRequest) -> HttpResponseBase | None:
+        if not local.is_local(cast(ASGIRequest, request)):
+            return Page("studio/closed.html", status=403)
+        check_origin(request)
+        enter(request, "local")
+        return None
+
+
+def enter(request: HttpRequest, username: str) -> None:
+    """Tell views who it is; nothing is read before one asks."""
+    somebody: Any = SimpleLazyObject(lambda: people.staff(username))
+    request.user = somebody
+
+
+class Keeper:
+    """Knows people by one reading of `auth.admin`."""
+
+    def __init__(self, admin: AdminAuth) -> None:
+        self.admin = admin
+
+    @cached_property
+    def passwords(self) -> Passwords:
+        """The usernames and passwords."""
+        return Passwords(self.admin.logins, realm="Coulisse studio")
+
+    @cached_property
+    def way(self) -> Login:
+        """How people log in at the identity provider."""
+        if self.admin.oidc is None:
+            raise AttributeError("auth.admin has no 'oidc'")
+        return Login(
+            Verifier(self.admin.oidc),
+            root=ROOT,
+            landing=ROOT,
+            url_name=URL_NAME,
+            person=people.by_claims,
+        )
+
+    def login(self, request: HttpRequest) -> HttpResponseBase | None:
+        """Take a step of somebody's login; None for who has done so."""
+        oidc = self.way.verifier.oidc
+        by = f"{oidc.issuer_url} {oidc.client_id}"
+        if self._is_return(request):
+            answer: HttpResponseBase = _walk(Return(self.way), request)
+            request.session[ENTERED] = {"by": by, "at": int(time.time())}
+            return answer
+        entered = request.session.get(ENTERED)
+        is_in = (
+            entered is not None
+            and entered["by"] == by
+            and time.time() - entered["at"] < WHOLE_SECONDS
+            and request.user.is_authenticated
+        )
+        if is_in:
+            check_origin(request)
+            return None
+        if request.method != "GET":
+            raise CredentialRequired("Log in to the studio first", challenge="Cookie")
+        return _walk(Departure(self.way, wanted=request.get_full_path()), request)
+
+    def _is_return(self, request: HttpRequest) -> bool:
+        is_place = self.way.is_return_path(request.path)
+        return is_place and request.method == "GET" and "state" in request.GET
+
+
+def _walk(view: Departure | Return, request: HttpRequest) -> HttpResponseBase:
+    view.setup(request)
+    answer: HttpResponseBase = view.get(request)
+    return answer
+
+
+_keeper: Keeper | None = None
+
+
+def keeper_of(admin: AdminAuth) -> Keeper:
+    """Return who knows people; they stay until `auth.admin` is edited."""
+    global _keeper
+    found = _keeper
+    if found is None or found.admin != admin:
+        found = _keeper = Keeper(admin)
+    return found
+
+
+def refusal(exc: CoulisseError) -> HttpResponseBase:
+    """Return the page that says why somebody may not enter."""
+    status = errors.kind_of(exc).status
+    page = Page("login/failed.html", status=status, says=exc.message)
+    challenge = getattr(exc, "challenge", "")
+    if challenge.startswith("Basic"):
+        page.headers["WWW-Authenticate"] = challenge
+    return page
