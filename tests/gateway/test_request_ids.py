@@ -1,0 +1,207 @@
+"""Every answer names its request, and so does all that is written about it."""
+
+import asyncio
+import json
+import logging
+import re
+import socket
+from collections.abc import Callable, Iterator
+from io import StringIO
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from core import request_ids
+from telemetry import formats
+from tests.gateway.calls import ask, body, error, frames, post, until
+from tests.gateway.test_record import the_turn
+from turns import lane
+
+pytestmark = pytest.mark.database
+
+MADE = re.compile(r"req_[0-9a-f]{32}")
+NAMED = {"X-Request-Id": "checkout-7"}
+
+
+@pytest.fixture
+def logged() -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """What the server logs from now on, read as JSON."""
+    written = StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(formats.Json())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    yield lambda: [json.loads(line) for line in written.getvalue().splitlines()]
+    root.removeHandler(handler)
+
+
+def sent(response: httpx2.Response) -> str:
+    [name] = response.headers.get_list("x-request-id")
+    return str(name)
+
+
+# The answers.
+
+REQUESTS = [
+    ("GET", "/v1/models", 200),
+    ("GET", "/health/live", 200),
+    ("GET", "/health/ready", 200),
+    ("GET", "/nowhere", 404),
+    ("GET", "/v1/nowhere", 404),
+    ("GET", "/%ff", 404),
+    ("DELETE", "/v1/models", 405),
+    ("POST", "/v1/chat/completions", 400),
+    ("GET", "/mcp", 405),
+    ("POST", "/mcp", 400),
+    ("GET", "/mcp/connect?link=none", None),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "status"), REQUESTS)
+def test_every_answer_names_its_request(http, method, path, status):
+    given = http.request(method, path, headers=NAMED)
+    assert status in (None, given.status_code)
+    assert sent(given) == "checkout-7"
+    assert MADE.fullmatch(sent(http.request(method, path)))
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        ({"headers": {**NAMED, "Host": "evil.example.com"}}, 400),
+        ({"headers": NAMED, "content": b" " * (3 * 1024 * 1024)}, 413),
+        ({"headers": {**NAMED, "Content-Type": "text/plain"}, "content": b"{}"}, 400),
+    ],
+)
+def test_what_is_refused_is_named_too(http, more, status):
+    answer = http.post("/v1/chat/completions", **more)
+    assert answer.status_code == status
+    assert sent(answer) == "checkout-7"
+
+
+def test_openais_client_shows_it(client, user):
+    assert MADE.fullmatch(ask(client, user)._request_id)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_reply_and_its_record_have_the_same(server, fake, user, stream):
+    answer = post(server, body(user, stream=stream), headers=NAMED)
+    assert sent(answer) == the_turn(user).request_id == "checkout-7"
+
+
+def test_a_tool_call_of_an_mcp_client_is_recorded_by_it(server, http, user):
+    call = {"name": "assistant", "arguments": {"message": "hi"}}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    headers = {
+        **NAMED,
+        "Accept": "application/json, text/event-stream",
+        "X-Coulisse-User": user,
+    }
+    answer = http.post("/mcp", json=request, headers=headers)
+    assert answer.status_code == 200, answer.text
+    assert sent(answer) == the_turn(user).request_id == "checkout-7"
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 129, "two words", "a<b>", "ünï", "a,b", "a%0d%0aSet-Cookie: b"]
+)
+def test_what_is_no_name_comes_back_nowhere(http, name):
+    answer = http.get("/v1/models", headers={"X-Request-Id": name.encode()})
+    assert MADE.fullmatch(sent(answer))
+    assert "set-cookie" not in answer.headers
+
+
+def test_a_header_folded_over_lines_breaks_nothing(server):
+    address = urlsplit(server)
+    with socket.create_connection((address.hostname, address.port), 10) as caller:
+        caller.sendall(
+            b"GET /v1/models HTTP/1.1\r\nHost: test\r\nConnection: close\r\n"
+            b"X-Request-Id: a\r\n Set-Cookie: b\r\n\r\n"
+        )
+        answer = b"".join(iter(lambda: caller.recv(65536), b""))
+    head = answer.partition(b"\r\n\r\n")[0].lower()
+    assert b"\r\nset-cookie" not in head
+
+
+# The lines.
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_the_line_of_a_turn_names_its_request(server, fake, user, logged, stream):
+    post(server, body(user, stream=stream), headers=NAMED)
+    until(lambda: [line for line in logged() if "outcome" in line])
+    [line] = [line for line in logged() if "outcome" in line]
+    assert line["request_id"] == "checkout-7"
+    assert (line["agent"], line["outcome"]) == ("assistant", "ok")
+
+
+def test_requests_beside_each_other_keep_their_names(server, fake, user, logged):
+    async def ask_all() -> None:
+        async with httpx2.AsyncClient(verify=False, timeout=20) as client:
+            asked = (
+                client.post(
+                    f"{server}/v1/chat/completions",
+                    json=body(f"{user}-{number}"),
+                    headers={"X-Request-Id": f"number-{number}"},
+                )
+                for number in range(8)
+            )
+            answers = await asyncio.gather(*asked)
+        assert [sent(answer) for answer in answers] == names
+
+    names = [f"number-{number}" for number in range(8)]
+    asyncio.run(ask_all())
+    until(lambda: sum("outcome" in line for line in logged()) == 8)
+    assert sorted(x["request_id"] for x in logged() if "outcome" in x) == names
+
+
+def test_a_fault_is_logged_under_it(server, user, monkeypatch, logged):
+    def fail(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("inside")
+
+    monkeypatch.setattr("turns.context.new_messages", fail)
+    error(post(server, body(user), headers=NAMED), 500)
+    [line] = [line for line in logged() if "exception" in line]
+    assert line["request_id"] == "checkout-7"
+    assert line["exception"].endswith("RuntimeError: inside")
+
+
+def test_a_stream_that_breaks_off_is_logged_under_it(server, fake, user, logged):
+    fake.cut("mid_stream")
+    answer = post(server, body(user, stream=True), headers=NAMED)
+    assert sent(answer) == "checkout-7"
+    [line] = [line for line in logged() if "broke off" in line["message"]]
+    assert line["request_id"] == "checkout-7"
+
+
+async def test_the_threads_of_the_database_know_it(database):
+    request_ids.begin(b"checkout-7")
+    assert await lane.run(request_ids.current.get) == "checkout-7"
+    assert await lane.run_to_end(request_ids.current.get) == "checkout-7"
+    request_ids.current.set("")
+    assert await lane.run(request_ids.current.get) == ""
+
+
+# The other headers of every answer.
+
+
+@pytest.mark.parametrize(("method", "path", "status"), REQUESTS)
+def test_no_answer_is_kept_or_taken_for_another_kind(http, method, path, status):
+    headers = http.request(method, path).headers
+    assert headers.get_list("x-content-type-options") == ["nosniff"]
+    [kept] = headers.get_list("cache-control")
+    assert "no-store" in kept
+    [told] = headers.get_list("referrer-policy")
+    assert told in ("no-referrer", "same-origin")
+
+
+def test_a_stream_is_not_kept_either(server, fake, user):
+    headers = post(server, body(user, stream=True)).headers
+    assert headers["cache-control"] == "no-cache, no-store"
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_stream_is_as_it_was(server, fake, user):
+    assert frames(server, body(user))[-1] == "[DONE]"

@@ -1,0 +1,200 @@
+"""No secret of the configuration leaves the process, whoever repeats it."""
+
+import io
+import json
+import logging
+from collections.abc import Callable, Iterator
+
+import httpx2
+import pytest
+from django.core.management import call_command
+
+from access import audit
+from access.models import AuditEntry
+from config import live
+from telemetry import formats
+from tests.gateway.calls import body, post, until
+from tests.gateway.test_record import turns
+
+pytestmark = pytest.mark.database
+
+KEY = "sk-provider-0123456789abcdef"
+HEADER = "header-secret-0123456789"
+BACKEND = "backend-secret-0123456789"
+CHILD = "child-secret-0123456789"
+OWN = "sk-coulisse-" + "x" * 43
+SECRETS = (KEY, HEADER, BACKEND, CHILD, OWN)
+ALL = " and ".join(SECRETS)
+
+YAML = f"""
+providers:
+  openai:
+    api_key: {KEY}
+    base_url: {{fake}}/v1
+    headers: {{X-Api-Token: {HEADER}}}
+    retries: 0
+agents:
+  - {{name: assistant, provider: openai, model: gpt-test}}
+  - {{name: boss, provider: openai, model: gpt-test, subagents: [assistant]}}
+mcp:
+  unused: {{command: "true", env: {{API_KEY: {CHILD}}}}}
+auth: {{mcp_consumer_secret: {BACKEND}}}
+telemetry: {{sqlite: {{show_to_users: true}}}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _configured(server, configure):
+    configure(YAML)
+
+
+@pytest.fixture
+def written() -> Iterator[Callable[[], str]]:
+    """What both formats have of what is logged from now on, however little matters."""
+    root = logging.getLogger()
+    level, handlers = root.level, []
+    for formatter in (formats.Text(), formats.Json()):
+        handler = logging.StreamHandler(io.StringIO())
+        handler.setFormatter(formatter)
+        root.addHandler(handler)
+        handlers.append(handler)
+    root.setLevel(logging.DEBUG)
+    yield lambda: "".join(handler.stream.getvalue() for handler in handlers)
+    root.setLevel(level)
+    for handler in handlers:
+        root.removeHandler(handler)
+
+
+def assert_clean(text: str) -> None:
+    assert [secret for secret in SECRETS if secret in text] == []
+
+
+def settled(user: str) -> str:
+    """Return all that is recorded of the only turn of a user, once it is there."""
+    until(lambda: turns(user))
+    [turn] = turns(user)
+    told = io.StringIO()
+    call_command("turn", str(turn.pk), json=True, stdout=told)
+    call_command("turn", str(turn.pk), stdout=told)
+    call_command("turns", user=user, stdout=told)
+    return told.getvalue()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_provider_that_repeats_them(server, fake, user, written, stream):
+    fake.fail(400, f"no good: {ALL}", code="odd")
+    answer = post(server, body(user, stream=stream))
+    assert answer.status_code == 400
+    assert "[redacted]" in answer.text
+    assert_clean(answer.text + str(answer.headers))
+    assert_clean(settled(user))
+    assert_clean(written())
+
+
+def test_a_stream_that_breaks_off_with_them(server, fake, user, written):
+    fake.raw(
+        f'data: {{"error": {{"message": "{ALL}"}}}}\n\n',
+        content_type="text/event-stream",
+    )
+    answer = post(server, body(user, stream=True))
+    assert_clean(answer.text)
+    assert_clean(written())
+
+
+def test_a_tool_that_tells_them(server, fake, user, written):
+    fake.call_tool("assistant", {"message": f"The keys are {ALL}."})
+    fake.reply(f"They are {ALL}.")
+    fake.reply("Done.")
+    assert post(server, body(user, agent="boss")).status_code == 200
+    told = settled(user)
+    assert "[redacted]" in told
+    assert_clean(told)
+    assert_clean(written())
+
+
+def test_what_users_see_and_export_of_a_turn(http, fake, user):
+    answer = http.post("/v1/chat/completions", json=body(user, f"a {KEY} b"))
+    until(lambda: turns(user))
+    asked = {"params": {"safety_identifier": user}}
+    told = http.get(f"/v1/turns/{answer.json()['id']}", **asked).json()
+    assert told["user_message"] == "a [redacted] b"
+    exported = http.get("/v1/users/me/export", **asked).json()
+    assert_clean(json.dumps(exported["turns"]))
+
+
+def test_what_is_the_users_own_stays_in_the_record(server, fake, user):
+    own = "my Bearer abcdefghijklmnopqrstuvwxyz at https://ada:pw1234567@example.com"
+    post(server, body(user, own))
+    until(lambda: turns(user))
+    [turn] = turns(user)
+    assert turn.user_message == own
+
+
+def test_a_fault_of_ours_with_them(server, user, written, monkeypatch):
+    def fail(*args: object, **kwargs: object) -> None:
+        raise RuntimeError(ALL)
+
+    monkeypatch.setattr("turns.context.new_messages", fail)
+    answer = post(server, body(user))
+    assert answer.status_code == 500
+    assert_clean(answer.text)
+    assert "RuntimeError: [redacted]" in written()
+    assert_clean(written())
+
+
+@pytest.mark.parametrize("path", [f"/v1/{OWN}", f"/nowhere/{KEY}"])
+def test_an_address_with_one(http, written, path):
+    answer = http.get(path)
+    assert answer.status_code == 404
+    assert_clean(answer.text)
+    assert_clean(written())
+
+
+def test_a_name_with_one(server, written):
+    answer = post(server, body("someone", agent=OWN))
+    assert answer.status_code == 404
+    assert_clean(answer.text)
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    params = {"name": KEY, "arguments": {}}
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "X-Coulisse-User": "someone",
+    }
+    answer = httpx2.post(
+        f"{server}/mcp", json={**request, "params": params}, headers=headers
+    )
+    assert "Unknown tool" in answer.text
+    assert_clean(answer.text)
+    assert_clean(written())
+
+
+def test_the_audit(database):
+    audit.record("test.secrets", actor=OWN, target=KEY, origin=HEADER, said=ALL)
+    entry = AuditEntry.objects.get(action="test.secrets")
+    assert_clean(f"{entry.actor} {entry.target} {entry.origin} {entry.details}")
+
+
+@pytest.mark.parametrize("command", ["check", "schema", "status"])
+def test_commands_about_the_configuration(command, settings, capsys):
+    config = live.current()
+    settings.COULISSE_CONFIG = config.path
+    settings.COULISSE_STATE_DIR = config.path.parent / ".coulisse"
+    told = io.StringIO()
+    try:
+        call_command(command, stdout=told, stderr=told)
+    except SystemExit:
+        assert command == "status"
+    output = capsys.readouterr()
+    assert_clean(told.getvalue() + output.out + output.err)
+
+
+def test_a_configuration_with_mistakes_beside_them(settings, tmp_path, capsys):
+    path = tmp_path / "coulisse.yaml"
+    broken = YAML.replace("{fake}", "http://localhost:1").replace("command:", "comand:")
+    path.write_text(broken + f"sk: {KEY}\nproviderz: {{a: {HEADER}}}\n")
+    settings.COULISSE_CONFIG = path
+    told = io.StringIO()
+    with pytest.raises(BaseException) as refused:  # noqa: PT011
+        call_command("check", stdout=told, stderr=told)
+    assert "comand" in str(refused.value)
+    assert_clean(str(refused.value) + told.getvalue() + capsys.readouterr().out)

@@ -1,0 +1,131 @@
+"""What processes write to stderr, as JSON and as text, from the first line on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+from django.conf import settings
+
+from providers.fake import FakeProvider
+from tests.processes.conftest import MANAGE, Project, end, until
+
+YAML = """
+server: {{bind: 127.0.0.1, port: {port}, worker_threads: 1}}
+users: shared
+providers:
+  openai: {{api_key: sk-of-this-test-alone, base_url: "{url}", retries: 0}}
+agents:
+  - {{name: assistant, provider: openai, model: gpt-test}}
+"""
+
+
+def ask(project: Project, name: str) -> None:
+    question = {"model": "assistant", "messages": [{"role": "user", "content": "hi"}]}
+    request = urllib.request.Request(
+        f"{project.url}/v1/chat/completions?safety=off",
+        json.dumps(question).encode(),
+        {"content-type": "application/json", "X-Request-Id": name},
+    )
+    with urllib.request.urlopen(request, timeout=10) as response:
+        assert response.headers["X-Request-Id"] == name
+
+
+def test_every_process_writes_json(project: Project, fake: FakeProvider) -> None:
+    project.environment |= {
+        "DJANGO_SETTINGS_MODULE": "coulisse_site.settings",
+        "COULISSE_LOG_FORMAT": "json",
+        "COULISSE_LOG_LEVEL": "DEBUG",
+        "COULISSE_PROCESSES": "web,worker,beat",
+    }
+    project.config.write_text(YAML.format(port=project.port, url=fake.base_url))
+    process = project.attach()
+    until(lambda: process.poll() is not None or project.is_serving(process.pid))
+    ask(project, "checkout-7")
+    until(lambda: {"web-1", "worker", "beat"} <= _pids(project).keys())
+    pids = _pids(project)
+    os.kill(pids["beat"], signal.SIGKILL)
+    until(lambda: _pids(project).get("beat") != pids["beat"])
+    output = end(process)
+    told = _read(output)
+    turn = next(line for line in told if "outcome" in line)
+    assert turn["request_id"] == "checkout-7"
+    assert (turn["process"], turn["logger"]) == ("web-1", "telemetry.logs")
+    assert turn["pid"] == pids["web-1"]
+    access = next(line for line in told if line.get("path", "").startswith("/v1/chat"))
+    assert access["path"] == "/v1/chat/completions?…"
+    assert (access["status"], access["request_id"]) == (200, "checkout-7")
+    ended = next(line for line in told if "SIGKILL" in line["message"])
+    assert ended["process"] == "supervisor"
+    assert "sk-of-this-test-alone" not in output
+
+
+def _pids(project: Project) -> dict[str, int]:
+    return {child.name: child.pid for child in project.run_record.children}
+
+
+def _read(output: str) -> list[dict]:
+    """Return the lines that are objects; the others, in this pipe, are the banner's."""
+    lines = output.splitlines()
+    told = [json.loads(line) for line in lines if line.startswith("{")]
+    rest = [line for line in lines if not line.startswith("{")]
+    assert not [line for line in rest if "Traceback" in line or " INFO " in line]
+    return told
+
+
+FAILS = """
+import logging, sys, threading, warnings
+import django
+from core import redaction
+from telemetry import logs
+
+django.setup()
+logs.take_over()
+redaction.know(["a-secret-of-the-yaml"])
+warnings.warn("mind a-secret-of-the-yaml")
+
+def fail():
+    raise ValueError("of a thread: a-secret-of-the-yaml")
+
+thread = threading.Thread(target=fail)
+thread.start()
+thread.join()
+raise ValueError("of all: a-secret-of-the-yaml")
+"""
+
+
+def run(tmp_path: Path, *words: str, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=settings.BASE_DIR,
+        env={
+            **os.environ,
+            "COULISSE_CONFIG": str(tmp_path / "coulisse.yaml"),
+            "DJANGO_SETTINGS_MODULE": "coulisse_site.settings",
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+def test_what_nobody_expected_is_json_and_has_no_secret(tmp_path: Path) -> None:
+    ran = run(tmp_path, "-W", "always", "-c", FAILS, COULISSE_LOG_FORMAT="json")
+    assert ran.returncode == 1
+    told = [json.loads(line) for line in ran.stderr.splitlines()]
+    warned, thread, ended = told[-3:]
+    assert "mind [redacted]" in warned["message"]
+    assert thread["exception"].endswith("ValueError: of a thread: [redacted]")
+    assert ended["level"] == "CRITICAL"
+    assert ended["exception"].endswith("ValueError: of all: [redacted]")
+    assert "a-secret-of-the-yaml" not in ran.stderr
+
+
+def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
+    ran = run(tmp_path, MANAGE, "status", COULISSE_LOG_FORMAT="xml")
+    assert ran.returncode == 1
+    assert ran.stderr == "COULISSE_LOG_FORMAT is 'xml'; it must be text or json\n"
