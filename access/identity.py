@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from access.caller import Caller
 from access.config import DEFAULT_USER_ID, SHARED_USER_ID, USERS
-from access.errors import IdentityRefused, UserInvalid, UserRequired
+from access.errors import AgentRefused, IdentityRefused, UserInvalid, UserRequired
 from config.sections import Config
 from core.ids import UserId
 
@@ -41,6 +41,12 @@ def resolve(config: Config, caller: Caller, *identifiers: str | None) -> UserId:
     if fallback is None:
         raise UserRequired
     return derive(fallback)
+
+
+def check_agent(caller: Caller, agent: str) -> None:
+    """Raise `AgentRefused` for an agent that the caller's token may not call."""
+    if not caller.may_call(agent):
+        raise AgentRefused(f"This API token may not call the agent '{agent}'")
 
 
 def _bound(principal: str, identifiers: Iterable[str | None]) -> UserId:

@@ -89,6 +89,7 @@ async def prepare(request: TurnRequest) -> Turn:
     began = Moment()
     config = live.current()
     agent = catalog.find(config, request.agent)
+    identity.check_agent(request.caller, agent.name)
     user_id = identity.resolve(
         config, request.caller, request.safety_identifier, request.user
     )

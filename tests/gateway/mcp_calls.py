@@ -25,10 +25,15 @@ older one with a handshake."""
 
 @contextlib.asynccontextmanager
 async def connected(
-    server: str, user: str | None, *, mode: str = "auto", query: str = ""
+    server: str, user: str | None, *, mode: str = "auto", query: str = "", **more: str
 ) -> AsyncIterator[Client]:
-    """Connect the official client for a user, named by the header."""
-    headers = {} if user is None else {HEADER: user}
+    """Connect the official client for a user, named by the header.
+
+    Names of more headers are written with `_`.
+    """
+    headers = {name.replace("_", "-"): value for name, value in more.items()}
+    if user is not None:
+        headers[HEADER] = user
     # Reading the certificates nobody needs here costs more than the test.
     async with (
         httpx2.AsyncClient(headers=headers, verify=False, timeout=20) as http,
