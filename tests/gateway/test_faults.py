@@ -1,0 +1,405 @@
+"""A provider that fails, over real sockets: what the client sees, how soon, and what
+is charged and stored. `docs/reliability.md` has the same table in words."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import openai
+import orjson
+import pytest
+
+from access import limits, windows
+from access.identity import derive
+from access.models import Meter
+from providers import backoff
+from tests.gateway.calls import DONE, body, error, post, read_frames, stored, text_of
+from tests.gateway.test_record import the_turn
+from tests.providers import fault_server as faults
+from tests.providers.fault_server import CUT, HANG, FaultServer
+from tests.test_docs import rows
+
+pytestmark = pytest.mark.database
+
+EITHER = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+SLACK_SECONDS = 2.0
+"""How much longer than its timeout an answer may take on a busy machine."""
+SHORT = {"first_token_seconds": 0.1, "idle_seconds": 0.1, "total_seconds": 0.2}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a client sees."""
+
+    status: int
+    code: str | None
+    """Of the error object."""
+    tries: int = 3
+    """Requests to the provider."""
+    text: str | None = None
+    """What came before an error in the stream, which has the status 200."""
+    seconds: float = 0
+    """The timeout that ends it."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table."""
+
+    fault: str
+    whole: Seen | None
+    """Without streaming; None where the fault is one of streams."""
+    stream: Seen | None
+    do: faults.Fault | None = None
+    """What the server does; None where it is never reached."""
+    place: Callable[[], Any] | None = None
+    """Makes the address, if it is not the server's."""
+    timeouts: dict[str, float] = field(default_factory=dict)
+    is_routed: bool = True
+    """Whether a fallback is asked, if nothing was heard."""
+    headers: dict[str, str] = field(default_factory=lambda: {"x-should-retry": "false"})
+
+
+@contextlib.contextmanager
+def refused() -> Iterator[str]:
+    with faults.refused_port() as port:
+        yield f"http://127.0.0.1:{port}/v1"
+
+
+@contextlib.contextmanager
+def deaf() -> Iterator[str]:
+    with faults.deaf_port() as port:
+        yield f"http://127.0.0.1:{port}/v1"
+
+
+@contextlib.contextmanager
+def unknown() -> Iterator[str]:
+    with faults.names():
+        yield faults.NOWHERE
+
+
+@contextlib.contextmanager
+def untrusted() -> Iterator[str]:
+    with FaultServer(secure=True) as server:
+        yield f"{server.root_url}/v1"
+
+
+def refusing(**fields: str) -> faults.Fault:
+    """Answer 400 with an error object of these fields."""
+    content = orjson.dumps({"error": {"message": "no", **fields}})
+    head = f"HTTP/1.1 400 Fault\r\nContent-Length: {len(content)}\r\n\r\n"
+    return lambda request: [head.encode() + content]
+
+
+def both(status: int, code: str | None, tries: int = 3) -> dict[str, Seen]:
+    seen = Seen(status, code, tries)
+    return {"whole": seen, "stream": seen}
+
+
+ROWS = [
+    Row("refused connection", **both(502, "provider_unreachable"), place=refused),
+    Row("DNS failure", **both(502, "provider_unreachable"), place=unknown),
+    Row("TLS error", **both(502, "provider_unreachable", 1), place=untrusted),
+    Row(
+        "no connection",
+        whole=Seen(504, "provider_timed_out", 3, seconds=0.15),
+        stream=Seen(504, "provider_timed_out", 3, seconds=0.15),
+        place=deaf,
+        timeouts={"connect_seconds": 0.05},
+    ),
+    Row(
+        "no response",
+        whole=Seen(504, "provider_timed_out", 1, seconds=0.2),
+        stream=Seen(504, "provider_timed_out", 1, seconds=0.1),
+        do=faults.silence,
+        timeouts=SHORT,
+    ),
+    Row(
+        "slow first token",
+        whole=None,
+        stream=Seen(504, "provider_timed_out", 1, seconds=0.1),
+        do=faults.slow_start(60),
+        timeouts=SHORT,
+    ),
+    Row(
+        "429 with Retry-After",
+        **both(429, "provider_rate_limited"),
+        do=faults.status(429, retry_after=1),
+        headers={"retry-after": "1"},
+    ),
+    Row("429", **both(429, "provider_rate_limited"), do=faults.status(429)),
+    Row("500", **both(503, "provider_overloaded"), do=faults.status(500)),
+    Row("503", **both(503, "provider_overloaded"), do=faults.status(503)),
+    Row("key refused", **both(502, "provider_key_refused", 1), do=faults.status(401)),
+    Row("no credit", **both(502, "provider_out_of_credit", 1), do=faults.status(402)),
+    Row(
+        "unknown model",
+        **both(502, "provider_model_unknown", 1),
+        do=faults.status(404),
+    ),
+    Row("half a JSON", **both(502, "provider_broken_reply", 1), do=faults.half_json),
+    Row("empty body", **both(502, "provider_broken_reply", 1), do=faults.empty),
+    Row(
+        "wrong content type",
+        **both(502, "provider_broken_reply", 1),
+        do=faults.web_page,
+    ),
+    Row("not HTTP", **both(502, "provider_broken_reply", 1), do=faults.not_http),
+    Row(
+        "stall in mid-stream",
+        whole=Seen(504, "provider_timed_out", 1, seconds=0.2),
+        stream=Seen(200, "provider_timed_out", 1, "Hello there", seconds=0.1),
+        do=faults.stopped(HANG),
+        timeouts=SHORT,
+    ),
+    Row(
+        "cut stream",
+        whole=Seen(502, "provider_disconnected"),
+        stream=Seen(200, "provider_disconnected", 1, "Hello there"),
+        do=faults.stopped(CUT),
+    ),
+    Row(
+        "stream without its end",
+        whole=None,
+        stream=Seen(200, "provider_broken_reply", 1, "Hello there"),
+        do=faults.unterminated,
+    ),
+    Row(
+        "refused request",
+        **both(400, None, 1),
+        do=refusing(type="invalid_request_error"),
+        is_routed=False,
+        headers={},
+    ),
+    Row(
+        "content filter",
+        **both(400, "content_filter", 1),
+        do=refusing(code="content_filter"),
+        is_routed=False,
+        headers={},
+    ),
+]
+
+
+def cases(*kinds: str) -> list[Any]:
+    return [
+        pytest.param(row, kind, stream, id=f"{row.fault}-{kind}-{stream and 'stream'}")
+        for row in ROWS
+        for kind in kinds
+        for stream in (True, False)
+        if (row.stream if stream else row.whole) is not None
+        # Before it is reached, all kinds are alike.
+        if kind == "openai" or row.do is not None
+    ]
+
+
+YAML = """
+providers:
+  main:
+    kind: {kind}
+    base_url: {address}
+    api_key: sk-main-0123456789
+    timeouts: {timeouts}
+  spare:
+    kind: openai
+    base_url: {spare}/v1
+    api_key: sk-spare-0123456789
+agents:
+  - {{name: lone, provider: main, model: m}}
+  - name: guarded
+    provider: main
+    model: m
+    fallbacks: [{{provider: spare, model: m2}}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch):
+    async def pause(seconds: float) -> None:
+        """Wait for nothing."""
+
+    monkeypatch.setattr(backoff, "pause", pause)
+
+
+@pytest.fixture
+def broken():
+    """The server of the provider that fails."""
+    with FaultServer() as server:
+        yield server
+
+
+@pytest.fixture
+def suffer(running, configure, broken, fake, user):
+    """Return a function that asks an agent while the provider has a fault."""
+
+    def suffer(row: Row, kind: str, agent: str, *, stream: bool) -> "Answer":
+        if row.do is not None:
+            broken.default = row.do
+        root = broken.root_url + ("" if kind == "anthropic" else "/v1")
+        with row.place() if row.place else contextlib.nullcontext(root) as address:
+            configure(
+                YAML.format(
+                    kind=kind,
+                    address=address,
+                    timeouts=row.timeouts or "{}",
+                    spare=fake.root_url,
+                )
+            )
+            # A limit far away, so that there are meters to be charged.
+            metadata = {"tokens_per_day": "1000000"}
+            request = body(user, "hi", agent=agent, stream=stream, metadata=metadata)
+            begun = time.monotonic()
+            return Answer(post(running, request), time.monotonic() - begun)
+
+    return suffer
+
+
+@dataclass
+class Answer:
+    """What came, and how long it took."""
+
+    response: Any
+    seconds: float
+
+    @property
+    def headers(self) -> Any:
+        return self.response.headers
+
+    def error(self, seen: Seen) -> Any:
+        """Return the error object, in whichever place it belongs."""
+        if seen.text is None:
+            return error(self.response, seen.status)
+        assert self.response.status_code == seen.status
+        *read, last, done = read_frames(self.response.content)
+        assert text_of(read) == seen.text
+        assert done == DONE
+        reasons = [
+            choice["finish_reason"] for each in read for choice in each["choices"]
+        ]
+        assert set(reasons) == {None}
+        return last["error"]
+
+
+def charged(user: str) -> Meter:
+    """Return the meter of the user's day; nothing is left set aside in it."""
+    subject = limits.subject_of_user(derive(user))
+    meter = Meter.objects.get(subject=subject, window=windows.DAY)
+    assert (meter.turns_now, meter.tokens_now, meter.micro_usd_now) == (0, 0, 0)
+    assert (meter.turns_before, meter.tokens_before) == (0, 0)
+    return meter
+
+
+@pytest.mark.parametrize(("row", "kind", "stream"), cases("openai", "anthropic"))
+def test_a_fault(suffer, user, row, kind, stream):
+    seen = row.stream if stream else row.whole
+    answer = suffer(row, kind, "lone", stream=stream)
+    assert answer.seconds < seen.seconds + SLACK_SECONDS
+    told = answer.error(seen)
+    assert told["code"] == seen.code
+    if seen.text is None:
+        for name, value in row.headers.items():
+            assert answer.headers[name] == value
+        assert answer.headers["x-coulisse-attempts"] == str(seen.tries)
+    assert answer.headers["x-coulisse-provider"] == "main"
+    assert "sk-main" not in answer.response.text
+    turn = the_turn(user)
+    assert (turn.outcome, turn.error) == ("error", told["message"])
+    (call,) = turn.calls
+    # Nothing is written down of a single request that was answered.
+    assert (len(call.attempts) or 1) == seen.tries
+    said = seen.text is not None
+    assert stored(user) == (
+        [("user", "hi", ""), ("assistant", seen.text, "error")] if said else []
+    )
+    used = turn.usage.input_tokens + turn.usage.output_tokens
+    assert (used > 0) is said
+    assert charged(user).tokens == used
+
+
+@pytest.mark.parametrize(("row", "kind", "stream"), cases("openai"))
+def test_a_fallback_takes_over_if_nothing_was_heard(
+    suffer, fake, user, row, kind, stream
+):
+    seen = row.stream if stream else row.whole
+    answer = suffer(row, kind, "guarded", stream=stream)
+    if seen.text is not None or not row.is_routed:
+        assert answer.error(seen)["code"] == seen.code
+        assert fake.requests == []
+        return
+    assert answer.response.status_code == 200
+    assert "Hello from the fake." in answer.response.text.replace('"}', "")
+    assert answer.headers["x-coulisse-provider"] == "spare"
+    assert answer.headers["x-coulisse-attempts"] == str(seen.tries + 1)
+    turn = the_turn(user)
+    assert turn.outcome == "ok"
+    failed, answered = turn.calls
+    assert (failed.provider, len(failed.attempts)) == ("main", seen.tries)
+    assert failed.error
+    assert failed.usage is None
+    assert (answered.provider, answered.model, answered.error) == ("spare", "m2", None)
+    assert stored(user)[-1] == ("assistant", "Hello from the fake.", "stop")
+    assert charged(user).tokens == 10
+
+
+@EITHER
+def test_recovery(suffer, broken, user, stream):
+    broken.then(faults.status(500), faults.reply("Back."))
+    row = Row("recovery", None, None)
+    answer = suffer(row, "openai", "lone", stream=stream)
+    assert answer.response.status_code == 200
+    assert answer.headers["x-coulisse-attempts"] == "2"
+    turn = the_turn(user)
+    assert turn.outcome == "ok"
+    assert [each.error is None for each in turn.calls[0].attempts] == [False, True]
+    assert charged(user).tokens == 10
+
+
+@EITHER
+def test_when_all_fail_the_first_is_told(suffer, fake, user, stream):
+    fake.default = fake.fail(401)
+    row = next(row for row in ROWS if row.fault == "503")
+    answer = suffer(row, "openai", "guarded", stream=stream)
+    told = error(answer.response, 503)
+    assert told["code"] == "provider_overloaded"
+    assert "spare/m2: provider 'spare' refused the key" in told["message"]
+    assert answer.headers["x-coulisse-provider"] == "main"
+    assert answer.headers["x-coulisse-attempts"] == "4"
+    assert [call.provider for call in the_turn(user).calls] == ["main", "spare"]
+    assert stored(user) == []
+
+
+@EITHER
+def test_the_official_client_gives_up_at_once(suffer, running, broken, user, stream):
+    row = next(row for row in ROWS if row.fault == "500")
+    suffer(row, "openai", "lone", stream=stream)
+    before = len(broken.requests)
+    request = body(user, agent="lone", stream=stream)
+    with (
+        openai.OpenAI(base_url=f"{running}/v1", api_key="x", max_retries=2) as client,
+        pytest.raises(openai.InternalServerError) as caught,
+    ):
+        client.chat.completions.create(**request)
+    assert caught.value.code == "provider_overloaded"
+    # Three tries of ours, and none of the client's on top.
+    assert len(broken.requests) - before == 3
+
+
+# The page.
+
+
+def test_the_page_has_every_row():
+    listed = {row[0]: row[1] for row in rows("reliability.md", "fault")}
+    assert listed.keys() == {row.fault for row in ROWS} | OF_OTHERS
+    for row in ROWS:
+        for seen in (row.whole, row.stream):
+            if seen is None:
+                continue
+            where = "error frame" if seen.text is not None else str(seen.status)
+            assert where in listed[row.fault], row.fault
+            assert f"`{seen.code}`" in listed[row.fault] or seen.code is None
+
+
+OF_OTHERS = {"recovery", "fallbacks fail, too"}
+"""Rows with tests of their own here."""
