@@ -78,6 +78,66 @@ class Timeouts(BaseModel):
     )
 
 
+class Breaker(BaseModel):
+    """When an endpoint that fails is left alone for a while."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    failures: int = Field(
+        5,
+        ge=0,
+        le=1000,
+        description="How many failures in a row it takes. 0: it is never left alone.",
+    )
+    after_seconds: float = Field(
+        2,
+        ge=0,
+        le=3600,
+        description="How long they must have gone on: a shorter trouble is outlived "
+        "by trying again.",
+    )
+    open_seconds: float = Field(
+        5,
+        gt=0,
+        le=3600,
+        description="How long it is left alone before one call tries it. Doubled, up "
+        "to 60 seconds, each time that call fails.",
+    )
+
+
+class Endpoint(BaseModel):
+    """One of several keys or addresses of a provider."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    name: str | None = Field(
+        None,
+        max_length=64,
+        pattern=r"^\w[\w.-]*$",
+        description="What records call it. Its number among them unless given.",
+    )
+    api_key: SecretStr | None = Field(
+        None, description="Its key. The provider's unless given."
+    )
+    base_url: str | None = Field(
+        None, description="Its address. The provider's unless given."
+    )
+    headers: Headers = Field(
+        default_factory=dict, description="More headers, beside the provider's."
+    )
+    weight: float = Field(
+        1,
+        gt=0,
+        le=1_000_000,
+        description="Its share of the calls: one of weight 3 gets three times those "
+        "of one of weight 1.",
+    )
+
+    _clean_key = field_validator("api_key", mode="before")(clean_key)
+    _sendable_key = field_validator("api_key")(sendable_key)
+    _clean_url = field_validator("base_url")(clean_url)
+
+
 class ProviderConfig(BaseModel):
     """One place model calls go to."""
 
@@ -96,8 +156,8 @@ class ProviderConfig(BaseModel):
     )
     api_key: SecretStr | None = Field(
         None,
-        description="The provider's key. Needed unless `kind` is `local` or "
-        "`base_url` is set.",
+        description="The provider's key. Needed unless `kind` is `local`, `base_url` "
+        "is set, or every one of `endpoints` has its own.",
     )
     base_url: str | None = Field(
         None,
@@ -106,6 +166,12 @@ class ProviderConfig(BaseModel):
     )
     headers: Headers = Field(
         default_factory=dict, description="More headers to send with each call."
+    )
+    endpoints: tuple[Endpoint, ...] = Field(
+        (),
+        max_length=100,
+        description="Several keys or addresses, in place of one. Calls are spread "
+        "over them; one that fails is passed over.",
     )
     structured_outputs: Literal["native", "prompt"] | None = Field(
         None,
@@ -121,6 +187,10 @@ class ProviderConfig(BaseModel):
     timeouts: Timeouts = Field(
         default_factory=lambda: Timeouts(),
         description="How long to wait for what.",
+    )
+    breaker: Breaker = Field(
+        default_factory=lambda: Breaker(),
+        description="When it is left alone for a while, because it fails.",
     )
 
     @field_validator("kind", mode="before")
@@ -144,14 +214,57 @@ class ProviderConfig(BaseModel):
             )
         return value
 
+    @field_validator("endpoints")
+    @classmethod
+    def _are_distinct(
+        cls, value: tuple[Endpoint, ...], info: ValidationInfo
+    ) -> tuple[Endpoint, ...]:
+        if value and info.data.get("kind") == "local":
+            raise ValueError("the kind 'local' has none: its server is started here")
+        names = [endpoint_name(number, each) for number, each in enumerate(value)]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(
+                    f"two are called '{name}' (one without a name is called by its "
+                    "number): give each a name of its own"
+                )
+        return value
+
     @model_validator(mode="after")
     def _has_key(self) -> "ProviderConfig":
-        if self.api_key is None and self.base_url is None and self.kind != "local":
-            raise ValueError(
-                f"a provider of kind '{self.kind}' needs an api_key, for example "
-                f"${{{self.kind.upper()}_API_KEY}} (is the variable set?)"
-            )
+        for number, entry in enumerate(self.each()):
+            if (
+                entry.api_key is None
+                and entry.base_url is None
+                and self.kind != "local"
+            ):
+                whose = f"endpoints[{number}] of a" if self.endpoints else "a"
+                raise ValueError(
+                    f"{whose} provider of kind '{self.kind}' needs an api_key, for "
+                    f"example ${{{self.kind.upper()}_API_KEY}} (is the variable set?)"
+                )
         return self
+
+    def each(self) -> list["ProviderConfig"]:
+        """Return an entry for each endpoint, as if it were the only one."""
+        if not self.endpoints:
+            return [self]
+        return [
+            self.model_copy(
+                update={
+                    "api_key": self.api_key if one.api_key is None else one.api_key,
+                    "base_url": self.base_url if one.base_url is None else one.base_url,
+                    "headers": {**self.headers, **one.headers},
+                    "endpoints": (),
+                }
+            )
+            for one in self.endpoints
+        ]
+
+
+def endpoint_name(number: int, endpoint: Endpoint) -> str:
+    """Return what an endpoint is called, which is its number among them by default."""
+    return endpoint.name or str(number + 1)
 
 
 def unknown_kind(name: str) -> str:

@@ -110,7 +110,7 @@ def _best(config: Config) -> Embedder:
     for name in sorted(entries, key=lambda name: name != "openai"):
         entry = entries[name]
         if entry.kind == "openai" and not embedding_place.is_elsewhere(entry):
-            return _openai(EmbedWith(provider=name), entry)
+            return _openai(EmbedWith(provider=name), entry.each()[0])
     return _offline(EmbedWith(provider="local" if minilm.available() else "hash"))
 
 

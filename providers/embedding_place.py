@@ -16,15 +16,19 @@ MAX_SECONDS = 60.0
 
 
 def find(config: Config, name: str) -> ProviderConfig | None:
-    """Return an entry under `providers:` if its API has embeddings."""
+    """Return an entry under `providers:` if its API has embeddings.
+
+    Of several endpoints, as if the first were the only one.
+    """
     entry = config.get(PROVIDERS).get(name)
-    return entry if entry is not None and entry.kind in EMBEDDING_KINDS else None
+    if entry is None or entry.kind not in EMBEDDING_KINDS:
+        return None
+    return entry.each()[0]
 
 
 def is_elsewhere(provider: ProviderConfig) -> bool:
     """Return whether a provider is at another address than its kind's own."""
-    own = kinds.KINDS[provider.kind].base_url
-    return provider.base_url not in (None, own)
+    return kinds.is_elsewhere(provider)
 
 
 def of(asked: EmbedWith, entry: ProviderConfig | None) -> ProviderConfig:

@@ -14,6 +14,7 @@ Upstream
 ├── Busy
 │   ├── RateLimited       too many requests for that account
 │   └── Overloaded        the provider is busy or broken (408, 409, 5xx)
+│       └── CircuitOpen   it was, again and again: it is not asked for a while
 ├── Unreachable           no connection: name, network, TLS
 ├── Disconnected          the connection broke
 ├── TimedOut              connect, first token, idle or total
@@ -89,6 +90,17 @@ class KeyRefused(ProviderFailed):
 
     code = "provider_key_refused"
 
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        provider: str = "",
+        is_outright: bool = True,
+    ) -> None:
+        super().__init__(message, provider=provider)
+        self.is_outright = is_outright
+        """Whether it is, whatever it is used for."""
+
 
 class OutOfCredit(ProviderFailed):
     """The provider's account has no credit left."""
@@ -122,6 +134,12 @@ class Overloaded(Busy):
     """The provider is overloaded or broken."""
 
     code = "provider_overloaded"
+
+
+class CircuitOpen(Overloaded):
+    """The provider failed again and again and is left alone for a while."""
+
+    code = "provider_circuit_open"
 
 
 class Unreachable(ProviderFailed):

@@ -15,7 +15,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from core.errors import CoulisseError
 from providers.backoff import retry_after
-from providers.config import ProviderConfig
+from providers.config import Endpoint, ProviderConfig
 from providers.errors import (
     BrokenReply,
     ContentFiltered,
@@ -51,6 +51,7 @@ MAX_MESSAGE_CHARS = 600
 # A secret of a letter or two would eat every message; nobody's real key is this short.
 MIN_SECRET_CHARS = 6
 
+NOT_ALLOWED = {"permission_error", "PERMISSION_DENIED"}
 NO_CREDIT = {"insufficient_quota", "insufficient_balance", "billing_error"}
 BAD_KEY = {"invalid_api_key", "authentication_error", "permission_error"}
 LIMITED = {"rate_limit_error", "rate_limit_exceeded", "requests", "tokens"}
@@ -72,10 +73,17 @@ class Source:
     model: str = ""
     place: str | None = None
     """Where the YAML has its key and address, if not under `providers:`."""
+    endpoint: int | None = None
+    """Which of the entry's `endpoints` it is, if it has any."""
 
     def setting(self, field: str) -> str:
         """Return the path of one of its settings in the YAML."""
-        return f"{self.place or f'providers.{self.name}'}.{field}"
+        place = self.place or f"providers.{self.name}"
+        if self.endpoint is not None:
+            own = self.provider.endpoints[self.endpoint]
+            if getattr(own, field, None) is not None:
+                place += f".endpoints[{self.endpoint}]"
+        return f"{place}.{field}"
 
     def clean(self, text: str) -> str:
         """Return the provider's text, short and without our secrets."""
@@ -87,9 +95,12 @@ class Source:
         return text
 
     def _secrets(self) -> list[str]:
-        secrets = [value.get_secret_value() for value in self.provider.headers.values()]
-        if self.provider.api_key is not None:
-            secrets.append(self.provider.api_key.get_secret_value())
+        # Any of them, for a proxy before several endpoints may mix them up.
+        entry = self.provider
+        each: list[ProviderConfig | Endpoint] = [entry, *entry.endpoints]
+        hidden = [value for one in each for value in one.headers.values()]
+        hidden += [one.api_key for one in each if one.api_key is not None]
+        secrets = [value.get_secret_value() for value in hidden]
         # "Bearer abc" in a header is also a secret without its first word.
         secrets += [word for secret in secrets for word in secret.split()]
         return sorted(
@@ -178,7 +189,7 @@ def from_status(
             provider=source.name,
         )
     if status in (401, 403):
-        return _key_refused(source)
+        return _key_refused(source, is_outright=status == 401)
     if status == 402:
         return _out_of_credit(source)
     if status in (404, 405, 410):
@@ -197,7 +208,7 @@ def from_error_object(source: Source, payload: Any) -> CoulisseError:
     if said.is_filtered:
         return _filtered(source, said, "in its reply")
     if words & (BAD_KEY | {"UNAUTHENTICATED", "PERMISSION_DENIED"}):
-        return _key_refused(source)
+        return _key_refused(source, is_outright=not words & NOT_ALLOWED)
     if words & NO_CREDIT:
         return _out_of_credit(source)
     if words & (LIMITED | {"RESOURCE_EXHAUSTED"}):
@@ -212,12 +223,13 @@ def _said(source: Source, said: ErrorObject) -> str:
     return f": {message}" if message else ""
 
 
-def _key_refused(source: Source) -> KeyRefused:
+def _key_refused(source: Source, *, is_outright: bool) -> KeyRefused:
     # Never the provider's own message: it often quotes the key.
     return KeyRefused(
         f"provider '{source.name}' refused the key: "
         f"check {source.setting('api_key')} and what that key may use",
         provider=source.name,
+        is_outright=is_outright,
     )
 
 
@@ -262,7 +274,7 @@ def _overloaded(
 def _refused(source: Source, said: ErrorObject, where: str) -> CoulisseError:
     # Gemini answers a wrong key with 400.
     if said.words & BAD_KEY or "API key not valid" in said.message:
-        return _key_refused(source)
+        return _key_refused(source, is_outright=not said.words & NOT_ALLOWED)
     return RequestRefused(
         f"provider '{source.name}' refused the request ({where}){_said(source, said)}",
         provider=source.name,

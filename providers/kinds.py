@@ -134,8 +134,11 @@ def of(provider: ProviderConfig) -> Kind:
 
 
 def is_elsewhere(provider: ProviderConfig) -> bool:
-    """Say whether a provider is at another address than its kind's own."""
-    return provider.base_url not in (None, KINDS[provider.kind].base_url)
+    """Say whether a provider is, in part or whole, not at its kind's own address."""
+    own = None, KINDS[provider.kind].base_url
+    if not provider.endpoints:
+        return provider.base_url not in own
+    return any(entry.base_url not in own for entry in provider.each())
 
 
 def structured_outputs(provider: ProviderConfig) -> Literal["native", "prompt"]:

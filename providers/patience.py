@@ -32,8 +32,9 @@ class Patience:
         self._source = source
         self._time = asyncio.get_running_loop().time
 
-    def begin(self) -> None:
+    def begin(self, source: Source) -> None:
         """Start an attempt, with all the time for its first token."""
+        self._source = source
         self._first_left = self._first
 
     def spend(self, seconds: float) -> None:

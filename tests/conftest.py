@@ -20,6 +20,7 @@ from django.test.utils import (
 
 from config import live, loader
 from config.sections import Config
+from providers import pool
 from providers.fake import FakeProvider
 
 CONFIG = """
@@ -94,6 +95,12 @@ def _keys_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     path = tmp_path_factory.mktemp("keys") / "secrets.env"
     with override_settings(COULISSE_SECRETS_FILE=path):
         yield
+
+
+@pytest.fixture(autouse=True)
+def _circuits_closed() -> None:
+    """No test is refused a provider for what failed in another."""
+    pool.forget()
 
 
 @pytest.fixture

@@ -1,0 +1,208 @@
+"""The endpoints of a provider, and which of them a call goes to."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate
+from typing import Literal
+
+from providers import breaker, kinds
+from providers.breaker import Circuit
+from providers.config import ProviderConfig, endpoint_name
+from providers.errors import CircuitOpen
+from providers.wire import Wire
+
+MAX_POOLS = 256
+"""The oldest are forgotten: those of an earlier YAML, say."""
+
+
+class Endpoint:
+    """One key at one address."""
+
+    def __init__(
+        self, name: str, number: int | None, provider: ProviderConfig, circuit: Circuit
+    ) -> None:
+        kind = kinds.of(provider)
+        self.name = name
+        """What records call it; "" where the provider has one."""
+        self.number = number
+        """Its place under `endpoints:`; None where there are none."""
+        self.provider = provider
+        """The entry as if this endpoint were the only one."""
+        self.circuit = circuit
+        self.wire: Wire = kind.wire
+        self.headers = headers(provider, kind.wire.headers(_key(provider)))
+        # Where the local model is, only its start tells.
+        self._url = None if provider.kind == "local" else kinds.url(provider)
+
+    @property
+    def url(self) -> str:
+        """Return where calls are sent; raise LocalModelDown if that is nowhere."""
+        return self._url or kinds.url(self.provider)
+
+
+def headers(provider: ProviderConfig, wire: Mapping[str, str]) -> dict[str, str]:
+    """Return what is sent with a call: our headers, the wire's and the YAML's."""
+    extra = {
+        name: secret.get_secret_value() for name, secret in provider.headers.items()
+    }
+    return {"Content-Type": "application/json", **wire, **extra}
+
+
+def _key(provider: ProviderConfig) -> str | None:
+    return None if provider.api_key is None else provider.api_key.get_secret_value()
+
+
+class Pool:
+    """The endpoints of one entry under `providers:`."""
+
+    def __init__(
+        self, name: str, provider: ProviderConfig, before: "Pool | None" = None
+    ) -> None:
+        self.name = name
+        self.provider = provider
+        known = before.circuits if before is not None else {}
+        self.circuits: dict[object, Circuit] = {}
+        """By what their endpoints are: an edit that leaves one alone keeps it."""
+        self.endpoints: list[Endpoint] = []
+        for number, entry in enumerate(provider.each()):
+            called = _name(provider, number)
+            circuit = self._circuit(entry, called, known)
+            place = number if provider.endpoints else None
+            self.endpoints.append(Endpoint(called, place, entry, circuit))
+        self._weights = {
+            endpoint: provider.endpoints[number].weight if provider.endpoints else 1.0
+            for number, endpoint in enumerate(self.endpoints)
+        }
+
+    @property
+    def is_lone(self) -> bool:
+        """Return whether there is nobody else to ask."""
+        return len(self.endpoints) == 1
+
+    def _circuit(
+        self, entry: ProviderConfig, called: str, known: Mapping[object, Circuit]
+    ) -> Circuit:
+        what = entry.kind, entry.base_url, entry.api_key, *sorted(_pairs(entry))
+        found = self.circuits.get(what)
+        # A breaker that is turned off forgets.
+        if found is None and self.provider.breaker.failures:
+            found = known.get(what)
+        if found is None:
+            found = Circuit(_label(self.name, called))
+        self.circuits[what] = found
+        return found
+
+    def choose(self, among: Sequence[Endpoint]) -> Endpoint | None:
+        """Return one at random, by weight, of those that may be asked; or None.
+
+        One that has asked us to wait is chosen last: the one whose time comes first.
+        """
+        if len(among) == 1 and among[0].circuit.open_until is None:
+            return among[0]
+        at = breaker.now()
+        able = [each for each in among if each.circuit.admits(at)]
+        ready = [each for each in able if each.circuit.rests_until <= at]
+        if ready:
+            return self._draw(ready)
+        return min(able, key=lambda each: each.circuit.rests_until, default=None)
+
+    def _draw(self, ready: Sequence[Endpoint]) -> Endpoint:
+        sums = list(accumulate(self._weights[each] for each in ready))
+        point = random.random() * sums[-1]  # noqa: S311 (no secret depends on it)
+        upto = zip(ready, sums, strict=True)
+        return next((each for each, end in upto if point < end), ready[-1])
+
+    def closed_to_all(self) -> CircuitOpen:
+        """Return the error for a call that nobody may be sent."""
+        at = breaker.now()
+        first = min(
+            (each.circuit for each in self.endpoints),
+            key=lambda circuit: circuit.open_until or 0.0,
+        )
+        seconds = max(0.0, (first.open_until or at) - at)
+        return CircuitOpen(
+            f"provider '{self.name}' is left alone for {seconds:.0f} s, because it "
+            f"failed again and again; the last time: {first.last_error}",
+            provider=self.name,
+            # For a new key, or for credit, it does not help to wait.
+            retry_after_seconds=seconds if first.heals else None,
+        )
+
+
+def _name(provider: ProviderConfig, number: int) -> str:
+    if not provider.endpoints:
+        return ""
+    return endpoint_name(number, provider.endpoints[number])
+
+
+def _label(provider: str, endpoint: str) -> str:
+    which = f", endpoint '{endpoint}'," if endpoint else ""
+    return f"provider '{provider}'{which}"
+
+
+def _pairs(entry: ProviderConfig) -> list[tuple[str, str]]:
+    return [(name, value.get_secret_value()) for name, value in entry.headers.items()]
+
+
+_pools: dict[str, Pool] = {}
+"""By the provider's name, the newest last."""
+
+
+def find(name: str, provider: ProviderConfig) -> Pool:
+    """Return the endpoints of an entry, with what is known of them."""
+    pool = _pools.get(name)
+    if pool is None or pool.provider is not provider:
+        pool = Pool(name, provider, _pools.pop(name, None))
+        _pools[name] = pool
+        while len(_pools) > MAX_POOLS:
+            del _pools[next(iter(_pools))]
+    return pool
+
+
+def forget() -> None:
+    """Forget what is known of every endpoint."""
+    _pools.clear()
+
+
+# For who asks.
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How an endpoint does, as this process knows it."""
+
+    provider: str
+    endpoint: str
+    """"" where the provider has one."""
+    state: Literal["closed", "open", "trying"]
+    """Whether calls go there; `trying`: the next one finds out."""
+    open_until: datetime | None
+    """When it is tried again."""
+    failures: int
+    """In a row."""
+    last_error: str | None
+    """Since it last answered."""
+
+
+def states() -> list[State]:
+    """Return how every endpoint does that this process has called."""
+    return [
+        _state(pool.name, each)
+        for pool in [*_pools.values()]
+        for each in pool.endpoints
+    ]
+
+
+def _state(provider: str, endpoint: Endpoint) -> State:
+    circuit, at = endpoint.circuit, breaker.now()
+    until = None
+    if circuit.open_until is not None:
+        until = datetime.now(UTC) + timedelta(seconds=circuit.open_until - at)
+    state: Literal["closed", "open", "trying"] = "closed"
+    if until is not None:
+        state = "trying" if circuit.admits(at) else "open"
+    return State(
+        provider, endpoint.name, state, until, circuit.failures, circuit.last_error
+    )
