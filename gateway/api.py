@@ -10,7 +10,6 @@ from ninja import Body, NinjaAPI
 from ninja.errors import HttpError, ValidationError
 from ninja.parser import Parser
 
-from access.errors import CredentialRefused
 from agents import catalog
 from agents.config import AGENTS
 from config import live
@@ -80,17 +79,6 @@ api.add_router("/users/me", my_data.router)
 async def create_completion(
     request: HttpRequest, body: Body[ChatRequest]
 ) -> HttpResponseBase:
-    try:
-        return await complete(request, body)
-    except CredentialRefused:
-        # What was remembered of the token is old; it may be valid all the same.
-        if not await authentication.is_valid_now(request):
-            raise
-        return await complete(request, body)
-
-
-async def complete(request: HttpRequest, body: ChatRequest) -> HttpResponseBase:
-    """Take a turn and answer with its reply, whole or as it comes."""
     turn = requests.to_turn(body, authentication.caller_of(request))
     if turn.stream:
         options = body.stream_options

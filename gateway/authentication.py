@@ -63,17 +63,6 @@ async def recognise(request: HttpRequest) -> Caller:
         return OPEN
 
 
-async def is_valid_now(request: HttpRequest) -> bool:
-    """Return whether a token that was only remembered is valid, after a look.
-
-    If it is, `caller_of` knows what it is now. Raises as `authenticate` does.
-    """
-    if not caller_of(request).is_remembered:
-        return False
-    setattr(request, ATTRIBUTE, await look_up(tokens.digest(bearer(request))))
-    return True
-
-
 async def answered(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
     """Return what a request is answered, once its credential is certain.
 

@@ -1,0 +1,336 @@
+"""Who may call `/v1` and `/mcp`: passwords and API tokens, over real HTTP."""
+
+import asyncio
+import base64
+import time
+from datetime import UTC, datetime, timedelta
+
+import httpx2
+import openai
+import pytest
+from django.contrib.auth.hashers import make_password
+
+from access import identity, tokens
+from gateway import authentication
+from memory.models import Thread
+from tests.conftest import CONFIG
+from tests.gateway import mcp_calls
+from tests.gateway.calls import PATH, body
+
+pytestmark = pytest.mark.database
+
+TOKENS = CONFIG + "auth: {proxy: {tokens: {}}}\n"
+TWO = """
+auth:
+  proxy:
+    basic: [{username: ada, password: 'pâss wörd'}, {username: bob, password: b}]
+    identity: IDENTITY
+"""
+BOUND = CONFIG + TWO.replace("IDENTITY", "from_credential")
+LOOSE = CONFIG + TWO.replace("IDENTITY", "from_request")
+
+
+@pytest.fixture
+def http(running):
+    with httpx2.Client(base_url=running, timeout=20, verify=False) as http:
+        yield http
+
+
+@pytest.fixture
+def sdk(running):
+    """Return a function that makes the official client with a key."""
+    made = []
+
+    def client(key: str) -> openai.OpenAI:
+        made.append(
+            openai.OpenAI(
+                base_url=f"{running}/v1",
+                api_key=key,
+                max_retries=0,
+                timeout=20,
+                http_client=openai.DefaultHttpxClient(verify=False),
+            )
+        )
+        return made[-1]
+
+    yield client
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def mint(database, user):
+    """Return a function that makes a token for the test's user."""
+
+    def mint(principal=user, **terms) -> str:
+        return tokens.mint("test", principal, **terms)[1]
+
+    return mint
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def basic(username: str, password: str, encoding="utf-8") -> dict[str, str]:
+    pair = f"{username}:{password}".encode(encoding)
+    return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+
+
+def ask(client: openai.OpenAI, **more):
+    messages = [{"role": "user", "content": "hi"}]
+    return client.chat.completions.create(
+        model=more.pop("model", "assistant"), messages=messages, **more
+    )
+
+
+def refusal(answer: httpx2.Response) -> tuple[int, str | None]:
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+# Open, until somebody closes it.
+
+
+def test_a_key_is_ignored_where_none_is_asked_for(configure, fake, sdk, user):
+    configure(CONFIG)
+    fake.reply("hello")
+    assert ask(sdk("sk-coulisse-nobody"), safety_identifier=user)
+
+
+@pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/v1/openapi.json"])
+def test_what_tells_nothing_of_anybody_stays_open(configure, http, path):
+    configure(TOKENS)
+    assert http.get(path).status_code == 200
+
+
+# API tokens.
+
+
+def test_a_token_opens_everything_as_its_user(configure, fake, sdk, mint, user):
+    configure(TOKENS)
+    client = sdk(mint())
+    fake.reply("hello")
+    assert ask(client).choices[0].message.content == "hello"
+    assert [model.id for model in client.models.list()][:1] == ["assistant"]
+    assert Thread.objects.filter(user_id=identity.derive(user)).exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        *[("GET", "/v1/models"), ("GET", "/v1/models/assistant")],
+        *[("POST", PATH), ("GET", "/v1/memories"), ("POST", "/v1/memories")],
+        *[("GET", "/v1/memories/x"), ("PATCH", "/v1/memories/x")],
+        *[("DELETE", "/v1/memories/x"), ("GET", "/v1/memories/x/history")],
+        *[
+            ("POST", "/v1/memories/search"),
+            ("GET", "/v1/turns"),
+            ("GET", "/v1/turns/x"),
+        ],
+        *[("GET", "/v1/mcp"), ("DELETE", "/v1/mcp/x"), ("POST", "/mcp")],
+        *[("GET", "/v1/users/me/export"), ("DELETE", "/v1/users/me")],
+    ],
+)
+@pytest.mark.parametrize("headers", [{}, bearer(f"sk-coulisse-{'x' * 43}")])
+def test_nothing_opens_without_one(configure, http, method, path, headers):
+    configure(TOKENS)
+    answer = http.request(
+        method,
+        path,
+        headers={"Content-Type": "application/json", **headers},
+        content=b"{}",
+    )
+    code = "invalid_api_key" if headers else None
+    assert refusal(answer) == (401, code)
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_every_route_there_is_was_tried_above(configure, http):
+    tried = {
+        mark.args[1][index][1].split("/v1/")[-1].split("/")[0]
+        for mark in test_nothing_opens_without_one.pytestmark
+        if mark.args and mark.args[0] == ("method", "path")
+        for index in range(len(mark.args[1]))
+    }
+    paths = http.get("/v1/openapi.json").json()["paths"]
+    assert {path.split("/v1/")[-1].split("/")[0] for path in paths} <= tried
+
+
+def test_the_sdk_knows_a_wrong_key(configure, sdk):
+    configure(TOKENS)
+    with pytest.raises(openai.AuthenticationError) as caught:
+        ask(sdk("sk-coulisse-wrong"))
+    assert caught.value.code == "invalid_api_key"
+
+
+def test_a_revoked_token_is_refused_at_once(configure, fake, http, mint):
+    configure(TOKENS)
+    row, secret = tokens.mint("test", "somebody")
+    fake.reply("hello")
+    asked = {"model": "assistant", "messages": [{"role": "user", "content": "hi"}]}
+    assert http.post(PATH, json=asked, headers=bearer(secret)).status_code == 200
+    tokens.revoke(str(row.id))
+    for _ in range(2):
+        answer = http.post(PATH, json=asked, headers=bearer(secret))
+        assert refusal(answer) == (401, "invalid_api_key")
+    assert http.get("/v1/models", headers=bearer(secret)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"model": "nobody", "messages": [{"role": "user", "content": "hi"}]},
+        {"model": "assistant"},
+        {"model": "assistant", "messages": [], "safety_identifier": "another"},
+    ],
+)
+def test_a_revoked_token_learns_nothing_of_its_mistakes(configure, fake, http, asked):
+    configure(TOKENS)
+    row, secret = tokens.mint("test", "somebody")
+    assert http.get("/v1/models", headers=bearer(secret)).status_code == 200
+    digest = tokens.digest(secret)
+    assert authentication.REMEMBERED.recall(digest) is not None
+    assert http.post(PATH, json=asked, headers=bearer(secret)).status_code != 401
+    tokens.revoke(str(row.id))
+    answer = http.post(PATH, json=asked, headers=bearer(secret))
+    assert refusal(answer) == (401, "invalid_api_key")
+    assert authentication.REMEMBERED.recall(digest) is None
+
+
+def test_an_expired_token_is_refused(configure, http):
+    configure(TOKENS)
+    past = datetime.now(UTC) - timedelta(hours=2)
+    _, secret = tokens.mint(
+        "test", "somebody", expires_at=past + timedelta(hours=1), now=past
+    )
+    assert http.get("/v1/models", headers=bearer(secret)).status_code == 401
+
+
+def test_a_token_for_some_agents_sees_no_others(configure, fake, http, mint, user):
+    configure(TOKENS)
+    headers = bearer(mint(agents=["tuned", "gone"]))
+    listed = http.get("/v1/models", headers=headers).json()["data"]
+    assert [model["id"] for model in listed] == ["tuned"]
+    assert http.get("/v1/models/tuned", headers=headers).status_code == 200
+    answer = http.get("/v1/models/assistant", headers=headers)
+    assert refusal(answer) == (404, "model_not_found")
+    assert "assistant" not in answer.json()["error"]["message"].replace(
+        "'assistant' does not exist", ""
+    )
+    answer = http.post(PATH, json=body(user), headers=headers)
+    assert refusal(answer) == (403, "agent_not_allowed")
+    fake.reply("hello")
+    answer = http.post(PATH, json=body(user, agent="tuned"), headers=headers)
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *("Bearer", "Bearer  ,", "Basic eDp5", "sk-coulisse-x", "Bearer a b"),
+        *("Bearer " + "x" * 30_000, "Digest username=x", "Bearer \xe4\xf6"),
+    ],
+)
+def test_an_odd_header_is_refused_at_once(configure, http, header):
+    configure(TOKENS)
+    began = time.perf_counter()
+    answer = http.get("/v1/models", headers={"Authorization": header.encode("latin-1")})
+    assert answer.status_code == 401
+    assert time.perf_counter() - began < 1
+
+
+# Tokens at /mcp.
+
+
+async def test_mcp_clients_bring_a_token_like_any_other(configure, running, fake, mint):
+    configure(TOKENS)
+    fake.reply("hello")
+    secret = await asyncio.to_thread(mint, agents=["assistant"])
+    async with mcp_calls.connected(running, None, **bearer(secret)) as client:
+        listed = (await client.list_tools()).tools
+        assert [tool.name for tool in listed] == ["assistant"]
+        said = await client.call_tool("assistant", {"message": "hi"})
+        assert said.structured_content["reply"] == "hello"
+
+
+# Passwords.
+
+
+def test_a_password_opens(configure, fake, http, user):
+    configure(LOOSE)
+    fake.reply("hello")
+    answer = http.post(PATH, json=body(user), headers=basic("ada", "pâss wörd"))
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_both_readings_of_a_header_are_tried(configure, http, encoding):
+    configure(LOOSE)
+    headers = basic("ada", "pâss wörd", encoding)
+    assert http.get("/v1/models", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        *({}, basic("ada", "b"), basic("bob", ""), basic("eve", "b"), bearer("b")),
+        *({"Authorization": "Basic"}, {"Authorization": "Basic !!!"}),
+        {"Authorization": "Basic " + "x" * 50_000},
+        {"Authorization": "Basic " + base64.b64encode(b"bob").decode()},
+    ],
+)
+def test_a_wrong_password_does_not(configure, http, headers):
+    configure(LOOSE)
+    answer = http.get("/v1/models", headers=headers)
+    assert answer.status_code == 401
+    challenge = 'Basic realm="Coulisse", charset="UTF-8"'
+    assert answer.headers["WWW-Authenticate"] == challenge
+
+
+def test_a_password_may_be_hashed(configure, http, settings):
+    hashed = make_password("pass", hasher="pbkdf2_sha256")
+    configure(CONFIG + f"auth: {{proxy: {{basic: {{password: '{hashed}'}}}}}}\n")
+    assert http.get("/v1/models", headers=basic("admin", "pass")).status_code == 200
+    assert http.get("/v1/models", headers=basic("admin", hashed)).status_code == 401
+    began = time.perf_counter()
+    for _ in range(5):
+        answer = http.get("/v1/models", headers=basic("admin", "pass"))
+        assert answer.status_code == 200
+    # A hash takes longer than that each time.
+    assert time.perf_counter() - began < 0.5
+
+
+def test_an_edit_changes_passwords_at_once(configure, http):
+    configure(LOOSE)
+    assert http.get("/v1/models", headers=basic("bob", "b")).status_code == 200
+    configure(LOOSE.replace("password: b}", "password: c}"))
+    assert http.get("/v1/models", headers=basic("bob", "b")).status_code == 401
+    assert http.get("/v1/models", headers=basic("bob", "c")).status_code == 200
+    configure(CONFIG)
+    assert http.get("/v1/models").status_code == 200
+
+
+def test_who_logs_in_may_be_who_asks(configure, fake, http):
+    configure(BOUND)
+    fake.reply("hello")
+    asked = {"model": "assistant", "messages": [{"role": "user", "content": "hi"}]}
+    answer = http.post(PATH, json=asked, headers=basic("bob", "b"))
+    assert answer.status_code == 200
+    assert Thread.objects.filter(user_id=identity.derive("bob")).exists()
+
+
+def test_without_binding_a_request_names_its_user(configure, http):
+    configure(LOOSE)
+    answer = http.get("/v1/mcp", headers=basic("bob", "b"))
+    assert refusal(answer) == (400, "user_required")
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_pages_of_other_sites_cannot_use_a_browser_s_password(configure, http, method):
+    configure(LOOSE)
+    path = "/v1/models" if method == "GET" else PATH
+    headers = {**basic("bob", "b"), "Origin": "https://evil.example.com"}
+    answer = http.request(method, path, headers=headers)
+    assert refusal(answer) == (403, "origin_not_allowed")
+    headers["Origin"] = str(http.base_url).rstrip("/")
+    assert http.request(method, path, headers=headers).status_code != 403
