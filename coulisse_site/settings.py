@@ -30,6 +30,7 @@ COULISSE_SECTIONS = [
     "access.auth_config.AUTH",
     "access.config.DEFAULT_USER_ID",
     "access.config.USERS",
+    "access.limits_config.LIMITS",
     "agents.config.AGENTS",
     "agents.skills.SKILLS",
     "config.config.SERVER",
@@ -278,6 +279,7 @@ def every(seconds: int, task: str) -> dict[str, Any]:
 
 
 CELERY_BEAT_SCHEDULE = {
+    "access-prune": every(3600, "access.jobs.prune"),
     "mcp-sweep": every(600, "mcp_bridge.jobs.sweep"),
     "memory-consolidate": every(600, "memory.jobs.consolidate"),
     "memory-sweep": every(30, "memory.jobs.sweep"),

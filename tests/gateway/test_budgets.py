@@ -1,0 +1,236 @@
+"""Budgets of API tokens: what they let through, and that the sums are right."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import httpx2
+import openai
+import pytest
+
+from access import limits, tokens, windows
+from access.meters import EPOCH_SECONDS
+from access.models import Meter
+from core.events import Usage
+from tests.conftest import CONFIG
+from tests.gateway.calls import PATH, body, until
+
+pytestmark = pytest.mark.database
+
+PRICED = (
+    CONFIG
+    + "\nauth: {proxy: {tokens: {}}}"
+    # A dollar for ten tokens.
+    + "\nprices: {openai: {gpt-test: {input: 100000, output: 100000}}}\n"
+)
+COST = 1_000_000
+"""Of a reply of the fake's usual ten tokens, in micro-dollars."""
+ESTIMATE = 1_900_000
+"""Of the requests below: 16 tokens of prompt, 3 of reply."""
+
+
+@pytest.fixture
+def url(running, configure):
+    configure(PRICED)
+    return running
+
+
+@pytest.fixture
+def mint(database):
+    """Return a function that makes a token, and returns its secret."""
+
+    def mint(user: str, **fields) -> str:
+        return tokens.mint("ci", user, **fields)[1]
+
+    return mint
+
+
+def ask(url: str, secret: str, **more) -> httpx2.Response:
+    request = body("", max_tokens=3, **more)
+    del request["safety_identifier"]
+    headers = {"Authorization": f"Bearer {secret}"}
+    return httpx2.post(
+        url + PATH, json=request, headers=headers, timeout=20, verify=False
+    )
+
+
+def meter(secret: str, length: int = windows.EVER) -> Meter:
+    subject = limits.subject_of_token(
+        tokens.find(tokens.digest(secret), datetime.now(UTC))
+    )
+    start = windows.at(length, int(time.time())).start
+    return Meter.objects.get(subject=subject, window=length, start=start)
+
+
+def aside(secret: str, length: int = windows.EVER) -> tuple[int, int, int]:
+    found = meter(secret, length)
+    return (
+        found.turns_now + found.turns_before,
+        found.tokens_now + found.tokens_before,
+        found.micro_usd_now + found.micro_usd_before,
+    )
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_unlimited_token_is_charged_all_the_same(url, fake, user, mint, stream):
+    secret = mint(user)
+    for _ in range(2):
+        assert ask(url, secret, stream=stream).status_code == 200
+    for length in (windows.EVER, windows.CALENDAR_MONTH):
+        found = meter(secret, length)
+        assert (found.micro_usd, found.tokens, found.requests) == (2 * COST, 20, 2)
+        assert found.unpriced == 0
+
+
+@pytest.mark.parametrize("budget", ["total", "monthly"])
+def test_a_spent_budget_is_told_as_openai_does(url, fake, user, mint, budget):
+    secret = mint(user, budget=budget, limit_micro_usd=COST)
+    request = body("", max_tokens=1)
+    del request["safety_identifier"]
+    with (
+        openai.OpenAI(base_url=f"{url}/v1", api_key=secret) as client,
+        pytest.raises(openai.RateLimitError) as caught,
+    ):
+        client.chat.completions.create(**request)
+    refusal = caught.value
+    assert (refusal.type, refusal.code) == ("insufficient_quota", "insufficient_quota")
+    assert "budget" in refusal.message
+    assert refusal.response.headers["x-should-retry"] == "false"
+    assert ("retry-after" in refusal.response.headers) == (budget == "monthly")
+    # Nobody was asked, neither the first time nor again.
+    assert fake.requests == []
+
+
+def test_a_budget_lets_through_what_it_covers(url, fake, user, mint):
+    # The estimate of the prompt is a little more than the fake's seven tokens.
+    secret = mint(user, budget="total", limit_micro_usd=4 * COST)
+    codes = [ask(url, secret).status_code for _ in range(6)]
+    served = codes.count(200)
+    assert codes == [200] * served + [429] * (6 - served)
+    assert served in (1, 2, 3)
+    assert meter(secret).micro_usd == served * COST
+    assert aside(secret) == (0, 0, 0)
+
+
+def test_a_hundred_at_once_do_not_overspend(url, fake, user, mint):
+    secret = mint(user, budget="total", limit_micro_usd=10 * ESTIMATE)
+    for _ in range(10):
+        fake.hang()
+    with ThreadPoolExecutor(100) as pool:
+        answers = [pool.submit(ask, url, secret) for _ in range(100)]
+        fake.wait(lambda: len(fake.requests) == 10)
+        until(lambda: sum(answer.done() for answer in answers) == 90)
+        assert aside(secret) == (10, 190, 10 * ESTIMATE)
+        fake.release()
+        codes = sorted(answer.result().status_code for answer in answers)
+    assert codes == [200] * 10 + [429] * 90
+    assert len(fake.requests) == 10
+    assert meter(secret).micro_usd == 10 * COST
+    assert meter(secret).requests == 10
+    assert aside(secret) == (0, 0, 0)
+
+
+def test_what_a_killed_process_set_aside_comes_back(url, fake, user, mint):
+    secret = mint(user, budget="total", limit_micro_usd=9 * COST)
+    assert ask(url, secret).status_code == 200
+    epoch = int(time.time()) // EPOCH_SECONDS
+    row = Meter.objects.filter(subject=meter(secret).subject, window=windows.EVER)
+    row.update(micro_usd_now=8 * COST, turns_now=1, epoch=epoch)
+    assert ask(url, secret).status_code == 429
+    row.update(epoch=epoch - 2)
+    assert ask(url, secret).status_code == 200
+    assert meter(secret).micro_usd == 2 * COST
+
+
+def test_a_month_begins_with_all_of_its_budget(url, fake, user, mint):
+    secret = mint(user, budget="monthly", limit_micro_usd=9 * COST)
+    assert ask(url, secret).status_code == 200
+    row = Meter.objects.filter(
+        subject=meter(secret).subject, window=windows.CALENDAR_MONTH
+    )
+    row.update(micro_usd=9 * COST)
+    refusal = ask(url, secret)
+    assert refusal.status_code == 429
+    assert "renewed on" in refusal.json()["error"]["message"]
+    last_month = windows.month_start(row.get().start - 1)
+    row.update(start=last_month)
+    assert ask(url, secret).status_code == 200
+
+
+def test_a_client_that_leaves_pays_for_what_was_said(url, fake, user, mint):
+    secret = mint(user, budget="total", limit_micro_usd=50 * COST)
+    fake.hang("mid_stream", "one ", "two ")
+    with (
+        httpx2.Client(timeout=20, verify=False) as client,
+        client.stream(
+            "POST",
+            url + PATH,
+            json={**body("", stream=True, max_tokens=3), "safety_identifier": None},
+            headers={"Authorization": f"Bearer {secret}"},
+        ) as answer,
+    ):
+        for line in answer.iter_lines():
+            if "one" in line:
+                break
+    until(lambda: Meter.objects.filter(micro_usd__gt=0, subject=_subject(secret)))
+    found = meter(secret)
+    # Nobody counts what was broken off: it is estimated, and never free.
+    assert found.micro_usd == found.tokens * COST // 10 > 0
+    assert aside(secret) == (0, 0, 0)
+
+
+def _subject(secret: str) -> str:
+    return limits.subject_of_token(
+        tokens.find(tokens.digest(secret), datetime.now(UTC))
+    )
+
+
+def test_a_provider_that_counts_nothing_is_believed(url, fake, user, mint):
+    secret = mint(user)
+    fake.reply("Hello", usage=Usage(0, 0))
+    assert ask(url, secret).headers["x-coulisse-cost-usd"] == "0.000000"
+    assert meter(secret).micro_usd == 0
+
+
+def test_a_failed_call_gives_back_what_was_set_aside(url, fake, user, mint):
+    secret = mint(user, budget="total", limit_micro_usd=4 * COST)
+    for _ in range(5):
+        fake.fail(500)
+        assert ask(url, secret).status_code == 503
+        assert aside(secret) == (0, 0, 0)
+    assert meter(secret).micro_usd == 0
+    assert ask(url, secret).status_code == 200
+
+
+def test_a_model_of_unknown_price_is_refused_to_a_budget(
+    configure, running, fake, user, mint
+):
+    configure(CONFIG + "\nauth: {proxy: {tokens: {}}}\n")
+    limited = mint(user, budget="monthly", limit_micro_usd=COST)
+    refusal = ask(running, limited)
+    assert refusal.status_code == 403
+    assert refusal.json()["error"]["code"] == "price_unknown"
+    assert fake.requests == []
+    unlimited = mint(user)
+    answer = ask(running, unlimited)
+    assert answer.status_code == 200
+    assert "x-coulisse-cost-usd" not in answer.headers
+    assert (meter(unlimited).micro_usd, meter(unlimited).unpriced) == (0, 1)
+
+
+def test_a_revoked_token_is_refused_at_once(url, fake, user, mint):
+    row, secret = tokens.mint("ci", user)
+    for _ in range(2):
+        assert ask(url, secret).status_code == 200
+    tokens.revoke(str(row.id))
+    refusal = ask(url, secret)
+    assert refusal.status_code == 401
+    assert refusal.json()["error"]["code"] == "invalid_api_key"
+    assert len(fake.requests) == 2
+
+
+def test_a_changed_budget_holds_at_once(url, fake, user, mint):
+    row, secret = tokens.mint("ci", user, budget="total", limit_micro_usd=9 * COST)
+    assert ask(url, secret).status_code == 200
+    type(row).objects.filter(pk=row.pk).update(limit_micro_usd=COST, version=2)
+    assert ask(url, secret).status_code == 429
