@@ -358,3 +358,16 @@ def test_the_list_is_read_from_its_file_alone(monkeypatch):
     price_list.snapshot.cache_clear()
     assert prices.cost(config(), "openai", "gpt-4o-mini", Usage(1_000, 0)) == 150
     assert not price_list.snapshot().from_auto_update
+
+
+def test_endpoints_at_one_price_have_that_price():
+    def host(*urls: str) -> Config:
+        endpoints = [{"base_url": url} for url in urls]
+        given = {"kind": "openai", "endpoints": endpoints, "api_key": "key"}
+        values = {PROVIDERS.key: {"p": ProviderConfig.model_validate(given)}}
+        return Config(Path("coulisse.yaml"), values)
+
+    own, azure = "https://api.openai.com/v1", "https://x.openai.azure.com/openai/v1"
+    same, unlike = host(own, azure), host(own, "http://localhost:11434/v1")
+    assert prices.cost(same, "p", "gpt-4o-mini", Usage(1_000, 0)) == 150
+    assert prices.cost(unlike, "p", "gpt-4o-mini", Usage(1_000, 0)) is None
