@@ -9,7 +9,7 @@ from config import live
 from gateway.handler import Handler
 from memory import wake
 from providers import client
-from turns import lane, remembering, schema_children, tool_servers
+from turns import lane, price_table, remembering, schema_children, tool_servers
 
 
 class Lifespan:
@@ -29,7 +29,9 @@ class Lifespan:
         except Exception as exc:
             await send({"type": "lifespan.startup.failed", "message": str(exc)})
             return
-        warming = asyncio.create_task(asyncio.to_thread(remembering.warm))
+        warming = asyncio.gather(
+            asyncio.to_thread(remembering.warm), asyncio.to_thread(price_table.warm)
+        )
         discovery = asyncio.create_task(tool_servers.discover())
         await send({"type": "lifespan.startup.complete"})
         await receive()

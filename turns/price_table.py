@@ -1,17 +1,22 @@
 """What the configured models cost, for the terminal and as JSON."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from agents.config import AGENTS
+from config import live
 from config.sections import Config
+from core.errors import CoulisseError
 from memory import plan
 from providers import price_list, prices
 from providers.config import PROVIDERS
 from providers.rates import Rates, Tariff
 from turns import columns
+
+logger = logging.getLogger(__name__)
 
 UNKNOWN = "unknown"
 HEAD = ("model", "input", "output", "cached", "written", "price from", "used by")
@@ -47,6 +52,14 @@ def of(config: Config) -> list[Priced]:
         for named, by in users.items()
     ]
     return [*found, *_embedder(config)]
+
+
+def warm() -> None:
+    """Look up ahead what the first turns will cost; call it from a thread."""
+    try:
+        of(live.current())
+    except CoulisseError as exc:
+        logger.warning("%s; prices are looked up when they are needed", exc)
 
 
 def unknown(priced: list[Priced]) -> list[str]:
