@@ -10,6 +10,7 @@ import logging
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import orjson
@@ -25,7 +26,6 @@ from providers.exchange import Exchange, Sending
 from providers.failures import Source
 from providers.patience import Patience
 from providers.pool import Endpoint, Pool
-from providers.wire import Wire
 
 T = TypeVar("T")
 
@@ -124,15 +124,16 @@ def _prepare(
     attempts: list[Attempt] | None,
 ) -> _Request[Iterable[Event]]:
     parameters.check(name, provider, call.parameters)
-    bodies: dict[Wire, bytes] = {}
+    lone = Source(name, provider, call.model)
+    bodies: dict[int, bytes] = {}
 
     def sending(endpoint: Endpoint) -> Sending[Iterable[Event]]:
-        wire = endpoint.wire
-        body = bodies.get(wire)
+        wire, number = endpoint.wire, endpoint.number
+        body = bodies.get(id(wire))
         if body is None:
-            body = bodies[wire] = _encode(wire.body(call))
+            body = bodies[id(wire)] = _encode(wire.body(call))
         return Sending(
-            Source(name, provider, call.model, None, endpoint.number),
+            lone if number is None else replace(lone, endpoint=number),
             endpoint.url,
             body,
             endpoint.headers,
@@ -140,8 +141,7 @@ def _prepare(
             wire if call.stream else None,
         )
 
-    source = Source(name, provider, call.model)
-    patience = Patience(source, stream=call.stream)
+    patience = Patience(lone, stream=call.stream)
     return _Request(pool.find(name, provider), sending, patience, attempts)
 
 
