@@ -131,6 +131,12 @@ def test_an_unknown_cost_is_said_to_be_unknown(name, owner):
     assert last == "    openai/gpt-test  0.50 s  100 + 20 tokens  cost unknown  stop"
 
 
+def test_nothing_is_no_unknown_cost(name, owner):
+    put(user_id=owner, cost_micro_usd=0)
+    [line] = run("turns", user=name)
+    assert "  $0.000000  " in line
+
+
 def test_every_attempt_is_told():
     attempts = [
         Attempt("east", 0.1, "429: slow down\x1b[2J"),
