@@ -150,6 +150,7 @@ def test_an_invalid_edit_is_told_once_however_often_it_looks(looking, file, capl
     for _ in range(3):
         looking.look()
     assert caplog.text.count("the old configuration stays in force") == 1
+    assert [told.has_lines for told in caplog.records] == [True]
     assert names() == ["ann"]
 
 

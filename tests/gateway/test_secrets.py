@@ -12,6 +12,7 @@ from django.core.management import call_command
 from access import audit
 from access.models import AuditEntry
 from config import live
+from core.errors import Unavailable
 from telemetry import formats
 from tests.gateway.calls import body, post, until
 from tests.gateway.test_record import turns
@@ -142,6 +143,31 @@ def test_a_fault_of_ours_with_them(server, user, written, monkeypatch):
     assert_clean(written())
 
 
+def test_a_tool_call_of_an_mcp_client_that_fails_with_them(server, user, monkeypatch):
+    async def fail(*args: object, **kwargs: object) -> None:
+        raise Unavailable(ALL)
+
+    monkeypatch.setattr("gateway.house_tools.AgentTool.call", fail)
+    text = call_tool(server, user, "assistant")
+    assert "[redacted]" in text
+    assert_clean(text)
+
+
+def call_tool(server: str, user: str, name: str) -> str:
+    params = {"name": name, "arguments": {"message": "hi"}}
+    answer = httpx2.post(
+        f"{server}/mcp",
+        json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params},
+        headers={
+            "Accept": "application/json, text/event-stream",
+            "X-Coulisse-User": user,
+        },
+        verify=False,
+    )
+    assert answer.status_code == 200
+    return answer.text
+
+
 @pytest.mark.parametrize("path", [f"/v1/{OWN}", f"/nowhere/{KEY}"])
 def test_an_address_with_one(http, written, path):
     answer = http.get(path)
@@ -154,17 +180,9 @@ def test_a_name_with_one(server, written):
     answer = post(server, body("someone", agent=OWN))
     assert answer.status_code == 404
     assert_clean(answer.text)
-    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
-    params = {"name": KEY, "arguments": {}}
-    headers = {
-        "Accept": "application/json, text/event-stream",
-        "X-Coulisse-User": "someone",
-    }
-    answer = httpx2.post(
-        f"{server}/mcp", json={**request, "params": params}, headers=headers
-    )
-    assert "Unknown tool" in answer.text
-    assert_clean(answer.text)
+    text = call_tool(server, "someone", KEY)
+    assert "Unknown tool" in text
+    assert_clean(text)
     assert_clean(written())
 
 

@@ -1,11 +1,13 @@
 """One session: what it remembers of tokens, calls that failed, lists and its end."""
 
 import asyncio
+import logging
 
 import httpx2
 import mcp_types
 import pytest
 
+from core import request_ids
 from mcp_bridge import connection, http, stdio
 from mcp_bridge.address import Address
 from mcp_bridge.connection import Session
@@ -202,6 +204,38 @@ async def test_a_list_that_fails_leaves_the_old_one_and_says_so():
 
 
 # The end.
+
+
+class Names(logging.Handler):
+    """Notes which request each line is about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.noted.append(request_ids.current.get())
+
+
+@pytest.fixture
+def names(caplog):
+    caplog.set_level(logging.DEBUG, "mcp_bridge")
+    names = Names()
+    logging.getLogger("mcp_bridge").addHandler(names)
+    yield names.noted
+    logging.getLogger("mcp_bridge").removeHandler(names)
+
+
+async def test_its_lines_are_not_those_of_the_request_that_opened_it(names):
+    request_ids.begin(b"checkout-7")
+    session = begin(raw(), warn=print)
+    await session.opened()
+    with pytest.raises(ServerGone):
+        await session.call("die", {})
+    await session.close()
+    request_ids.current.set("")
+    assert names
+    assert set(names) == {""}
 
 
 async def test_a_crash_is_noticed_though_a_grandchild_holds_the_pipes(

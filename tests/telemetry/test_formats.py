@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from io import StringIO
 from logging.config import DictConfigurator
@@ -16,6 +17,7 @@ import pytest
 from django.conf import settings
 
 from core import redaction, request_ids
+from coulisse_site.celery import app as celery_app
 from gateway.access_log import Discreet
 from telemetry import formats, logs
 
@@ -298,3 +300,21 @@ def test_a_warning_is_a_line(taken_over):
     [told] = taken_over()
     assert told["logger"] == "py.warnings"
     assert "UserWarning: [redacted]" in told["message"]
+
+
+# Lines of jobs.
+
+
+@pytest.mark.database
+def test_a_job_goes_by_its_message(database):
+    def in_a_thread_of_the_worker() -> tuple[str, str]:
+        @celery_app.task(name="look")
+        def look() -> str:
+            return request_ids.current.get()
+
+        inside = look.apply(task_id="of-a-test").get()
+        return inside, request_ids.current.get()
+
+    with ThreadPoolExecutor(1) as worker:
+        told = worker.submit(in_a_thread_of_the_worker).result()
+    assert told == ("job_of-a-test", "")
