@@ -1,0 +1,562 @@
+"""Several endpoints, and leaving alone those that fail, over real HTTP."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from core.errors import Invalid
+from core.trace import Attempt
+from providers import breaker, client, pool
+from providers.config import ProviderConfig
+from providers.errors import (
+    CircuitOpen,
+    KeyRefused,
+    ModelUnknown,
+    OutOfCredit,
+    Overloaded,
+    RateLimited,
+    TimedOut,
+)
+
+from . import fault_server as faults
+from .conftest import asking, said
+from .fault_server import Fault, FaultServer
+
+SECRETS = {"a": "sk-key-of-a", "b": "sk-key-of-b"}
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    with FaultServer() as server:
+        yield server
+
+
+@pytest.fixture
+def first(monkeypatch) -> None:
+    """Of those that may be chosen, the first is."""
+    monkeypatch.setattr(pool.random, "random", lambda: 0.0)
+
+
+class Clock:
+    """The breakers' time, which passes when a test wants it to."""
+
+    def __init__(self) -> None:
+        self.at = 1000.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(breaker, "now", clock)
+    return clock
+
+
+def two(server: FaultServer, **fields) -> ProviderConfig:
+    """A provider with two keys, a and b; its breaker takes every failure at once."""
+    endpoints = [{"name": name, "api_key": key} for name, key in SECRETS.items()]
+    fields.setdefault("breaker", {"after_seconds": 0})
+    return server.provider(api_key=None, endpoints=endpoints, **fields)
+
+
+def one(server: FaultServer, **fields) -> ProviderConfig:
+    fields.setdefault("breaker", {"after_seconds": 0, "failures": 3})
+    fields.setdefault("retries", 0)
+    return server.provider(**fields)
+
+
+def keyed(**by_name: Fault) -> Fault:
+    """Answer each key in its own way, and well where nothing is said."""
+    by_key = {SECRETS[name]: fault for name, fault in by_name.items()}
+    return lambda request: by_key.get(request.key, faults.reply())(request)
+
+
+def asked(server: FaultServer) -> list[str]:
+    """Whose keys the requests came with, in order."""
+    names = {key: name for name, key in SECRETS.items()}
+    return [names[request.key] for request in server.requests]
+
+
+def state(endpoint: str = "") -> pool.State:
+    (found,) = (each for each in pool.states() if each.endpoint == endpoint)
+    return found
+
+
+# Which endpoint.
+
+
+async def test_calls_are_spread_by_weight(server):
+    endpoints = [
+        {"name": "a", "api_key": SECRETS["a"], "weight": 9},
+        {"name": "b", "api_key": SECRETS["b"]},
+    ]
+    provider = server.provider(api_key=None, endpoints=endpoints)
+    chooses = pool.find("acme", provider)
+    drawn = Counter(
+        each.name for _ in range(2000) if (each := chooses.choose(chooses.endpoints))
+    )
+    assert 1700 < drawn["a"] < 1900
+    assert drawn["a"] + drawn["b"] == 2000
+
+
+async def test_each_endpoint_has_its_own_key_address_and_headers(server, first):
+    with FaultServer() as elsewhere:
+        provider = ProviderConfig.model_validate(
+            {
+                "kind": "openai",
+                "api_key": "sk-shared",
+                "headers": {"X-Team": "all"},
+                "endpoints": [
+                    {"base_url": server.entry()["base_url"]},
+                    {
+                        "base_url": elsewhere.entry()["base_url"],
+                        "api_key": "sk-own",
+                        "headers": {"X-Region": "eu"},
+                    },
+                ],
+            }
+        )
+        server.then(faults.status(500))
+        await said(provider)
+        (here,), (there,) = server.requests, elsewhere.requests
+    assert (here.key, there.key) == ("sk-shared", "sk-own")
+    assert here.headers["x-team"] == there.headers["x-team"] == "all"
+    assert "x-region" not in here.headers
+    assert there.headers["x-region"] == "eu"
+
+
+async def test_each_is_asked_in_the_words_of_its_address(server, first, monkeypatch):
+    """OpenAI's own API and servers that are like it differ in a name."""
+    openai = server.entry()["base_url"]
+    kind = pool.kinds.KINDS["openai"]
+    monkeypatch.setitem(
+        pool.kinds.KINDS, "openai", pool.kinds.Kind(kind.wire, base_url=openai)
+    )
+    with FaultServer() as elsewhere:
+        endpoints = [{}, {"base_url": elsewhere.entry()["base_url"]}]
+        provider = ProviderConfig(
+            kind="openai", api_key=SECRETS["a"], endpoints=endpoints
+        )
+        server.then(faults.status(500))
+        await said(provider, asking(parameters={"max_tokens": 5}))
+        assert server.requests[0].body["max_completion_tokens"] == 5
+        assert elsewhere.requests[0].body["max_tokens"] == 5
+
+
+@pytest.mark.parametrize("code", [401, 402, 403, 404, 408, 429, 500, 503])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_what_one_fails_at_another_does_at_once(
+    server, first, pauses, code, stream
+):
+    server.default = keyed(a=faults.status(code))
+    attempts: list[Attempt] = []
+    assert await said(two(server), asking(stream=stream), attempts=attempts)
+    assert (asked(server), pauses) == (["a", "b"], [])
+    assert [attempt.endpoint for attempt in attempts] == ["a", "b"]
+    failed, answered = attempts
+    assert failed.error
+    assert answered.error is None
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.half_json,
+        faults.hang_up,
+        faults.empty,
+        faults.not_http,
+        faults.reset,
+        faults.web_page,
+    ],
+)
+async def test_a_broken_reply_is_made_good_by_another(server, first, pauses, fault):
+    server.default = keyed(a=fault)
+    assert await said(two(server))
+    assert (asked(server), pauses) == (["a", "b"], [])
+
+
+async def test_a_first_token_that_does_not_come_is_asked_of_another(server, first):
+    server.default = keyed(a=faults.silence)
+    assert await said(two(server, timeouts={"first_token_seconds": 0.05}))
+    assert asked(server) == ["a", "b"]
+
+
+@pytest.mark.parametrize("code", [400, 413, 422])
+async def test_the_callers_fault_is_nobody_elses(server, first, code):
+    server.default = faults.status(code)
+    with pytest.raises(Invalid):
+        await said(two(server))
+    assert asked(server) == ["a"]
+
+
+async def test_a_content_filter_is_never_routed_around(server, first):
+    server.default = faults.status(400, "blocked by our content management policy")
+    with pytest.raises(Invalid) as caught:
+        await said(two(server))
+    assert caught.value.code == "content_filter"
+    assert asked(server) == ["a"]
+
+
+async def test_nothing_is_asked_of_another_once_something_was_said(server, first):
+    server.default = keyed(a=faults.stopped(faults.CUT))
+    with pytest.raises(Exception, match="broke the connection"):
+        await said(two(server))
+    assert asked(server) == ["a"]
+
+
+async def test_pauses_come_between_rounds(server, first, pauses):
+    server.default = faults.status(503)
+    with pytest.raises(Overloaded):
+        await said(two(server, retries=2, breaker={"failures": 0}))
+    assert asked(server) == ["a", "b"] * 3
+    assert len(pauses) == 2
+
+
+async def test_a_round_waits_for_the_soonest(server, first, pauses):
+    server.default = keyed(
+        a=faults.status(429, retry_after=20), b=faults.status(429, retry_after=3)
+    )
+    with pytest.raises(RateLimited) as caught:
+        await said(two(server, retries=1))
+    assert 3 <= pauses[0] < 4
+    # The other one has asked for more time than has gone by.
+    assert asked(server) == ["a", "b", "b"]
+    assert caught.value.retry_after_seconds == 3
+
+
+async def test_what_lasts_is_not_asked_again(server, first, pauses):
+    server.default = keyed(a=faults.status(401), b=faults.status(503))
+    with pytest.raises(Overloaded):
+        await said(two(server, retries=2))
+    assert asked(server) == ["a", "b", "b", "b"]
+
+
+async def test_all_keys_refused_is_told_with_the_key_to_mend(server, first, pauses):
+    server.default = faults.status(401)
+    with pytest.raises(KeyRefused, match=r"providers\.acme\.endpoints\[0\]\.api_key"):
+        await said(two(server))
+    assert (asked(server), pauses) == (["a", "b"], [])
+
+
+async def test_a_setting_that_is_inherited_is_named_where_it_stands(server):
+    endpoints = [{"api_key": SECRETS["a"]}]
+    server.default = faults.web_page
+    with pytest.raises(Exception, match=r"check providers\.acme\.base_url"):
+        await said(server.provider(api_key=None, endpoints=endpoints))
+
+
+async def test_no_other_endpoints_key_is_told(server, first):
+    said_by_it = f"not {SECRETS['b']}, nor {SECRETS['a']}"
+    server.default = faults.status(400, said_by_it)
+    with pytest.raises(Invalid) as caught:
+        await said(two(server))
+    assert "not [redacted], nor [redacted]" in str(caught.value)
+
+
+async def test_the_total_bounds_all_endpoints(server, first):
+    server.default = faults.silence
+    timeouts = {"first_token_seconds": 0.1, "total_seconds": 0.15}
+    attempts: list[Attempt] = []
+    with pytest.raises(TimedOut) as caught:
+        await said(two(server, timeouts=timeouts), attempts=attempts)
+    assert caught.value.wait == "total"
+    assert asked(server) == ["a", "b"]
+    assert sum(attempt.seconds for attempt in attempts) < 1
+    await server.until(lambda: server.open == 0)
+
+
+async def test_a_limited_endpoint_is_chosen_last(server, first, clock):
+    server.default = keyed(a=faults.status(429, retry_after=20))
+    provider = two(server)
+    for _ in range(3):
+        await said(provider)
+    assert asked(server) == ["a", "b", "b", "b"]
+    clock.at += 20
+    await said(provider)
+    assert asked(server)[4:] == ["a", "b"]
+
+
+# Breakers.
+
+
+async def fail(provider: ProviderConfig, times: int, error=Overloaded) -> None:
+    for _ in range(times):
+        with pytest.raises(error):
+            await said(provider)
+
+
+async def test_a_provider_that_keeps_failing_is_left_alone(server, clock):
+    server.default = faults.status(500, "what a day")
+    provider = one(server)
+    await fail(provider, 3)
+    with pytest.raises(CircuitOpen, match=r"alone for 5 s.*what a day") as caught:
+        await said(provider)
+    assert (caught.value.code, caught.value.provider) == (
+        "provider_circuit_open",
+        "acme",
+    )
+    assert caught.value.retry_after_seconds == 5
+    assert len(server.requests) == 3
+    assert state().state == "open"
+
+
+async def test_one_call_tries_it_and_a_reply_closes_it(server, clock, caplog):
+    provider = one(server)
+    server.then(*[faults.status(500)] * 3)
+    await fail(provider, 3)
+    clock.at += 5
+    assert state().state == "trying"
+    with caplog.at_level(logging.WARNING):
+        await said(provider)
+    assert "provider 'acme' answers again" in caplog.text
+    assert state() == pool.State("acme", "", "closed", None, 0, None)
+    await said(provider)
+
+
+async def test_the_time_doubles_up_to_a_minute(server, clock):
+    server.default = faults.status(500)
+    provider = one(server)
+    await fail(provider, 3)
+    waits = []
+    for _ in range(6):
+        with pytest.raises(CircuitOpen) as caught:
+            await said(provider)
+        waits.append(caught.value.retry_after_seconds)
+        clock.at += caught.value.retry_after_seconds or 0
+        await fail(provider, 1)
+    assert waits == [5, 10, 20, 40, 60, 60]
+    assert len(server.requests) == 3 + 6
+
+
+async def test_only_one_call_tries_it(server, clock):
+    provider = one(server)
+    server.then(*[faults.status(500)] * 3, faults.silence)
+    await fail(provider, 3)
+    clock.at += 5
+    trying = asyncio.create_task(said(provider))
+    await server.until(lambda: len(server.requests) == 4)
+    await fail(provider, 1, CircuitOpen)
+    trying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await trying
+    # Which says nothing: the next one tries.
+    await said(provider)
+    assert state().state == "closed"
+
+
+async def test_a_try_that_hangs_does_not_keep_all_out_for_ever(server, clock):
+    provider = one(server)
+    server.then(*[faults.status(500)] * 3, faults.silence)
+    await fail(provider, 3)
+    clock.at += 5
+    trying = asyncio.create_task(said(provider))
+    await server.until(lambda: len(server.requests) == 4)
+    clock.at += 5
+    await said(provider)
+    trying.cancel()
+    await asyncio.gather(trying, return_exceptions=True)
+    assert state().state == "closed"
+
+
+async def test_it_is_kept_away_as_long_as_it_asks(server, clock):
+    server.default = faults.status(503, retry_after=25)
+    provider = one(server)
+    await fail(provider, 3)
+    with pytest.raises(CircuitOpen) as caught:
+        await said(provider)
+    assert caught.value.retry_after_seconds == 25
+
+
+async def test_nothing_keeps_it_away_for_hours(server, clock):
+    server.default = faults.status(503, retry_after=1_000_000)
+    await fail(one(server), 3)
+    with pytest.raises(CircuitOpen) as caught:
+        await said(one(server))
+    assert caught.value.retry_after_seconds == 300
+
+
+async def test_a_reply_ends_a_row_of_failures(server, clock):
+    provider = one(server)
+    server.then(*[faults.status(500)] * 2, faults.reply(), *[faults.status(500)] * 2)
+    await fail(provider, 2)
+    await said(provider)
+    await fail(provider, 2)
+    await said(provider)
+
+
+async def test_what_retries_outlive_opens_nothing(server, clock):
+    provider = one(server, breaker={"failures": 3, "after_seconds": 2})
+    server.default = faults.status(500)
+    await fail(provider, 10)
+    clock.at += 2
+    await fail(provider, 1)
+    await fail(provider, 1, CircuitOpen)
+
+
+async def test_a_burst_that_fails_at_once_opens_nothing(server, pauses):
+    """A hundred calls under way in the same bad moment are all served by retrying."""
+    provider = server.provider(retries=10)
+    server.then(*[faults.status(503)] * 100)
+    assert all(await asyncio.gather(*(said(provider) for _ in range(100))))
+    assert state().state == "closed"
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [(429, RateLimited), (401, KeyRefused), (402, OutOfCredit), (404, ModelUnknown)],
+)
+async def test_a_lone_endpoint_is_asked_as_long_as_it_answers(
+    server, clock, code, error
+):
+    server.default = faults.status(code)
+    await fail(one(server), 20, error)
+    assert len(server.requests) == 20
+    assert state().state == "closed"
+
+
+async def test_a_lone_endpoint_that_limits_us_is_tried_as_ever(server, clock, pauses):
+    """No worse than without a breaker: as many tries, and none refused by us."""
+    server.default = faults.status(429, retry_after=1)
+    provider = one(server, retries=2)
+    await fail(provider, 10, RateLimited)
+    assert (len(server.requests), len(pauses)) == (30, 20)
+    server.default = faults.reply()
+    await said(provider)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (faults.silence, TimedOut),
+        (faults.hang_up, Exception),
+        (faults.half_json, Exception),
+    ],
+)
+async def test_other_failures_count(server, clock, fault, error):
+    server.default = fault
+    provider = one(server, timeouts={"first_token_seconds": 0.02})
+    await fail(provider, 3, error)
+    await fail(provider, 1, CircuitOpen)
+
+
+async def test_what_breaks_later_and_who_leaves_count_for_nothing(server, clock):
+    provider = one(server)
+    server.default = faults.stopped(faults.CUT)
+    await fail(provider, 5, Exception)
+    server.default = faults.silence
+    for number in range(5):
+        task = asyncio.create_task(said(provider))
+        await server.until(lambda so_far=number: len(server.requests) > 5 + so_far)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert (state().state, state().failures) == ("closed", 0)
+
+
+async def test_a_dead_key_is_left_alone_and_told_of_once(server, first, clock, caplog):
+    server.default = keyed(a=faults.status(401))
+    provider = two(server)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(5):
+            await said(provider)
+    assert asked(server) == ["a", *"bbbbb"]
+    (warning,) = caplog.messages
+    assert "provider 'acme', endpoint 'a', is left alone for 60 s" in warning
+    assert "providers.acme.endpoints[0].api_key" in warning
+    assert SECRETS["a"] not in warning
+    clock.at += 60
+    await said(provider)
+    assert asked(server)[6:] == ["a", "b"]
+    clock.at += 119
+    await said(provider)
+    assert asked(server)[8:] == ["b"]
+
+
+async def test_dead_keys_are_no_matter_of_waiting(server, clock):
+    server.default = faults.status(402)
+    await fail(two(server), 1, OutOfCredit)
+    with pytest.raises(CircuitOpen, match="no credit or quota left") as caught:
+        await said(two(server))
+    assert caught.value.retry_after_seconds is None
+
+
+async def test_a_key_that_may_not_do_this_may_do_that(server, first, clock):
+    server.default = keyed(a=faults.status(403))
+    await said(two(server))
+    await said(two(server))
+    assert asked(server) == ["a", "b", "a", "b"]
+
+
+async def test_a_new_key_starts_anew_and_the_other_is_remembered(server, first, clock):
+    server.default = faults.status(401)
+    await fail(two(server), 1, KeyRefused)
+    server.default = faults.reply()
+    edited = two(server).model_dump()
+    endpoints = [
+        {"name": "a", "api_key": SECRETS["a"]},
+        {"name": "b", "api_key": "sk-another"},
+    ]
+    await said(ProviderConfig.model_validate({**edited, "endpoints": endpoints}))
+    assert server.requests[-1].key == "sk-another"
+    assert (state("a").state, state("b").state) == ("open", "closed")
+
+
+async def test_a_breaker_can_be_turned_off(server, clock):
+    server.default = faults.status(500)
+    await fail(one(server), 3)
+    await fail(one(server, breaker={"failures": 0}), 20)
+    assert len(server.requests) == 23
+
+
+async def test_who_asks_is_told_how_each_does(server, first, clock):
+    server.default = keyed(a=faults.status(401))
+    await said(two(server))
+    dead, well = pool.states()
+    assert (dead.provider, dead.endpoint, dead.state) == ("acme", "a", "open")
+    assert dead.open_until is not None
+    assert "refused the key" in (dead.last_error or "")
+    assert (well.endpoint, well.state, well.last_error) == ("b", "closed", None)
+
+
+async def test_what_is_remembered_has_a_bound(server):
+    for number in range(pool.MAX_POOLS + 10):
+        pool.find(f"p{number}", server.provider())
+    assert len(pool.states()) == pool.MAX_POOLS
+
+
+async def test_a_call_that_begins_while_nobody_may_be_asked_sends_nothing(
+    server, clock
+):
+    server.default = faults.status(500)
+    await fail(one(server), 3)
+    attempts: list[Attempt] = []
+    with pytest.raises(CircuitOpen):
+        await said(one(server, retries=5), attempts=attempts)
+    assert attempts == []
+
+
+async def test_the_only_one_of_several_is_not_alone_in_its_name(server):
+    attempts: list[Attempt] = []
+    provider = server.provider(endpoints=[{"name": "main"}])
+    await said(provider, attempts=attempts)
+    assert [attempt.endpoint for attempt in attempts] == ["main"]
+
+
+async def test_embedding_opens_no_circuit_of_the_chats(server, clock):
+    source = client.Source("acme", one(server), "the-model")
+    server.default = faults.status(500)
+    for _ in range(5):
+        with pytest.raises(Overloaded):
+            await client.ask(
+                source,
+                f"{source.provider.base_url}/embeddings",
+                {},
+                lambda payload, _: payload,
+                headers={},
+            )
+    server.default = faults.reply()
+    assert await said(source.provider)
