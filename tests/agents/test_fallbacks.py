@@ -14,7 +14,13 @@ from agents.subagents import Subagent
 from config.sections import Config
 from core import trace
 from core.errors import CoulisseError, Invalid
-from core.events import Finished, ReasoningBlock, ReasoningDelta, TextDelta
+from core.events import (
+    Finished,
+    ReasoningBlock,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+)
 from core.messages import Message, Reasoning, ToolCall
 from providers import client
 from providers.config import PROVIDERS
@@ -391,6 +397,17 @@ async def test_the_first_error_is_told_and_what_the_others_said(
     assert "spare" not in stage.record[0].error
 
 
+async def test_a_failure_is_told_before_what_a_fallback_refused(stage, fake, spare):
+    fake.fail(500)
+    spare.call_tool("add", {})
+    spare.fail(400, "the prompt is too long")
+    fake.fail(503, "busy")
+    error = await stage.fails(Tool("add"))
+    assert isinstance(error, Overloaded)
+    assert error.provider == "first"
+    assert "too long" in error.message
+
+
 async def test_without_fallbacks_the_error_is_as_it_was(stage, fake):
     fake.fail(500, "boom")
     error = await stage.fails(fallbacks=[])
@@ -442,6 +459,17 @@ async def test_a_call_of_which_half_came_is_not_made(stage, fake, spare):
     tool = Tool("add", lambda arguments: made.append(arguments["from"]) or "done")
     assert text(await stage.take(tool)) == "Done."
     assert made == ["spare"]
+
+
+async def test_a_call_of_the_clients_is_heard_after_another_that_was_not(
+    stage, fake, spare
+):
+    look = {"type": "function", "function": {"name": "look", "parameters": {}}}
+    fake.reply(tool_calls=[("add", {})], unterminated=True)
+    spare.call_tool("look", {})
+    events = await stage.take(Tool("add"), client_tools=[look])
+    names = [e.name for e in events if isinstance(e, ToolCallDelta) and e.name]
+    assert names == ["look"]
 
 
 async def test_what_was_used_in_vain_is_counted(stage, fake, spare):

@@ -14,7 +14,7 @@ import pytest
 from access import limits, windows
 from access.identity import derive
 from access.models import Meter
-from providers import backoff
+from providers import backoff, pool
 from tests.gateway.calls import DONE, body, error, post, read_frames, stored, text_of
 from tests.gateway.test_record import the_turn
 from tests.providers import fault_server as faults
@@ -356,6 +356,60 @@ def test_recovery(suffer, broken, user, stream):
     assert charged(user).tokens == 10
 
 
+def dead(*keys: str) -> faults.Fault:
+    """Refuse these keys, and answer others."""
+
+    def steps(request: faults.Request) -> Any:
+        return (faults.status(401) if request.key in keys else faults.reply())(request)
+
+    return steps
+
+
+KEYS = ("sk-first-0123456789", "sk-second-0123456789")
+TWO_KEYS = """
+providers:
+  main:
+    kind: openai
+    base_url: {address}/v1
+    endpoints: [{{api_key: {first}}}, {{api_key: {second}}}]
+agents:
+  - {{name: lone, provider: main, model: m}}
+"""
+
+
+@pytest.fixture
+def two_keys(running, configure, broken):
+    """The URL of a server whose provider has two keys."""
+    pool.forget()
+    first, second = KEYS
+    configure(TWO_KEYS.format(address=broken.root_url, first=first, second=second))
+    yield running
+    pool.forget()
+
+
+@EITHER
+def test_one_of_two_keys_dead(two_keys, broken, user, stream):
+    broken.default = dead(KEYS[0])
+    for number in range(6):
+        answer = post(two_keys, body(f"{user}-{number}", agent="lone", stream=stream))
+        assert answer.status_code == 200
+        assert int(answer.headers["x-coulisse-attempts"]) <= 2
+    # Which is asked first is chance; the dead one is asked once at most.
+    assert [request.key for request in broken.requests].count(KEYS[0]) <= 1
+
+
+@EITHER
+def test_all_keys_dead(two_keys, broken, user, stream):
+    broken.default = dead(*KEYS)
+    answer = post(two_keys, body(user, agent="lone", stream=stream))
+    assert error(answer, 502)["code"] == "provider_key_refused"
+    assert answer.headers["x-coulisse-attempts"] == "2"
+    assert {request.key for request in broken.requests} == {*KEYS}
+    assert len(the_turn(user).calls[0].attempts) == 2
+    assert not any(key in answer.text for key in KEYS)
+    assert stored(user) == []
+
+
 @EITHER
 def test_when_all_fail_the_first_is_told(suffer, fake, user, stream):
     fake.default = fake.fail(401)
@@ -401,5 +455,7 @@ def test_the_page_has_every_row():
             assert f"`{seen.code}`" in listed[row.fault] or seen.code is None
 
 
-OF_OTHERS = {"recovery", "fallbacks fail, too"}
+OF_OTHERS = {
+    *("all keys dead", "fallbacks fail, too", "one of two keys dead", "recovery"),
+}
 """Rows with tests of their own here."""
