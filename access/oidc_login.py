@@ -95,12 +95,11 @@ class Departure(OIDCAuthenticationRequestView):  # type: ignore[misc]  # is unty
 
     def get(self, request: HttpRequest) -> HttpResponse:
         answer: HttpResponse = super().get(request)
-        path, login = urlsplit(self.wanted).path, self.login
-        is_fit = path.startswith(login.root) and not login.is_return_path(path)
-        is_landing = path == login.landing
-        request.session["oidc_login_next"] = (
-            self.wanted if is_fit or is_landing else None
-        )
+        path, login = self.wanted.partition("?")[0], self.login
+        is_circle = login.is_return_path(path) and path != login.landing
+        # An address that begins with a path is none on another site.
+        is_fit = self.wanted.startswith(login.root) and not is_circle
+        request.session["oidc_login_next"] = self.wanted if is_fit else None
         return answer
 
 

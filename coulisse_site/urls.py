@@ -6,9 +6,9 @@ from gateway import health, house, login, mcp_sign_in
 from gateway.api import api
 
 urlpatterns = [
-    path("v1/", api.urls),
-    # What is not of the API: where logins come back to, if anywhere.
+    # Where logins come back to, if anywhere; else what is not of the API.
     path("v1/", login.serve, name=login.URL_NAME),
+    path("v1/", api.urls),
     path("v1/<path:rest>", login.serve),
     path("mcp", house.serve),
     path("mcp/<str:server>/connect", mcp_sign_in.connect),

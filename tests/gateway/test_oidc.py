@@ -1,0 +1,401 @@
+"""`auth.proxy.oidc`: bearer tokens of a real identity provider, and its login."""
+
+import base64
+import json
+import time
+
+import httpx2
+import jwt
+import openai
+import pytest
+
+from access import identity, oidc, oidc_provider
+from gateway import session
+from memory.models import Thread
+from tests.access.identity_provider import CLIENT, SECRET, IdentityProvider
+from tests.conftest import CONFIG
+from tests.gateway.calls import PATH
+
+pytestmark = pytest.mark.database
+
+YAML = (
+    CONFIG
+    + """
+auth:
+  proxy:
+    oidc:
+      issuer_url: ISSUER
+      client_id: coulisse
+      client_secret: client-secret
+      redirect_url: HERE/v1/
+    identity: from_credential
+"""
+)
+
+
+@pytest.fixture
+def idp():
+    with IdentityProvider() as idp:
+        yield idp
+    oidc.provider.cache_clear()
+
+
+@pytest.fixture
+def guarded(running, configure, idp):
+    """Return a function that configures the server for the provider."""
+
+    def guarded(old: str = "", new: str = "") -> None:
+        text = YAML.replace("ISSUER", idp.issuer).replace("HERE", running)
+        assert old in text
+        configure(text.replace(old, new) if old else text)
+
+    guarded()
+    return guarded
+
+
+@pytest.fixture
+def http(running):
+    with httpx2.Client(base_url=running, timeout=20, verify=False) as http:
+        yield http
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def status(http, token: str) -> int:
+    return http.get("/v1/models", headers=bearer(token)).status_code
+
+
+def test_the_sdk_brings_the_provider_s_token(guarded, running, idp, fake):
+    fake.reply("hello")
+    with openai.OpenAI(
+        base_url=f"{running}/v1",
+        api_key=idp.sign(sub="grace"),
+        http_client=openai.DefaultHttpxClient(verify=False),
+    ) as client:
+        messages = [{"role": "user", "content": "hi"}]
+        reply = client.chat.completions.create(model="assistant", messages=messages)
+    assert reply.choices[0].message.content == "hello"
+    assert Thread.objects.filter(user_id=identity.derive("grace")).exists()
+
+
+def test_it_reads_the_keys_once(guarded, http, idp):
+    for number in range(5):
+        assert status(http, idp.sign(sub=f"user-{number}")) == 200
+    assert idp.hits == ["/realm/.well-known/openid-configuration", "/realm/keys"]
+
+
+def test_elliptic_keys_are_as_good(guarded, http, idp):
+    idp.add_elliptic("curve")
+    assert status(http, idp.sign(kid="curve", alg="ES256")) == 200
+
+
+def now(seconds: int) -> int:
+    return int(time.time()) + seconds
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"aud": "another"},
+        {"aud": None},
+        {"aud": ["another", "third"]},
+        {"iss": "https://evil.example.com"},
+        {"iss": None},
+        {"exp": now(-60)},
+        {"exp": None},
+        {"exp": "soon"},
+        {"nbf": now(600)},
+        {"iat": now(600)},
+        {"sub": ""},
+        {"sub": "  "},
+        {"sub": None},
+        {"sub": "x" * 600},
+    ],
+)
+def test_a_token_that_is_not_for_us_is_refused(guarded, http, idp, claims):
+    answer = http.get("/v1/models", headers=bearer(idp.sign(**claims)))
+    assert answer.status_code == 401
+    assert answer.json()["error"]["code"] == "invalid_api_key"
+    assert answer.headers["WWW-Authenticate"] == 'Bearer error="invalid_token"'
+
+
+@pytest.mark.parametrize(
+    "claims", [{"aud": ["another", CLIENT]}, {"exp": now(-10)}, {"nbf": now(10)}]
+)
+def test_one_that_is_for_us_too_or_a_little_late_is_not(guarded, http, idp, claims):
+    assert status(http, idp.sign(**claims)) == 200
+
+
+def test_other_audiences_may_be_named(guarded, http, idp):
+    guarded("identity:", "  audience: the-api\n    identity:")
+    assert status(http, idp.sign(aud="the-api")) == 200
+    assert status(http, idp.sign(aud="another")) == 401
+
+
+def part(content) -> str:
+    text = json.dumps(content).encode()
+    return base64.urlsafe_b64encode(text).decode().rstrip("=")
+
+
+def forged(idp) -> list[str]:
+    head, claims, signature = idp.sign().split(".")
+    public = idp._jwk("one")
+    pem = jwt.PyJWK(public, algorithm="RS256").key.public_bytes(*pem_format())
+    secret = base64.b64encode(pem).decode()
+    confused = jwt.encode(
+        {"iss": idp.issuer, "aud": CLIENT, "sub": "ada", "exp": now(60)},
+        secret,
+        algorithm="HS256",
+        headers={"kid": "one"},
+    )
+    return [
+        f"{part({'alg': 'none'})}.{claims}.",
+        f"{part({'alg': 'None', 'kid': 'one'})}.{claims}.{signature}",
+        f"{part({'alg': 'HS256', 'kid': 'one'})}.{claims}.{signature}",
+        f"{part({'alg': ['RS256'], 'kid': 'one'})}.{claims}.{signature}",
+        f"{part({'alg': 'RS256', 'kid': {'x': 1}})}.{claims}.{signature[:-4]}AAAA",
+        confused,
+        f"{head}.{part({'sub': 'root'})}.{signature}",
+        f"{head}.{claims}.",
+        *(f"{head}.{claims}", "a.b.c", "x" * 17_000, "....", "é.é.é"),
+    ]
+
+
+def pem_format():
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return Encoding.PEM, PublicFormat.SubjectPublicKeyInfo
+
+
+def test_forged_tokens_are_refused(guarded, http, idp):
+    assert status(http, idp.sign()) == 200
+    for token in forged(idp):
+        headers = {"Authorization": f"Bearer {token}".encode()}
+        answer = http.get("/v1/models", headers=headers)
+        assert answer.status_code == 401, token[:80]
+
+
+def test_a_secret_among_the_keys_is_none(guarded, http, idp):
+    idp.extra_keys = [{"kty": "oct", "kid": "shared", "k": part("x"), "alg": "HS256"}]
+    token = jwt.encode({}, b"x" * 32, algorithm="HS256", headers={"kid": "shared"})
+    assert status(http, token) == 401
+    assert status(http, idp.sign()) == 200
+
+
+# Keys change, providers fail.
+
+
+def test_a_new_key_is_found(guarded, http, idp, monkeypatch):
+    monkeypatch.setattr(oidc_provider, "PATIENCE_SECONDS", 0.0)
+    assert status(http, idp.sign()) == 200
+    old = idp.sign(sub="old")
+    idp.rotate()
+    assert status(http, idp.sign(kid="two")) == 200
+    assert status(http, old) == 401
+
+
+def test_names_of_keys_that_nobody_has_cost_the_provider_nothing(guarded, http, idp):
+    idp.keys["lost"] = idp.keys["one"]
+    lost = idp.sign(kid="lost")
+    del idp.keys["lost"]
+    assert [status(http, lost) for _ in range(5)] == [401] * 5
+    assert len(idp.hits) == 2
+
+
+def test_known_keys_go_on_when_the_provider_is_down(guarded, http, idp, monkeypatch):
+    assert status(http, idp.sign()) == 200
+    monkeypatch.setattr(oidc_provider, "PATIENCE_SECONDS", 0.0)
+    idp.status = 0
+    assert status(http, idp.sign(sub="another")) == 200
+    idp.rotate()
+    # Whether that is a key of theirs nobody can say now.
+    answer = http.get("/v1/models", headers=bearer(idp.sign(kid="two")))
+    assert answer.status_code == 503
+    assert answer.json()["error"]["type"] == "service_unavailable"
+    idp.status = 200
+    assert status(http, idp.sign(kid="two")) == 200
+
+
+@pytest.mark.parametrize("fault", [0, 404, 500])
+def test_a_provider_that_fails_at_first_is_503(guarded, http, idp, fault):
+    idp.status = fault
+    assert status(http, idp.sign()) == 503
+
+
+def test_a_provider_that_speaks_for_another_is_not_believed(guarded, http, idp):
+    idp.issuer_says = "https://another.example.com"
+    assert status(http, idp.sign(iss=idp.issuer_says)) == 503
+
+
+# The login in a browser.
+
+
+class Browser:
+    """Follows redirects by hand, between the server and the provider."""
+
+    def __init__(self, here: str) -> None:
+        self.http = httpx2.Client(
+            base_url=here, headers={"Accept": "text/html"}, timeout=20, verify=False
+        )
+
+    def get(self, url: str) -> httpx2.Response:
+        return self.http.get(url)
+
+    def follow(self, answer: httpx2.Response, times: int) -> httpx2.Response:
+        for _ in range(times):
+            assert answer.status_code == 302, answer.text
+            answer = self.http.get(answer.headers["Location"])
+        return answer
+
+
+@pytest.fixture
+def browser(running, guarded):
+    browser = Browser(running)
+    yield browser
+    browser.http.close()
+
+
+def test_a_browser_logs_in_and_comes_back_to_its_page(browser, running, idp):
+    idp.subject = "grace"
+    answer = browser.follow(browser.get("/v1/models/tuned"), 4)
+    assert answer.url == f"{running}/v1/models/tuned"
+    assert answer.json()["id"] == "tuned"
+    hits = len(idp.hits)
+    assert browser.get("/v1/models").status_code == 200
+    assert len(idp.hits) == hits
+    # Its user is who logged in.
+    answer = browser.get("/v1/mcp?safety_identifier=another")
+    assert answer.status_code == 403
+    assert browser.get("/v1/mcp?safety_identifier=grace").status_code == 200
+
+
+def test_the_cookie_is_closed_to_scripts_and_says_nothing(browser, idp):
+    idp.subject = "grace"
+    answer = browser.follow(browser.get("/v1/models"), 3)
+    (cookie,) = answer.headers.get_list("Set-Cookie")
+    assert {"HttpOnly", "SameSite=Lax", "Path=/"} <= set(cookie.split("; "))
+    assert "Secure" not in cookie
+    value = cookie.split(";")[0].partition("=")[2]
+    assert b"grace" not in base64.urlsafe_b64decode(value + "==")
+
+
+@pytest.mark.parametrize("methods", [None, ["client_secret_post"], ["none"]])
+def test_every_kind_of_client_is_known(browser, guarded, idp, methods):
+    idp.auth_methods = methods
+    if methods == ["none"]:
+        guarded("client_secret: client-secret", "")
+    assert browser.follow(browser.get("/v1/models"), 4).status_code == 200
+
+
+def test_programs_are_not_sent_anywhere(guarded, http):
+    assert http.get("/v1/models").status_code == 401
+    answer = http.post(PATH, json={}, headers={"Accept": "text/html"})
+    assert answer.status_code == 401
+
+
+def test_who_is_refused_there_is_told_so(browser, idp):
+    idp.denial = "not in the <group>"
+    answer = browser.follow(browser.get("/v1/models"), 3)
+    assert answer.status_code == 401
+    assert "not in the &lt;group&gt;" in answer.text
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [{"nonce": "another"}, {"nonce": None}, {"aud": "another"}, {"exp": now(-100)}],
+)
+def test_an_id_token_of_another_login_is_refused(browser, idp, claims):
+    idp.claims = claims
+    answer = browser.follow(browser.get("/v1/models"), 3)
+    assert answer.status_code == 401
+    assert browser.get("/v1/models").status_code == 302
+
+
+def test_a_login_begun_elsewhere_is_not_ended_here(browser, running, idp):
+    consent = browser.follow(browser.get("/v1/models"), 2)
+    stranger = Browser(running)
+    answer = stranger.get(consent.headers["Location"])
+    assert answer.status_code == 401
+    assert "not begun in this browser" in answer.text
+    stranger.http.close()
+
+
+def test_an_answer_counts_once(browser, idp):
+    consent = browser.follow(browser.get("/v1/models"), 2)
+    assert browser.get(consent.headers["Location"]).status_code == 302
+    assert browser.get(consent.headers["Location"]).status_code == 401
+
+
+def test_another_provider_may_not_answer(browser, idp):
+    consent = browser.follow(browser.get("/v1/models"), 2)
+    place = httpx2.URL(consent.headers["Location"])
+    mixed = place.copy_set_param("iss", "https://evil.example.com")
+    assert browser.get(str(mixed)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        *("https://evil.example.com/v1/x", "//evil.example.com/v1/x", "/admin/"),
+        *("\\\\evil.example.com/v1/x", "/v1/", "javascript:alert(1)"),
+    ],
+)
+def test_nobody_is_sent_to_another_site(browser, wanted):
+    answer = browser.follow(browser.get(f"/v1/?next={wanted}"), 2)
+    assert answer.headers["Location"] == "/v1/models"
+
+
+def logged_in(browser) -> str:
+    browser.follow(browser.get("/v1/models"), 4)
+    value = browser.http.cookies[session.COOKIE]
+    assert value
+    return value
+
+
+def test_a_session_ends_with_its_client_and_its_time(browser, guarded, monkeypatch):
+    logged_in(browser)
+    guarded("client_id: coulisse", "client_id: other")
+    assert browser.get("/v1/models").status_code == 302
+    guarded()
+    assert browser.get("/v1/models").status_code == 200
+    for name in ("IDLE_SECONDS", "WHOLE_SECONDS"):
+        with monkeypatch.context() as patched:
+            patched.setattr(session, name, -1)
+            assert browser.get("/v1/models").status_code == 302
+
+
+def test_a_session_that_is_used_lasts(browser, monkeypatch):
+    old = logged_in(browser)
+    assert "Set-Cookie" not in browser.get("/v1/models").headers
+    monkeypatch.setattr(session, "RENEWED_SECONDS", -1)
+    assert "Set-Cookie" in browser.get("/v1/models").headers
+    assert browser.http.cookies[session.COOKIE] != old
+
+
+@pytest.mark.parametrize("change", [lambda v: v[:-3] + "AAA", lambda v: "x" * 9000])
+def test_a_cookie_that_is_not_ours_is_nobody_s(browser, change):
+    value = logged_in(browser)
+    browser.http.cookies.clear()
+    browser.http.cookies.set(session.COOKIE, change(value))
+    assert browser.get("/v1/models").status_code == 302
+
+
+def test_pages_of_other_sites_cannot_use_the_session(browser, fake, running):
+    logged_in(browser)
+    asked = {"model": "assistant", "messages": [{"role": "user", "content": "hi"}]}
+    headers = {"Origin": "http://evil.localhost"}
+    answer = browser.http.post(PATH, json=asked, headers=headers)
+    assert answer.status_code == 403
+    assert answer.json()["error"]["code"] == "origin_not_allowed"
+    fake.reply("hello")
+    answer = browser.http.post(PATH, json=asked, headers={"Origin": running})
+    assert answer.status_code == 200
+
+
+def test_a_secret_of_the_client_is_in_no_page(browser, idp):
+    idp.status = 500
+    answer = browser.follow(browser.get("/v1/models"), 1)
+    assert answer.status_code == 503
+    assert SECRET not in answer.text
