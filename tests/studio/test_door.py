@@ -1,0 +1,261 @@
+"""Who may open the studio: over real HTTP, with a real identity provider."""
+
+import base64
+import socket
+
+import httpx2
+import pytest
+from django.contrib.auth.models import User
+from django.test import RequestFactory
+
+from access import oidc, tokens
+from studio import door, local, people
+from tests.access.identity_provider import IdentityProvider
+from tests.conftest import CONFIG
+from tests.gateway.test_oidc import Browser
+
+pytestmark = pytest.mark.database
+
+BASIC = CONFIG + "auth: {admin: {basic: {password: open-it}}}\n"
+OIDC = (
+    CONFIG
+    + """
+auth:
+  mcp_consumer_secret: consumer-secret
+  admin:
+    oidc:
+      issuer_url: ISSUER
+      client_id: coulisse
+      client_secret: client-secret
+      redirect_url: HERE/admin/
+      scopes: [email]
+"""
+)
+
+
+@pytest.fixture
+def http(running):
+    with httpx2.Client(base_url=running, timeout=20, verify=False) as http:
+        yield http
+
+
+def basic(username: str, password: str) -> dict[str, str]:
+    pair = f"{username}:{password}".encode()
+    return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+
+
+# Without auth.admin.
+
+
+def test_on_this_machine_it_is_open(configure, http):
+    configure(CONFIG)
+    answer = http.get("/admin/")
+    assert answer.status_code == 200
+    assert "Coulisse is running" in answer.text
+    assert answer.headers["X-Frame-Options"] == "DENY"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        *({"X-Forwarded-For": "127.0.0.1"}, {"Forwarded": "for=127.0.0.1"}),
+        *({"X-Real-IP": "127.0.0.1"}, {"Via": "1.1 proxy"}, {"CF-Ray": "x"}),
+        *({"X-Forwarded-Proto": "https"}, {"x-forwarded-host": "localhost"}),
+        {"Host": "192.168.1.2:8421"},
+        {"Host": "coulisse"},
+    ],
+)
+def test_through_a_proxy_it_is_closed_and_says_how_to_open_it(configure, http, headers):
+    configure(CONFIG)
+    answer = http.get("/admin/", headers=headers)
+    assert answer.status_code == 403
+    assert "auth:" in answer.text
+    assert "password:" in answer.text
+
+
+def test_from_elsewhere_it_is_closed(configure, http):
+    request = RequestFactory().get("/admin/", HTTP_HOST="localhost")
+    seen = {}
+    for client in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "10.0.0.7", "::2", ""):
+        request.scope = {"client": (client, 1), "http_version": "1.1"}
+        seen[client] = local.is_local(request)
+    assert [name for name, is_in in seen.items() if is_in] == [
+        *("127.0.0.1", "::1", "::ffff:127.0.0.1")
+    ]
+    request.scope = {"client": None}
+    assert not local.is_local(request)
+
+
+def test_what_speaks_like_a_proxy_of_old_is_none_of_ours(configure, running):
+    configure(CONFIG)
+    host, port = running.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as line:
+        line.sendall(b"GET /admin/ HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        assert line.recv(100).split()[1] == b"403"
+
+
+def test_a_page_of_another_site_cannot_use_it(configure, http):
+    configure(CONFIG)
+    headers = {"Origin": "http://evil.localhost"}
+    assert http.post("/admin/", headers=headers).status_code == 403
+
+
+def test_no_other_spelling_goes_around_the_door(configure, http):
+    configure(BASIC)
+    for path in ("/admin", "//admin/", "/v1/../admin/", "/admin%2f", "/%61dmin/"):
+        answer = http.send(
+            http.build_request("GET", httpx2.URL(http.base_url, raw_path=path.encode()))
+        )
+        assert answer.status_code in (401, 404), path
+        assert "Coulisse is running" not in answer.text
+
+
+# auth.admin.basic
+
+
+def test_a_password_opens_it_from_anywhere(configure, http):
+    configure(BASIC)
+    headers = {**basic("admin", "open-it"), "X-Forwarded-For": "10.0.0.1"}
+    assert http.get("/admin/", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        *({}, basic("admin", "wrong"), basic("root", "open-it")),
+        *({"Authorization": "Bearer open-it"}, {"Authorization": "Basic x"}),
+    ],
+)
+def test_nothing_else_does(configure, http, headers):
+    configure(BASIC)
+    answer = http.get("/admin/", headers=headers)
+    assert answer.status_code == 401
+    challenge = 'Basic realm="Coulisse studio", charset="UTF-8"'
+    assert answer.headers["WWW-Authenticate"] == challenge
+    assert answer.headers["Content-Type"].startswith("text/html")
+
+
+def test_a_credential_of_one_scope_is_none_in_the_other(configure, http, database):
+    configure(
+        CONFIG + "auth: {admin: {basic: {password: open-it}}, proxy: {tokens: {}}}\n"
+    )
+    _, secret = tokens.mint("test", "somebody")
+    token = {"Authorization": f"Bearer {secret}"}
+    assert http.get("/v1/models", headers=token).status_code == 200
+    assert http.get("/admin/", headers=token).status_code == 401
+    password = basic("admin", "open-it")
+    assert http.get("/admin/", headers=password).status_code == 200
+    assert http.get("/v1/models", headers=password).status_code == 401
+
+
+def test_the_api_does_not_ask_for_the_studio_s_password(configure, http):
+    configure(BASIC)
+    assert http.get("/v1/models").status_code == 200
+
+
+# auth.admin.oidc
+
+
+@pytest.fixture
+def idp():
+    with IdentityProvider() as idp:
+        yield idp
+    oidc.provider.cache_clear()
+
+
+@pytest.fixture
+def browser(running, configure, idp):
+    configure(OIDC.replace("ISSUER", idp.issuer).replace("HERE", running))
+    browser = Browser(running)
+    yield browser
+    browser.http.close()
+
+
+def test_who_logs_in_at_the_provider_is_an_administrator(browser, idp, user):
+    idp.subject = user
+    idp.claims = {"email": "ada@example.com", "name": "Ada L."}
+    answer = browser.follow(browser.get("/admin/?page=2"), 3)
+    assert answer.url.raw_path == b"/admin/?page=2"
+    assert answer.status_code == 200
+    row = User.objects.get(username=f"oidc:{user}")
+    assert (row.email, row.first_name) == ("ada@example.com", "Ada L.")
+    assert row.is_staff
+    assert row.is_superuser
+    assert not row.has_usable_password()
+    hits = len(idp.hits)
+    assert browser.get("/admin/").status_code == 200
+    assert len(idp.hits) == hits
+
+
+def test_a_cookie_of_the_api_s_login_does_not_open_it(browser, idp, user):
+    idp.subject = user
+    browser.follow(browser.get("/admin/"), 3)
+    value = browser.http.cookies["coulisse_studio"]
+    browser.http.cookies.clear()
+    browser.http.cookies.set("coulisse_session", value)
+    assert browser.get("/admin/").status_code == 302
+    browser.http.cookies.set("coulisse_studio", value)
+    assert browser.get("/admin/").status_code == 200
+
+
+def test_its_cookie_goes_to_the_studio_alone(browser, idp, user):
+    idp.subject = user
+    answer = browser.follow(browser.get("/admin/"), 2)
+    cookies = answer.headers.get_list("Set-Cookie")
+    assert cookies[0].startswith("coulisse_")
+    for cookie in cookies:
+        assert {"HttpOnly", "SameSite=Lax", "Path=/admin/"} <= set(cookie.split("; "))
+
+
+def test_over_https_its_cookie_is_for_https(browser, idp, configure, running):
+    text = OIDC.replace("ISSUER", idp.issuer)
+    configure(text.replace("HERE", "https://studio.example.com"))
+    (cookie,) = browser.get("/admin/").headers.get_list("Set-Cookie")
+    assert "Secure" in cookie
+
+
+def test_a_session_does_not_outlast_its_provider(
+    browser, idp, user, configure, running, monkeypatch
+):
+    idp.subject = user
+    browser.follow(browser.get("/admin/"), 3)
+    text = OIDC.replace("ISSUER", idp.issuer).replace("HERE", running)
+    configure(text.replace("client_id: coulisse", "client_id: another"))
+    assert browser.get("/admin/").status_code == 302
+    configure(text)
+    assert browser.get("/admin/").status_code == 200
+    monkeypatch.setattr(door, "WHOLE_SECONDS", -1)
+    assert browser.get("/admin/").status_code == 302
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": "Bearer consumer-secret"},
+        {"Authorization": "Basic YWRtaW46YWRtaW4="},
+    ],
+)
+def test_no_header_stands_for_a_login(browser, headers):
+    assert browser.http.get("/admin/", headers=headers).status_code == 302
+    assert browser.http.post("/admin/", headers=headers).status_code in (401, 403)
+
+
+def test_a_bearer_token_of_the_provider_is_none_here(browser, idp):
+    headers = {"Authorization": f"Bearer {idp.sign()}"}
+    assert browser.http.get("/admin/", headers=headers).status_code == 302
+
+
+def test_a_provider_that_is_down_says_so(browser, idp):
+    idp.status = 0
+    assert browser.get("/admin/").status_code == 503
+
+
+# The people.
+
+
+@pytest.mark.usefixtures("database")
+def test_one_person_is_one_row(user):
+    one = people.staff(user)
+    assert people.staff(user, email="a@example.com").pk == one.pk
+    assert people.staff("x" * 300).pk == people.staff("x" * 300).pk
+    assert User.objects.get(pk=one.pk).email == "a@example.com"
