@@ -80,5 +80,10 @@ class Limit(BaseModel):
 
 
 LIMITS: Section[tuple[Limit, ...]] = Section(
-    key="limits", shape=tuple[Limit, ...], default=tuple, noun="limit"
+    key="limits",
+    shape=tuple[Limit, ...],
+    default=tuple,
+    noun="limit",
+    description="How much users, API tokens and agents may use. Every entry that fits "
+    "a request holds.",
 )

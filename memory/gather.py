@@ -43,6 +43,11 @@ class Wanted:
     time_zone: str = ""
     """The user's, by its IANA name, in which days are told; "" is UTC."""
 
+    @property
+    def is_anything(self) -> bool:
+        """Whether there is anything to read."""
+        return not self.brings_history or self.recall is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Gathered:

@@ -1,115 +1,23 @@
-"""What a turn may use: set aside before its model is called, charged when it ends.
-
-The way in asks for it in the trip that reads the past; the way out charges it in the
-trip that writes the turn down. DESIGN's tenth decision.
-"""
+"""A turn's allowance, asked for on the database's threads and given back on them."""
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Any, TypeVar
 
-from django.db import transaction
-
-from access import limits, meters, tokens
-from access.caller import Caller
-from access.errors import CredentialRefused, PriceUnknown
-from access.limits import Cap
-from access.meters import Charge, Key, Reservation
-from agents.config import AgentConfig
-from config.sections import Config
-from core.ids import UserId
-from providers import prices
-from turns import lane
+from memory.gather import Gathered, Wanted
+from turns import granting, lane
 from turns.errors import DatabaseDown
-
-T = TypeVar("T")
+from turns.granting import Allowance, Wish
 
 logger = logging.getLogger(__name__)
 
-MOST_REPLY_TOKENS = 10**9
 
-REPLY_TOKENS = 1_000
-"""What a reply is taken to have where the request does not limit it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a request asks to use."""
-
-    config: Config
-    caller: Caller
-    user_id: UserId
-    agent: AgentConfig
-    asked: Mapping[str, int]
-    """The request's own limits on its user's tokens, by period."""
-    prompt_tokens: int
-    """About how many it sends, without what is read of the past."""
-    reply_tokens: int
-    """Most it lets the model say, or a guess."""
-    now: int
-    """Seconds since 1970."""
-    is_incognito: bool = False
-    """Whether it leaves no trace of its user, but where a limit needs one."""
-
-    def caps(self) -> list[Cap]:
-        """Return what holds for it."""
-        return limits.of(
-            self.config,
-            self.caller,
-            self.user_id,
-            self.agent.name,
-            asked=self.asked,
-            now=self.now,
-        )
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether anything need be asked of the database before it may begin."""
-        return self.caller.is_remembered or bool(self.caps())
-
-    def charged(self) -> list[Key]:
-        """Return the meters it is charged to, whatever holds."""
-        keys = []
-        if not self.is_incognito:
-            keys += limits.user_keys(self.user_id, now=self.now)
-        if self.caller.token is not None:
-            keys += limits.token_keys(self.caller.token, now=self.now)
-        return keys
-
-
-@dataclass(frozen=True, slots=True)
-class Allowance:
-    """What a turn was granted, and where it is charged."""
-
-    charged: Sequence[Key]
-    reservation: Reservation | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """What the client is told of what is left."""
-
-    @property
-    def is_charged(self) -> bool:
-        """Whether anything need be written down when the turn ends."""
-        return bool(self.charged) or self.reservation is not None
-
-
-def reply_tokens(parameters: Mapping[str, Any]) -> int:
-    """Return how long a reply is taken to be, in tokens, from its parameters."""
-    most = parameters.get("max_completion_tokens", parameters.get("max_tokens"))
-    return REPLY_TOKENS if most is None else min(int(most), MOST_REPLY_TOKENS)
-
-
-async def grant(read: Callable[[], tuple[T, int]], wish: Wish) -> tuple[T, Allowance]:
+async def grant(wanted: Wanted, wish: Wish) -> tuple[Gathered, Allowance]:
     """Read what a turn needs of the past and set aside what it may use, in one trip.
 
-    `read` returns the past and how many tokens it adds. Raises `LimitReached`,
-    `BudgetSpent` and `PriceUnknown`, and `CredentialRefused` for a token that is no
-    longer valid. A client that leaves meanwhile leaves nothing set aside.
+    Takes and raises what `granting.grant` does. A client that leaves meanwhile leaves
+    nothing set aside.
     """
-    trip = asyncio.create_task(lane.run_to_end(_grant, read, wish))
+    trip = asyncio.create_task(lane.run_to_end(granting.grant, wanted, wish))
     try:
         async with asyncio.timeout(lane.MAX_WAIT_SECONDS):
             return await asyncio.shield(trip)
@@ -132,9 +40,7 @@ def _undo(trip: "asyncio.Task[tuple[object, Allowance]]") -> None:
 def give_back(allowance: Allowance) -> None:
     """Undo what was set aside for a turn that does not begin."""
     if allowance.reservation is not None:
-        undoing = lane.run_to_end(
-            meters.release, allowance.reservation, now=int(time.time())
-        )
+        undoing = lane.run_to_end(granting.release, allowance.reservation)
         _undoing.add(task := asyncio.create_task(undoing))
         task.add_done_callback(_undone)
 
@@ -146,78 +52,3 @@ def _undone(task: asyncio.Task[None]) -> None:
     _undoing.discard(task)
     if not task.cancelled() and task.exception() is not None:
         logger.error("what was set aside is given back late: %s", task.exception())
-
-
-def _grant(read: Callable[[], tuple[T, int]], wish: Wish) -> tuple[T, Allowance]:
-    past, past_tokens = read()
-    wish = replace(wish, prompt_tokens=wish.prompt_tokens + past_tokens)
-    allowance = _reserved(wish)
-    if allowance is None:
-        allowance = _reserved(replace(wish, caller=_renewed(wish.caller)))
-    if allowance is None:
-        raise CredentialRefused
-    return past, allowance
-
-
-def _reserved(wish: Wish) -> Allowance | None:
-    """Set aside what a turn may use; None where its token is not as remembered."""
-    caps, charged, token = wish.caps(), wish.charged(), wish.caller.token
-    if not caps:
-        is_valid = token is None or meters.is_valid(token, now=wish.now)
-        return Allowance(charged) if is_valid else None
-    estimate = wish.prompt_tokens + wish.reply_tokens
-    micro_usd = _estimated(wish) if limits.needs_price(caps) else 0
-    with transaction.atomic():
-        used = meters.reserve(
-            {cap.key for cap in caps},
-            token,
-            tokens=estimate,
-            micro_usd=micro_usd,
-            now=wish.now,
-        )
-        if not used:
-            return None
-        states = limits.states(
-            caps, used, tokens=estimate, micro_usd=micro_usd, now=wish.now
-        )
-        limits.check(states)
-    epochs = {key: each.epoch for key, each in used.items()}
-    return Allowance(
-        charged,
-        Reservation(epochs, estimate, micro_usd),
-        limits.headers(states),
-    )
-
-
-def _estimated(wish: Wish) -> int:
-    known = prices.estimate(
-        wish.config,
-        wish.agent.provider,
-        wish.agent.model,
-        wish.prompt_tokens,
-        wish.reply_tokens,
-    )
-    if known is None:
-        raise PriceUnknown(
-            f"agent '{wish.agent.name}' cannot be called where spending is limited: "
-            f"the price of {wish.agent.provider}/{wish.agent.model} is not known; set "
-            "it under prices: in coulisse.yaml"
-        )
-    return known
-
-
-def _renewed(caller: Caller) -> Caller:
-    """Return the caller with their token as it is now; raises `CredentialRefused`."""
-    token = (
-        None if caller.token is None else tokens.again(caller.token, datetime.now(UTC))
-    )
-    if token is None:
-        raise CredentialRefused
-    return replace(caller, token=token)
-
-
-def settle(allowance: Allowance, charge: Charge) -> None:
-    """Charge a turn that ended and give back what was set aside for it."""
-    meters.settle(
-        allowance.charged, allowance.reservation, charge, now=int(time.time())
-    )

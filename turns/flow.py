@@ -17,10 +17,9 @@ from agents import catalog, lineup, loop
 from agents.lineup import Lineup
 from agents.loop import Task
 from config import live
-from core import tokens, usage
+from core import usage
 from core.errors import CoulisseError
 from core.events import Begun, Event, Finished
-from core.ids import UserId
 from core.messages import Message
 from core.reply import Reply
 from core.tools import definition
@@ -34,6 +33,7 @@ from telemetry.known import Outcome
 from turns import (
     allowances,
     context,
+    granting,
     keeping,
     lane,
     leaving,
@@ -41,7 +41,7 @@ from turns import (
     structured,
     toolbox,
 )
-from turns.allowances import Allowance, Wish
+from turns.granting import Allowance, Wish
 from turns.toolbox import Toolbox
 from turns.turn import Moment, Turn, TurnRequest
 
@@ -129,9 +129,7 @@ async def prepare(request: TurnRequest) -> Turn:
         agent=agent,
         asked=options.token_limits,
         prompt_tokens=prompt_tokens,
-        reply_tokens=allowances.reply_tokens(
-            lineup.merged(agent.parameters, request.parameters)
-        ),
+        parameters=lineup.merged(agent.parameters, request.parameters),
         now=int(began.at.timestamp()),
         is_incognito=options.is_incognito,
     )
@@ -172,23 +170,11 @@ def _conversation(
 async def _past(wanted: Wanted, wish: Wish) -> tuple[Gathered, Allowance]:
     """Return what the turn needs of the past and may use, in one trip or none."""
     if wish.is_limited:
-        return await allowances.grant(partial(_read, wish.user_id, wanted), wish)
+        return await allowances.grant(wanted, wish)
     past = Gathered(())
-    if _needs_past(wanted):
+    if wanted.is_anything:
         past = await lane.run(gather.gather, wish.user_id, wanted)
     return past, Allowance(wish.charged())
-
-
-def _read(user_id: UserId, wanted: Wanted) -> tuple[Gathered, int]:
-    """Return what the turn needs of the past and how many tokens that is."""
-    if not _needs_past(wanted):
-        return Gathered(()), 0
-    past = gather.gather(user_id, wanted)
-    return past, context.count_tokens(past.messages) + tokens.estimate(past.block)
-
-
-def _needs_past(wanted: Wanted) -> bool:
-    return not wanted.brings_history or wanted.recall is not None
 
 
 def _events(turn: Turn) -> AsyncGenerator[Event]:
@@ -235,7 +221,7 @@ async def finish(
     charge = leaving.charge(turn)
     if turn.request.options.is_incognito:
         if turn.allowance.is_charged:
-            await lane.run_to_end(allowances.settle, turn.allowance, charge)
+            await lane.run_to_end(granting.settle, turn.allowance, charge)
         return
     is_void = outcome == "error" and not reply.said_something
     study = None if is_void else turn.study
@@ -251,7 +237,7 @@ async def finish(
         record=record,
         results=leaving.results(turn.new),
         telemetry=turn.telemetry,
-        settle=partial(allowances.settle, turn.allowance, charge),
+        settle=partial(granting.settle, turn.allowance, charge),
     )
     # Here and not beside the tables: their thread has the event loop wait for it.
     logs.turn_ended(record)

@@ -60,7 +60,8 @@ def charge(turn: Turn) -> Charge:
         used += call.usage.input_tokens + call.usage.output_tokens
         if call.cost_micro_usd is None:
             call.cost_micro_usd = prices.cost(
-                turn.config, call.provider, call.model, call.usage
+                *(turn.config, call.provider, call.model, call.usage),
+                at=call.started_at,
             )
         if call.cost_micro_usd is None:
             is_priced = False

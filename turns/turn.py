@@ -19,7 +19,7 @@ from memory.lessons import Study
 from providers.config import ProviderConfig
 from telemetry.config import TelemetryConfig
 from turns import structured
-from turns.allowances import Allowance
+from turns.granting import Allowance
 from turns.options import Options
 
 
