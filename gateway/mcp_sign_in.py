@@ -20,7 +20,7 @@ from config import live
 from config.sections import Config
 from core.errors import CoulisseError
 from core.ids import UserId
-from gateway import callers, deeds, errors
+from gateway import authentication, callers, deeds, errors
 from gateway.pages import Page, keep_secret
 from gateway.sign_in_problems import problem_of
 from mcp_bridge.connecting import Connecting, Departure, Return
@@ -50,7 +50,7 @@ async def connect(request: HttpRequest, server: str) -> HttpResponse:
             await CONNECTING.look(config, server, token)
             return Page("mcp/waiting.html", server=server)
         browser = secrets.token_urlsafe(32)
-        named = named_users(config, request)
+        named = await named_users(config, request)
         departure = await CONNECTING.open(
             config, server, token, browser=browser, named=named
         )
@@ -153,12 +153,17 @@ def unprocessable(message: str, *, param: str, code: str | None) -> HttpResponse
     return errors.json_response(content, status=422)
 
 
-def named_users(config: Config, request: HttpRequest) -> set[UserId]:
+async def named_users(config: Config, request: HttpRequest) -> set[UserId]:
     """Return whom the request says it is for, if it says so at all.
 
-    A browser says nothing; a proxy before this server that knows its users does.
+    The link is credential enough, and most browsers say nothing. A proxy before this
+    server that knows its users does, and so does who is logged in here: a link that
+    another user sends them would have them connect their account for that user.
     """
     names = [*request.GET.getlist("safety_identifier"), *callers.in_header(request)]
+    known = (await authentication.recognise(request)).principal
+    if known is not None:
+        names.append(known)
     return {identity.resolve(config, OPEN, name) for name in names}
 
 

@@ -225,6 +225,17 @@ def test_what_is_no_link(server, browser, query):
     assert "ask for a new link" in told
 
 
+def test_who_is_logged_in_connects_for_nobody_else(running, configure, protected, user):
+    logins = f"[{{username: {user}, password: a}}, {{username: eve, password: e}}]"
+    text = CONFIG.replace("NOTES", protected.url).replace("BASE", running)
+    proxy = f"{{basic: {logins}, identity: from_credential}}"
+    configure(text.replace("{mcp_consumer_secret: SECRET}", f"{{proxy: {proxy}}}"))
+    # A link is enough for who has not logged in.
+    for login, status in ((("eve", "e"), 403), (None, 302), ((user, "a"), 302)):
+        answer = httpx2.get(link(user), auth=login, verify=False)
+        assert answer.status_code == status, login
+
+
 @pytest.mark.parametrize("by", ["query", "header"])
 def test_a_link_of_another_user(server, browser, user, by):
     other = f"{user}-b"

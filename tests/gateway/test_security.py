@@ -1,0 +1,429 @@
+"""What somebody may try who wants another's memory, or to come in without a key."""
+
+import json
+import statistics
+import time
+from urllib.parse import quote
+
+import httpx2
+import pytest
+
+from access import identity, tokens
+from memory.models import Fact, Message, Thread
+from tests.conftest import CONFIG
+from tests.gateway import mcp_calls
+from tests.gateway.calls import PATH
+
+pytestmark = pytest.mark.database
+
+TOKENS = (
+    CONFIG
+    + """
+auth:
+  mcp_consumer_secret: consumer-secret
+  admin: {basic: {password: open-it}}
+  proxy: {tokens: {}}
+memory:
+  user_state: {embed_with: {provider: hash}, learn_from: {provider: openai, model: m}}
+telemetry: {sqlite: {show_to_users: true}}
+"""
+)
+
+NASTY = [
+    "' OR '1'='1",
+    "'; DROP TABLE memory_thread; --",
+    '" OR ""="',
+    "1) UNION SELECT digest FROM access_token --",
+    "%' OR '%'='",
+    "\\'; SELECT pg_sleep(5); --",
+    "ada\r\nSet-Cookie: owned=1",
+    "ada\r\n\r\nHTTP/1.1 200 OK",
+    "ada\x00eve",
+    "../../etc/passwd",
+    "${OPENAI_API_KEY}",
+    "{{7*7}}",
+    "<script>alert(1)</script>",
+]
+
+
+@pytest.fixture
+def http(running):
+    with httpx2.Client(base_url=running, timeout=20, verify=False) as http:
+        yield http
+
+
+@pytest.fixture
+def guarded(configure):
+    configure(TOKENS)
+
+
+@pytest.fixture
+def mine(guarded, user) -> dict[str, str]:
+    """The headers of somebody with a token of their own."""
+    return bearer(tokens.mint("test", user)[1])
+
+
+@pytest.fixture
+def theirs(guarded, user) -> dict[str, str]:
+    """The headers of somebody else."""
+    return bearer(tokens.mint("test", f"{user}-b")[1])
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def asked(**more) -> dict:
+    messages = [{"role": "user", "content": "hi"}]
+    return {"model": "assistant", "messages": messages, **more}
+
+
+def code(answer: httpx2.Response) -> tuple[int, str | None]:
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+# Guessing.
+
+
+def test_a_guess_that_is_nearly_right_takes_as_long_as_any(guarded, http, user):
+    _, secret = tokens.mint("test", user)
+    last = "A" if secret[-1] != "A" else "B"
+    guesses = {
+        "near": secret[:-1] + last,
+        "far": tokens.PREFIX + "x" * 43,
+    }
+    took: dict[str, list[float]] = {name: [] for name in guesses}
+    for _ in range(40):
+        for name, guess in guesses.items():
+            began = time.perf_counter()
+            assert http.get("/v1/models", headers=bearer(guess)).status_code == 401
+            took[name].append(time.perf_counter() - began)
+    near, far = (statistics.median(took[name]) for name in ("near", "far"))
+    # Nothing of a secret is compared with anything: only its whole digest is.
+    assert abs(near - far) < 0.5 * max(near, far)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: s[:-1],
+        lambda s: s + "A",
+        lambda s: s.upper(),
+        lambda s: s.replace("sk-", "SK-"),
+        lambda s: s + "\u200b",
+        lambda s: s.replace("c", "\u0441", 1),
+        lambda s: tokens.digest(s),
+        lambda s: s.removeprefix("sk-coulisse-"),
+        lambda s: f"{s},{s}",
+        lambda s: f'"{s}"',
+        lambda s: "%" * 55,
+    ],
+)
+def test_only_the_very_token_will_do(guarded, http, user, change):
+    _, secret = tokens.mint("test", user)
+    headers = {"Authorization": f"Bearer {change(secret)}".encode()}
+    assert http.get("/v1/models", headers=headers).status_code == 401
+    assert http.get("/v1/models", headers=bearer(secret)).status_code == 200
+
+
+def test_a_token_belongs_into_one_header(guarded, http, user):
+    _, secret = tokens.mint("test", user)
+    for headers in (
+        {"x-api-key": secret},
+        {"api-key": secret},
+        {"Cookie": f"a={secret}"},
+    ):
+        assert http.get("/v1/models", headers=headers).status_code == 401
+    assert http.get("/v1/models", params={"api_key": secret}).status_code == 401
+    twice = [("Authorization", f"Bearer {secret}")] * 2
+    assert http.get("/v1/models", headers=twice).status_code == 401
+
+
+# Scopes.
+
+
+def test_each_secret_opens_its_own_door_alone(guarded, http, mine):
+    doors = {
+        "api": ("GET", "/v1/models", mine),
+        "studio": ("GET", "/admin/", {"Authorization": "Basic YWRtaW46b3Blbi1pdA=="}),
+        "links": (
+            "POST",
+            "/mcp/x/connect-link?user_id=a",
+            bearer("consumer-secret"),
+        ),
+    }
+    for name, (method, path, _) in doors.items():
+        for owner, (_, _, headers) in doors.items():
+            status = http.request(method, path, headers=headers).status_code
+            assert (status == 401) == (name != owner), (name, owner, status)
+
+
+# Injection.
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_a_nasty_name_is_a_name_like_any_other(configure, fake, http, user, nasty):
+    configure(CONFIG)
+    threads = Thread.objects.count()
+    for field in ("safety_identifier", "user"):
+        fake.reply("hello")
+        name = f"{nasty}{user}"
+        answer = http.post(PATH, json=asked(**{field: name}))
+        assert answer.status_code == 200
+        assert "owned" not in str(answer.headers)
+    assert Thread.objects.filter(user_id=identity.derive(name.strip())).count() == 1
+    assert Thread.objects.count() == threads + 1
+    answer = http.get("/v1/memories", params={"safety_identifier": nasty + user})
+    assert answer.status_code in (200, 404)
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_a_nasty_thread_agent_or_id_finds_nothing(fake, http, mine, nasty):
+    fake.reply("hello")
+    answer = http.post(PATH, json=asked(metadata={"thread_id": nasty}), headers=mine)
+    assert answer.status_code in (200, 400)
+    answer = http.post(PATH, json={**asked(), "model": nasty}, headers=mine)
+    assert code(answer) == (404, "model_not_found")
+    for collection in ("memories", "turns"):
+        path = f"/v1/{collection}/{quote(nasty.replace('/', '-'), safe='')}"
+        assert http.get(path, headers=mine).status_code in (400, 404)
+    for param in ("after", "limit", "agent"):
+        answer = http.get("/v1/turns", params={param: nasty}, headers=mine)
+        assert answer.status_code in (200, 400, 404, 422)
+        assert answer.status_code != 200 or answer.json()["data"] == []
+
+
+@pytest.mark.parametrize("nasty", [n for n in NASTY if n.isprintable()])
+def test_a_nasty_header_names_somebody_or_nobody(configure, http, nasty):
+    configure(CONFIG)
+    answer = http.get("/v1/mcp", headers={"X-Coulisse-User": nasty})
+    assert answer.status_code == 200
+    answer = http.get("/v1/mcp", headers={"Authorization": nasty})
+    assert code(answer) == (400, "user_required")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example.com", "localhost.evil.com", "127.0.0.1.evil.com", "a.b@localhost.c"],
+)
+def test_another_host_is_refused_before_anything(guarded, http, mine, host):
+    for path in ("/v1/models", "/mcp", "/admin/", "/health/live"):
+        answer = http.get(path, headers={**mine, "Host": host})
+        assert code(answer) == (400, "host_not_allowed")
+
+
+def test_the_host_header_is_in_no_answer(guarded, http, mine):
+    for path in ("/v1/models", "/admin/", "/v1/", "/nowhere"):
+        answer = http.get(path, headers={**mine, "Host": "localhost:666"})
+        assert "666" not in answer.text
+        assert "666" not in str(answer.headers)
+
+
+def test_a_name_of_a_megabyte_is_refused_quickly(configure, http):
+    configure(CONFIG)
+    huge = "x" * 1_000_000
+    began = time.perf_counter()
+    answer = http.post(PATH, json=asked(safety_identifier=huge))
+    assert answer.status_code == 400
+    assert len(answer.content) < 500
+    assert time.perf_counter() - began < 2
+    answer = http.get("/v1/mcp", headers={"X-Coulisse-User": "x" * 50_000})
+    assert answer.status_code in (400, 431)
+
+
+@pytest.mark.parametrize(
+    "alike",
+    [
+        "\u0430da",
+        "ad\u0430",
+        "\uff41\uff44\uff41",
+        "ada\u200b",
+        "a\u0301da",
+        "Ada",
+        "ad a",
+        "ada\u202e",
+    ],
+)
+def test_names_that_look_alike_are_different_users(configure, fake, http, user, alike):
+    configure(CONFIG)
+    for name in (f"{user}-ada", f"{user}-{alike}"):
+        fake.reply("hello")
+        assert http.post(PATH, json=asked(safety_identifier=name)).status_code == 200
+    assert identity.derive(f"{user}-ada") != identity.derive(f"{user}-{alike}")
+    for name in (f"{user}-ada", f"{user}-{alike}"):
+        assert Thread.objects.filter(user_id=identity.derive(name)).count() == 1
+
+
+@pytest.mark.parametrize("alike", ["\u0430da", "ad\u0430", "ada\u200b"])
+def test_nor_is_one_s_token_good_for_the_other(guarded, http, user, alike):
+    headers = bearer(tokens.mint("test", f"{user}-ada")[1])
+    name = f"{user}-{alike}"
+    answer = http.post(PATH, json=asked(safety_identifier=name), headers=headers)
+    assert code(answer) == (403, "identity_mismatch")
+
+
+# Reaching for another.
+
+
+@pytest.fixture
+def their_things(fake, http, theirs, user) -> dict[str, str]:
+    """Something of everything another user has."""
+    fake.reply("I will remember")
+    answer = http.post(
+        PATH, json=asked(metadata={"thread_id": "plans"}), headers=theirs
+    )
+    assert answer.status_code == 200
+    answer = http.post("/v1/memories", json={"content": "Likes tea."}, headers=theirs)
+    assert answer.status_code == 201, answer.text
+    turns = http.get("/v1/turns", headers=theirs).json()["data"]
+    return {"memory": answer.json()["id"], "turn": turns[0]["id"]}
+
+
+def everything_of(user: str) -> tuple[int, int, int]:
+    user_id = identity.derive(user)
+    return (
+        Thread.objects.filter(user_id=user_id).count(),
+        Message.objects.filter(thread__user_id=user_id).count(),
+        Fact.objects.filter(user_id=user_id).count(),
+    )
+
+
+def names_of(user: str) -> list[str]:
+    return [f"{user}-b", str(identity.derive(f"{user}-b"))]
+
+
+def test_another_cannot_be_named_in_a_chat(their_things, http, mine, user):
+    before = everything_of(f"{user}-b")
+    for name in names_of(user):
+        for more in (
+            {"safety_identifier": name},
+            {"user": name},
+            {"safety_identifier": user, "user": name},
+        ):
+            answer = http.post(PATH, json=asked(**more), headers=mine)
+            assert code(answer) == (403, "identity_mismatch"), more
+    assert everything_of(f"{user}-b") == before
+
+
+def test_metadata_and_headers_name_nobody_in_a_chat(
+    their_things, fake, http, mine, user
+):
+    before = everything_of(f"{user}-b")
+    for name in names_of(user):
+        fake.reply("hello")
+        http.post(
+            PATH,
+            json=asked(
+                metadata={"user_id": name, "principal": name, "thread_id": "plans"}
+            ),
+            headers={**mine, "X-Coulisse-User": name},
+        )
+    assert everything_of(f"{user}-b") == before
+    assert "I will remember" not in json.dumps(fake.bodies)
+
+
+ROUTES = [
+    *[("GET", "/v1/memories"), ("GET", "/v1/turns"), ("GET", "/v1/mcp")],
+    *[("GET", "/v1/users/me/export"), ("DELETE", "/v1/users/me")],
+    *[("GET", "/v1/memories/{memory}"), ("DELETE", "/v1/memories/{memory}")],
+    *[("GET", "/v1/memories/{memory}/history"), ("GET", "/v1/turns/{turn}")],
+    ("DELETE", "/v1/mcp/x"),
+]
+
+WITH_BODIES = [
+    ("POST", "/v1/memories", {"content": "Likes coffee."}),
+    ("POST", "/v1/memories/search", {"query": "tea"}),
+    ("PATCH", "/v1/memories/{memory}", {"content": "Likes coffee."}),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_another_cannot_be_named_elsewhere(
+    their_things, http, mine, user, method, path
+):
+    before = everything_of(f"{user}-b")
+    path = path.format(**their_things)
+    for name in names_of(user):
+        answer = http.request(
+            method, path, params={"safety_identifier": name}, headers=mine
+        )
+        assert code(answer) == (403, "identity_mismatch")
+        headers = {**mine, "X-Coulisse-User": name}
+        assert code(http.request(method, path, headers=headers))[0] == 403
+    twice = httpx2.QueryParams(
+        [("safety_identifier", user), ("safety_identifier", name)]
+    )
+    assert http.request(method, path, params=twice, headers=mine).status_code == 403
+    assert everything_of(f"{user}-b") == before
+
+
+@pytest.mark.parametrize(("method", "path", "said"), WITH_BODIES)
+def test_nor_in_a_body(their_things, http, mine, user, method, path, said):
+    before = everything_of(f"{user}-b")
+    path = path.format(**their_things)
+    for name in names_of(user):
+        for more in (
+            {"safety_identifier": name},
+            {"user": name},
+            {"safety_identifier": user, "user": name},
+        ):
+            answer = http.request(method, path, json={**said, **more}, headers=mine)
+            assert code(answer) == (403, "identity_mismatch"), more
+    assert everything_of(f"{user}-b") == before
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        *[("GET", "/v1/memories/{memory}"), ("DELETE", "/v1/memories/{memory}")],
+        *[("PATCH", "/v1/memories/{memory}"), ("GET", "/v1/turns/{turn}")],
+        ("GET", "/v1/memories/{memory}/history"),
+    ],
+)
+def test_another_s_ids_lead_nowhere(their_things, http, mine, user, method, path):
+    before = everything_of(f"{user}-b")
+    said = {"json": {"content": "Likes coffee."}} if method == "PATCH" else {}
+    path = path.format(**their_things)
+    assert http.request(method, path, headers=mine, **said).status_code == 404
+    for collection in ("memories", "turns"):
+        after = their_things["memory" if collection == "memories" else "turn"]
+        answer = http.get(f"/v1/{collection}", params={"after": after}, headers=mine)
+        assert answer.status_code in (400, 404)
+    assert everything_of(f"{user}-b") == before
+
+
+def test_what_is_mine_has_nothing_of_theirs(their_things, http, mine):
+    exported = http.get("/v1/users/me/export", headers=mine).text
+    assert "tea" not in exported
+    assert "I will remember" not in exported
+    assert http.get("/v1/turns", headers=mine).json()["data"] == []
+    found = http.post("/v1/memories/search", json={"query": "tea"}, headers=mine)
+    assert found.json()["data"] == []
+
+
+def test_mcp_clients_cannot_name_another(their_things, running, mine, user):
+    for name in names_of(user):
+        for query, headers in (
+            (f"?safety_identifier={name}", {}),
+            ("", {"X_Coulisse_User": name}),
+        ):
+            answer = httpx2.post(
+                f"{running}/mcp{query}",
+                json=mcp_calls.call("search_memory", query="tea"),
+                headers={
+                    **mine,
+                    "Accept": "application/json, text/event-stream",
+                    **{k.replace("_", "-"): v for k, v in headers.items()},
+                },
+                verify=False,
+            )
+            assert "another user" in answer.json()["error"]["message"]
+
+
+def test_their_thread_s_name_is_a_thread_of_mine(their_things, fake, http, mine, user):
+    fake.reply("hello")
+    answer = http.post(PATH, json=asked(metadata={"thread_id": "plans"}), headers=mine)
+    assert answer.status_code == 200
+    assert "I will remember" not in json.dumps(fake.bodies[-1])
+    owners = Thread.objects.filter(name="plans").values_list("user_id", flat=True)
+    assert {identity.derive(user), identity.derive(f"{user}-b")} <= set(owners)
