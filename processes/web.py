@@ -6,7 +6,7 @@ connections made while this process restarts wait instead of being refused.
 
 import argparse
 import gc
-import logging
+import logging.config
 import os
 import socket
 
@@ -81,6 +81,8 @@ def main() -> None:
     parser.add_argument("--drain", type=int)
     parser.add_argument("--lifeline", type=int, required=True)
     arguments = parser.parse_args()
+    # Loading the application does it too, but may fail first.
+    logging.config.dictConfig(settings.LOGGING)
     logs.take_over()
     if settings.COULISSE_PIN_CORES:
         stay_on_one_core(arguments.position)

@@ -8,6 +8,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pytest
 from django.conf import settings
 
 from providers.fake import FakeProvider
@@ -98,19 +99,23 @@ raise ValueError("of all: a-secret-of-the-yaml")
 
 
 def run(tmp_path: Path, *words: str, **environment: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=settings.BASE_DIR,
-        env={
-            **os.environ,
-            "COULISSE_CONFIG": str(tmp_path / "coulisse.yaml"),
-            "DJANGO_SETTINGS_MODULE": "coulisse_site.settings",
-            **environment,
-        },
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    # A pipe that stays open is a supervisor that lives.
+    lifeline, held = os.pipe()
+    with os.fdopen(lifeline, "rb") as stdin, os.fdopen(held, "wb"):
+        return subprocess.run(
+            [sys.executable, *words],
+            cwd=settings.BASE_DIR,
+            env={
+                **os.environ,
+                "COULISSE_CONFIG": str(tmp_path / "coulisse.yaml"),
+                "DJANGO_SETTINGS_MODULE": "coulisse_site.settings",
+                **environment,
+            },
+            stdin=stdin,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
 
 
 def test_what_nobody_expected_is_json_and_has_no_secret(tmp_path: Path) -> None:
@@ -123,6 +128,21 @@ def test_what_nobody_expected_is_json_and_has_no_secret(tmp_path: Path) -> None:
     assert ended["level"] == "CRITICAL"
     assert ended["exception"].endswith("ValueError: of all: [redacted]")
     assert "a-secret-of-the-yaml" not in ran.stderr
+
+
+ENDINGS = [
+    (MANAGE, "shell", "-v0", "-c", "raise ValueError('no')"),
+    ("-m", "processes.web", "--fd", "987", "--lifeline", "0"),
+]
+
+
+@pytest.mark.parametrize("words", ENDINGS)
+def test_so_is_what_ends_a_process(tmp_path: Path, words: tuple[str, ...]) -> None:
+    ran = run(tmp_path, *words, COULISSE_LOG_FORMAT="json", COULISSE_PROCESS="web-9")
+    assert ran.returncode == 1
+    *_, told = [json.loads(line) for line in ran.stderr.splitlines()]
+    assert (told["level"], told["process"]) == ("CRITICAL", "web-9")
+    assert "Traceback" in told["exception"]
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
