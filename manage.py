@@ -9,7 +9,14 @@ from config import option
 OWN_COMMANDS = {
     *("admin", "beat", "check", "init", "migrate", "reset", "restart"),
     *("schema", "start", "status", "stop", "studio", "worker"),
-    *("consolidate", "erase-user", "export-user", "lessons", "reindex"),
+    *(
+        "consolidate",
+        "erase-user",
+        "hash-password",
+        "export-user",
+        "lessons",
+        "reindex",
+    ),
     *("audit", "prices", "spend", "token", "turn", "turns"),
 }
 

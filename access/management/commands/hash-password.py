@@ -6,10 +6,11 @@ from typing import Any
 
 from django.contrib.auth import hashers
 from django.core.management import CommandError
-from django.core.management.base import BaseCommand
+
+from config.command import ConfigCommand
 
 
-class Command(BaseCommand):
+class Command(ConfigCommand):
     """Ask at the terminal, or read a line."""
 
     help = (
