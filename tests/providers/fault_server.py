@@ -159,6 +159,18 @@ def status(code: int, message: str = "the server fails", **headers: object) -> F
     return _fixed(_whole(body, code=code, **extra))
 
 
+def split_status(code: int, body: dict[str, Any]) -> Fault:
+    """Answer with a status whose explanation comes in two pieces."""
+    text = orjson.dumps(body)
+    whole = _whole(text, code=code)
+    return _fixed(whole[: -len(text) // 2], Pause(0.02), whole[-len(text) // 2 :])
+
+
+def unexplained(code: int) -> Fault:
+    """Answer with a status whose explanation never ends."""
+    return _fixed(_whole(b"{" * 100, code=code)[:-50], HANG)
+
+
 def silence(_request: Request) -> Iterator[Step]:
     """Take the request and never say a word."""
     yield HANG

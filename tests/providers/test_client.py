@@ -21,7 +21,6 @@ from providers.errors import (
     Overloaded,
     RateLimited,
     TimedOut,
-    Unreachable,
 )
 from providers.fake import Answer, FakeProvider
 
@@ -348,63 +347,6 @@ async def test_a_slow_reader_is_not_the_providers_fault(fake, monkeypatch):
     await asyncio.sleep(0)
     fake.release()
     assert isinstance([event async for event in events][-1], Finished)
-
-
-@contextlib.contextmanager
-def deaf_port():
-    """A port whose queue of connections is full: nobody ever answers."""
-    with socket.socket() as server, contextlib.ExitStack() as stack:
-        server.bind(("127.0.0.1", 0))
-        server.listen(0)
-        for _ in range(4):
-            waiting = stack.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(server.getsockname())
-        yield server.getsockname()[1]
-
-
-async def test_a_connection_that_does_not_open_times_out(pauses):
-    with deaf_port() as port:
-        provider = ProviderConfig(
-            kind="openai",
-            base_url=f"http://127.0.0.1:{port}/v1",
-            retries=1,
-            timeouts={"connect_seconds": 0.05},
-        )
-        with pytest.raises(TimedOut, match="to connect to") as caught:
-            await said(provider)
-    assert caught.value.wait == "connect"
-    assert len(pauses) == 1
-
-
-async def test_a_provider_that_is_not_there_cannot_be_reached(pauses, free_port):
-    provider = ProviderConfig(
-        kind="openai", base_url=f"http://127.0.0.1:{free_port}/v1", retries=1
-    )
-    with pytest.raises(Unreachable, match=r"check providers\.acme\.base_url"):
-        await said(provider)
-    assert len(pauses) == 1
-
-
-async def test_a_server_without_tls_cannot_be_reached(pauses):
-    def answer_in_the_clear(_reader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        writer.close()
-
-    server = await asyncio.start_server(answer_in_the_clear, "127.0.0.1", 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
-        secure = ProviderConfig(kind="openai", base_url=f"https://127.0.0.1:{port}/v1")
-        with pytest.raises(Unreachable, match="TLS failed"):
-            await said(secure)
-    assert pauses == []
-
-
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 async def test_the_local_model_is_called_where_it_was_started(fake, monkeypatch):

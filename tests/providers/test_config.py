@@ -2,7 +2,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from providers import kinds
-from providers.config import PROVIDERS, ProviderConfig
+from providers.config import PROVIDERS, ProviderConfig, endpoint_name
 from providers.errors import LocalModelDown
 
 
@@ -172,3 +172,117 @@ def test_openais_own_address_written_out_is_still_openai():
         kind="openai", api_key="k", base_url="https://api.openai.com/v1"
     )
     assert kinds.of(written) is kinds.KINDS["openai"]
+
+
+# Endpoints.
+
+
+def test_each_endpoint_has_what_it_says_or_else_the_entrys_own():
+    provider = load(
+        {
+            "openai": {
+                "api_key": "sk-shared",
+                "base_url": "http://box/v1",
+                "headers": {"X-Team": "all"},
+                "endpoints": [
+                    {},
+                    {"api_key": "sk-own", "headers": {"X-Region": "eu"}},
+                    {"name": "far", "base_url": "http://far/v1/", "weight": 0.5},
+                ],
+            }
+        }
+    )["openai"]
+    assert [
+        (
+            entry.api_key and entry.api_key.get_secret_value(),
+            entry.base_url,
+            set(entry.headers),
+            entry.endpoints,
+        )
+        for entry in provider.each()
+    ] == [
+        ("sk-shared", "http://box/v1", {"X-Team"}, ()),
+        ("sk-own", "http://box/v1", {"X-Team", "X-Region"}, ()),
+        ("sk-shared", "http://far/v1", {"X-Team"}, ()),
+    ]
+    names = [endpoint_name(number, it) for number, it in enumerate(provider.endpoints)]
+    assert names == ["1", "2", "far"]
+
+
+def test_an_entry_without_endpoints_is_one():
+    provider = load({"openai": {"api_key": "sk"}})["openai"]
+    assert provider.each() == [provider]
+    assert load({"openai": {"api_key": "sk", "endpoints": []}})["openai"].each()
+
+
+def test_keys_of_endpoints_are_enough():
+    assert load({"openai": {"endpoints": [{"api_key": "a"}, {"base_url": "http://b"}]}})
+
+
+def test_an_endpoint_without_a_key_is_named():
+    error = problem({"openai": {"endpoints": [{"api_key": "a"}, {"weight": 2}]}})
+    assert (
+        "endpoints[1] of a provider of kind 'openai' needs an api_key" in error["msg"]
+    )
+
+
+@pytest.mark.parametrize(
+    "endpoints", [[{"name": "2"}, {}], [{"name": "a"}, {"name": "a"}]]
+)
+def test_endpoints_have_names_of_their_own(endpoints):
+    error = problem({"openai": {"api_key": "sk", "endpoints": endpoints}})
+    assert error["loc"] == ("openai", "endpoints")
+    assert "two are called" in error["msg"]
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        {"weight": 0},
+        {"weight": -1},
+        {"weight": float("inf")},
+        {"name": ""},
+        {"name": "two words"},
+        {"name": "a\n"},
+        {"base_url": "box:11434"},
+        {"retries": 1},
+    ],
+)
+def test_it_refuses_an_endpoint_that_makes_no_sense(endpoint: dict):
+    error = problem({"openai": {"api_key": "sk", "endpoints": [endpoint]}})
+    assert error["loc"][:3] == ("openai", "endpoints", 0)
+
+
+def test_a_refused_endpoint_shows_no_secret():
+    with pytest.raises(ValidationError) as caught:
+        ProviderConfig(kind="openai", endpoints=[{"api_key": "sk-hidden\nsk-second"}])
+    assert "hidden" not in str(caught.value)
+    assert "control character" in str(caught.value)
+
+
+def test_the_local_model_has_no_endpoints():
+    assert "has none" in problem({"local": {"endpoints": [{}]}})["msg"]
+
+
+def test_a_provider_is_elsewhere_when_any_endpoint_is():
+    endpoints = [{}, {"base_url": "http://box/v1"}]
+    here = load({"openai": {"api_key": "sk", "endpoints": [{}, {}]}})["openai"]
+    there = load({"openai": {"api_key": "sk", "endpoints": endpoints}})["openai"]
+    assert not kinds.is_elsewhere(here)
+    assert kinds.is_elsewhere(there)
+    assert kinds.structured_outputs(there) == "prompt"
+
+
+def test_the_breaker_is_gentle_unless_told():
+    assert load({"openai": {"api_key": "sk"}})["openai"].breaker.model_dump() == {
+        "failures": 5,
+        "after_seconds": 2,
+        "open_seconds": 5,
+    }
+
+
+@pytest.mark.parametrize(
+    "breaker", [{"failures": -1}, {"open_seconds": 0}, {"after_seconds": -1}]
+)
+def test_it_refuses_a_breaker_that_makes_no_sense(breaker: dict):
+    problem({"openai": {"api_key": "sk", "breaker": breaker}})

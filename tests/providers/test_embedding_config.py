@@ -56,6 +56,22 @@ def test_another_name_for_openai_will_do():
     assert embedder.service.source.setting("api_key") == "providers.acme.api_key"
 
 
+def test_of_several_endpoints_the_first_is_used():
+    endpoints = [{"api_key": KEY}, {"api_key": "sk-other"}]
+    for asked in (None, {"provider": "openai"}):
+        embedder = chosen(asked, openai={"endpoints": endpoints})
+        assert embedder.id == "openai:text-embedding-3-small:1536"
+        assert embedder.service is not None
+        key = embedder.service.source.provider.api_key
+        assert key is not None
+        assert key.get_secret_value() == KEY
+
+
+def test_openai_with_an_endpoint_elsewhere_is_not_chosen_by_itself():
+    endpoints = [{}, {"base_url": OLLAMA["base_url"]}]
+    assert chosen(openai={**ENTRY, "endpoints": endpoints}).is_offline
+
+
 def test_a_compatible_server_is_not_openai():
     embedder = chosen(openai=OLLAMA, anthropic=ENTRY)
     assert embedder.id == "local:minilm-int8:384"

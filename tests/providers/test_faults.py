@@ -1,24 +1,161 @@
-"""Whatever is wrong with a provider: which error, how often it is asked, how long."""
+"""Whatever is wrong with a provider: which error, how often it is asked, how long.
 
+Over real sockets, on both wires. What the client of the server sees of it, and what is
+charged, is tested with the gateway; that one key of several is dead, with the pool.
+"""
+
+import asyncio
+import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 
+from core.errors import CoulisseError
 from core.events import TextDelta
-from providers.errors import Overloaded, TimedOut
+from core.trace import Attempt
+from providers import client, exchange
+from providers.config import ProviderConfig
+from providers.errors import (
+    BrokenReply,
+    Disconnected,
+    OutOfCredit,
+    Overloaded,
+    RateLimited,
+    TimedOut,
+    Unreachable,
+)
 
 from . import fault_server as faults
 from .conftest import asking, said
-from .fault_server import FaultServer
+from .fault_server import FAULTS, FaultServer
 
 KINDS = pytest.mark.parametrize("kind", ["openai", "anthropic"])
 STREAMS = pytest.mark.parametrize("stream", [True, False])
+
+TIMEOUTS = {
+    "connect_seconds": 0.05,
+    "first_token_seconds": 0.1,
+    "idle_seconds": 0.1,
+    "total_seconds": 60,
+}
+SHORT = {**TIMEOUTS, "total_seconds": 0.15}
+"""For what only the total bounds. It would leave no time for a retry."""
+LEEWAY_SECONDS = 2.0
+"""How late a timeout may be on a machine that has much to do."""
 
 
 @pytest.fixture
 def server() -> Iterator[FaultServer]:
     with FaultServer() as server:
         yield server
+
+
+def at(url: str, **fields) -> ProviderConfig:
+    fields.setdefault("timeouts", TIMEOUTS)
+    return ProviderConfig(kind="openai", base_url=url, **fields)
+
+
+class Outcome(NamedTuple):
+    """What comes of a call to a provider that fails in the same way every time."""
+
+    error: type[CoulisseError]
+    code: str
+    requests: int = 1
+    """Of a call that may be tried again twice."""
+    heard: str = ""
+    wait: str | None = None
+    """Which timeout ended it."""
+    kept: bool = True
+    """Whether the connection serves again: what was asked was answered to the end."""
+
+
+STREAMED = {
+    "429": Outcome(RateLimited, "provider_rate_limited", 3),
+    "429 with Retry-After": Outcome(RateLimited, "provider_rate_limited", 3),
+    "500": Outcome(Overloaded, "provider_overloaded", 3),
+    "503": Outcome(Overloaded, "provider_overloaded", 3),
+    "cut stream": Outcome(
+        Disconnected, "provider_disconnected", heard="Hello there", kept=False
+    ),
+    "cut stream (Content-Length)": Outcome(
+        Disconnected, "provider_disconnected", heard="Hello there", kept=False
+    ),
+    "empty body": Outcome(BrokenReply, "provider_broken_reply"),
+    "half a JSON": Outcome(BrokenReply, "provider_broken_reply"),
+    "no response": Outcome(
+        TimedOut, "provider_timed_out", wait="first_token", kept=False
+    ),
+    "slow first token": Outcome(
+        TimedOut, "provider_timed_out", wait="first_token", kept=False
+    ),
+    "stall in mid-stream": Outcome(
+        TimedOut, "provider_timed_out", heard="Hello there", wait="idle", kept=False
+    ),
+    "stream without its end": Outcome(
+        BrokenReply, "provider_broken_reply", heard="Hello there"
+    ),
+    "wrong content type": Outcome(BrokenReply, "provider_broken_reply"),
+}
+NEVER = Outcome(TimedOut, "provider_timed_out", wait="total", kept=False)
+CUT = Outcome(Disconnected, "provider_disconnected", 3, kept=False)
+WHOLE = {
+    **STREAMED,
+    # It all comes at once, so what is cut off was not heard of yet.
+    "cut stream": CUT,
+    "cut stream (Content-Length)": CUT,
+    "no response": NEVER,
+    "slow first token": NEVER,
+    "stall in mid-stream": NEVER,
+}
+del WHOLE["stream without its end"]
+ROWS = [
+    pytest.param(stream, name, id=f"{name}-{'streamed' if stream else 'whole'}")
+    for stream, table in ((True, STREAMED), (False, WHOLE))
+    for name in table
+]
+
+
+def test_every_fault_has_its_row():
+    assert STREAMED.keys() == FAULTS.keys()
+
+
+@KINDS
+@pytest.mark.parametrize(("stream", "name"), ROWS)
+async def test_a_provider_that_fails(server, pauses, kind, stream, name):
+    expected = (STREAMED if stream else WHOLE)[name]
+    server.default = FAULTS[name]
+    timeouts = SHORT if expected.wait == "total" else TIMEOUTS
+    provider = server.provider(kind, timeouts=timeouts)
+    attempts, heard = list[Attempt](), list[str]()
+
+    async def listen() -> None:
+        async for event in client.run(
+            "acme", provider, asking(stream=stream), attempts
+        ):
+            heard.extend([event.text] if isinstance(event, TextDelta) else [])
+
+    started = time.monotonic()
+    with pytest.raises(expected.error) as caught:
+        await listen()
+    assert time.monotonic() - started < 0.15 + LEEWAY_SECONDS
+    error = caught.value
+    assert (error.code, getattr(error, "wait", None)) == (expected.code, expected.wait)
+    assert "".join(heard) == expected.heard
+    assert len(server.requests) == len(attempts) == expected.requests
+    assert len(pauses) == expected.requests - 1
+    # A reply that had begun was an answer.
+    assert (attempts[-1].error is None) is bool(expected.heard)
+    if not expected.kept:
+        await server.until(lambda: server.open == 0)
+    else:
+        assert server.connections == 1
+
+
+async def test_a_wait_that_is_asked_for_is_kept(server, pauses):
+    server.then(FAULTS["429 with Retry-After"])
+    await said(server.provider())
+    assert 1 <= pauses[0] <= 1.5
 
 
 @KINDS
@@ -30,22 +167,141 @@ async def test_a_good_reply_is_just_that(server, kind, stream):
     assert server.requests[0].key == faults.KEY
 
 
-async def test_500_is_tried_again(server, pauses):
-    server.then(faults.status(500))
-    assert await said(server.provider())
-    assert len(server.requests) == 2
+@STREAMS
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (faults.plain_text, BrokenReply),
+        (faults.not_http, BrokenReply),
+        (faults.half_event, BrokenReply),
+        (faults.hang_up, Disconnected),
+        (faults.reset, Disconnected),
+    ],
+)
+async def test_other_faults(server, pauses, stream, fault, error):
+    server.default = fault
+    with pytest.raises(error):
+        await said(server.provider(), asking(stream=stream))
+    assert len(server.requests) == (3 if error is Disconnected else 1)
 
 
-async def test_it_gives_up(server, pauses):
-    server.default = faults.status(500, "what a day")
-    with pytest.raises(Overloaded, match="what a day"):
-        await said(server.provider())
+async def test_a_kept_connection_the_server_has_closed_is_tried_again(server, pauses):
+    """As servers do that close idle connections just when we ask."""
+    server.then(faults.reply(), faults.hang_up)
+    await said(server.provider())
+    await said(server.provider())
     assert len(server.requests) == 3
 
 
-async def test_silence(server):
+# Before there is a connection.
+
+
+async def test_a_refused_connection(pauses):
+    remedy = r"check providers\.acme\.base_url"
+    with faults.refused_port() as port, pytest.raises(Unreachable, match=remedy):
+        await said(at(f"http://127.0.0.1:{port}/v1"))
+    assert len(pauses) == 2
+
+
+async def test_a_connection_that_does_not_open(pauses):
+    attempts: list[Attempt] = []
+    with faults.deaf_port() as port, pytest.raises(TimedOut) as caught:
+        await said(at(f"http://127.0.0.1:{port}/v1"), attempts=attempts)
+    assert caught.value.wait == "connect"
+    assert len(attempts) == 3
+    assert sum(attempt.seconds for attempt in attempts) < LEEWAY_SECONDS
+
+
+async def test_a_name_nobody_knows(pauses):
+    with faults.names(), pytest.raises(Unreachable, match="not known"):
+        await said(at(faults.NOWHERE))
+    assert len(pauses) == 2
+
+
+async def test_a_name_that_is_looked_up_for_ever(pauses):
+    with faults.names(hang=True), pytest.raises(TimedOut) as caught:
+        await said(at(faults.NOWHERE, retries=0))
+    assert caught.value.wait == "connect"
+
+
+async def test_a_certificate_nobody_trusts(pauses):
+    reason = r"TLS failed.*CERTIFICATE_VERIFY_FAILED"
+    with FaultServer(secure=True) as server, pytest.raises(Unreachable, match=reason):
+        await said(server.provider())
+    assert (pauses, server.requests) == ([], [])
+
+
+async def test_a_server_without_tls(pauses):
+    in_the_clear = b"HTTP/1.1 400 Bad Request\r\n\r\n", faults.END
+    with FaultServer(greeting=in_the_clear) as server:
+        insecure = at(f"https://127.0.0.1:{server.port}/v1")
+        with pytest.raises(Unreachable, match="TLS failed"):
+            await said(insecure)
+    assert pauses == []
+
+
+async def test_a_handshake_that_does_not_end():
+    with FaultServer(greeting=(faults.HANG,)) as server:
+        with pytest.raises(TimedOut) as caught:
+            await said(at(f"https://127.0.0.1:{server.port}/v1", retries=0))
+        assert caught.value.wait == "connect"
+
+
+# However slowly it comes.
+
+
+@STREAMS
+async def test_a_head_that_comes_byte_by_byte(server, stream):
+    server.default = faults.slow_headers(0.02)
+    with pytest.raises(TimedOut) as caught:
+        await said(server.provider(timeouts=SHORT), asking(stream=stream))
+    assert caught.value.wait == ("first_token" if stream else "total")
+    await server.until(lambda: server.open == 0)
+
+
+@KINDS
+@STREAMS
+async def test_a_body_that_comes_byte_by_byte(server, kind, stream):
+    """Each byte comes in time, and the last one never does."""
+    server.default = faults.trickle(0.02)
+    with pytest.raises(TimedOut) as caught:
+        await said(server.provider(kind, timeouts=SHORT), asking(stream=stream))
+    assert caught.value.wait == "total"
+    await server.until(lambda: server.open == 0)
+
+
+async def test_a_status_is_enough_where_its_explanation_does_not_end(
+    server, monkeypatch
+):
+    monkeypatch.setattr(exchange, "ERROR_SECONDS", 0.05)
+    server.default = faults.unexplained(503)
+    with pytest.raises(Overloaded):
+        await said(server.provider(retries=0))
+    await server.until(lambda: server.open == 0)
+
+
+async def test_an_explanation_in_two_pieces_is_read_to_its_end(server):
+    error = {"code": "insufficient_quota", "message": "You have spent it all."}
+    server.default = faults.split_status(429, {"error": error})
+    with pytest.raises(OutOfCredit):
+        await said(server.provider(retries=0))
+
+
+async def test_no_retry_outlives_the_total(server):
+    """With real pauses: the third try would have to begin too late."""
+    server.default = faults.status(503, retry_after=0.1)
+    started = time.monotonic()
+    with pytest.raises(Overloaded):
+        await said(server.provider(retries=10, timeouts=SHORT))
+    assert time.monotonic() - started < 0.15 + LEEWAY_SECONDS
+    assert len(server.requests) <= 2
+
+
+async def test_what_hangs_is_let_go_of_when_the_caller_leaves(server):
     server.default = faults.silence
-    with pytest.raises(TimedOut):
-        await said(server.provider(timeouts={"first_token_seconds": 0.1}))
+    task = asyncio.create_task(said(server.provider()))
+    await server.until(lambda: server.requests)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
     await server.until(lambda: server.open == 0)
     assert server.requests[0].left

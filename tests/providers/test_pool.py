@@ -236,6 +236,23 @@ async def test_what_lasts_is_not_asked_again(server, first, pauses):
     assert asked(server) == ["a", "b", "b", "b"]
 
 
+@pytest.mark.parametrize("dead", ["a", "b"])
+async def test_the_client_learns_of_what_passes(server, first, dead):
+    server.default = keyed(
+        **{name: faults.status(401 if name == dead else 503) for name in SECRETS}
+    )
+    with pytest.raises(Overloaded):
+        await said(two(server, retries=0))
+    assert asked(server) == ["a", "b"]
+
+
+async def test_an_unknown_model_is_not_asked_for_again(server, first, pauses):
+    server.default = keyed(a=faults.status(404), b=faults.status(503))
+    with pytest.raises(Overloaded):
+        await said(two(server, retries=2))
+    assert asked(server) == ["a", "b", "b", "b"]
+
+
 async def test_all_keys_refused_is_told_with_the_key_to_mend(server, first, pauses):
     server.default = faults.status(401)
     with pytest.raises(KeyRefused, match=r"providers\.acme\.endpoints\[0\]\.api_key"):
@@ -303,6 +320,14 @@ async def test_a_provider_that_keeps_failing_is_left_alone(server, clock):
     assert caught.value.retry_after_seconds == 5
     assert len(server.requests) == 3
     assert state().state == "open"
+
+
+async def test_the_call_that_opens_it_tells_of_the_failure(server, clock, pauses):
+    server.default = faults.status(500)
+    with pytest.raises(Overloaded) as caught:
+        await said(one(server, retries=10))
+    assert caught.value.code == "provider_overloaded"
+    assert (len(server.requests), len(pauses)) == (3, 2)
 
 
 async def test_one_call_tries_it_and_a_reply_closes_it(server, clock, caplog):
