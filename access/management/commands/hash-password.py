@@ -17,7 +17,6 @@ class Command(ConfigCommand):
         "Print a hash of a password, for `password:` under auth: in the YAML. Asks "
         "for the password, or reads a line of standard input."
     )
-    requires_system_checks: list[str] = []
 
     def handle(self, **options: Any) -> None:
         if sys.stdin.isatty():
