@@ -81,9 +81,8 @@ def test_the_switch_of_tokens_is_an_empty_map():
 
 def test_the_reference_s_oidc_is_read():
     auth = load(
-        "{admin: {oidc: {%s, client_secret: s, scopes: [email]}}, "
-        "proxy: {oidc: {%s, audience: api}, identity: from_credential}}"
-        % (ADMIN, PROXY)
+        "{admin: {oidc: {" + ADMIN + ", client_secret: s, scopes: [email]}}, "
+        "proxy: {oidc: {" + PROXY + ", audience: api}, identity: from_credential}}"
     )
     assert auth.admin.oidc.scopes == ("email",)
     assert auth.proxy.oidc.scopes == ("email", "profile")
@@ -128,7 +127,8 @@ def test_the_reference_s_oidc_is_read():
         ("{proxy: {basic: {username: 'a:b', password: x}}}", "E009", "colon"),
         ("{proxy: {basic: []}}", "E303", "is an empty list"),
         (
-            "{proxy: {basic: [{username: a, password: x}, {username: a, password: y}]}}",
+            "{proxy: {basic: "
+            "[{username: a, password: x}, {username: a, password: y}]}}",
             "E306",
             "has the username 'a' twice",
         ),
