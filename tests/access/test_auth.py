@@ -141,7 +141,7 @@ def test_the_reference_s_oidc_is_read():
             "redirect_url",
         ),
         (
-            "{proxy: {oidc: {%s}}}" % PROXY.replace("https:", "ftp:"),
+            "{proxy: {oidc: {" + PROXY.replace("https:", "ftp:") + "}}}",
             "E009",
             "issuer_url' must be an address",
         ),
