@@ -19,7 +19,13 @@ from mcp_bridge.config import ServerConfig as McpServerConfig
 from providers import embedders, embedding_models, kinds
 from providers import errors as provider_errors
 from providers.calls import ModelCall
-from providers.config import KIND_NAMES, ProviderConfig, Timeouts
+from providers.config import (
+    KIND_NAMES,
+    Breaker,
+    Endpoint,
+    ProviderConfig,
+    Timeouts,
+)
 from providers.embedding_config import EmbedWith
 from providers.kinds import Kind
 
@@ -241,6 +247,16 @@ def test_timeouts_are_as_the_table_says():
 
 
 TIMEOUT_FIELD = "field of `timeouts`"
+
+
+def test_every_key_of_an_endpoint_is_listed():
+    assert named("providers.md", "key of an endpoint") == Endpoint.model_fields.keys()
+
+
+def test_breakers_are_as_the_table_says():
+    listed = {row[0]: row[1] for row in rows("providers.md", "key of `breaker`")}
+    defaults = Breaker().model_dump()
+    assert listed == {f"`{name}`": f"`{it:g}`" for name, it in defaults.items()}
 
 
 def test_every_failure_of_a_provider_is_listed():
