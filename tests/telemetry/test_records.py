@@ -317,7 +317,7 @@ def test_pages_can_be_narrowed(owner):
     assert ids(records.page(user_id=owner, agent="writer")) == [writer.turn_id]
     since = NOON + SECOND / 2
     assert ids(records.page(user_id=owner, since=since)) == [writer.turn_id]
-    everyone, _ = records.page(since=NOON, limit=1000)
+    everyone, _ = records.page(since=NOON, limit=100_000)
     assert {ok.turn_id, failed.turn_id} <= {turn.turn_id for turn in everyone}
 
 
