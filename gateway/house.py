@@ -95,9 +95,12 @@ async def serve(request: HttpRequest) -> HttpResponseBase:
             return HttpResponseNotAllowed(["POST"])
         check_origin(request, config.get(SERVER).allowed_hosts)
         check_content_type(request)
-        await authentication.authenticate(request)
     except CoulisseError as exc:
         return errors.response(exc)
+    try:
+        await authentication.authenticate(request)
+    except CoulisseError as exc:
+        return refusal(exc)
     try:
         decoded = orjson.loads(request.body)
     except orjson.JSONDecodeError as exc:
@@ -105,6 +108,24 @@ async def serve(request: HttpRequest) -> HttpResponseBase:
     if isinstance(decoded, dict) and "id" in decoded and "method" in decoded:
         return await answer(request, decoded)
     return acknowledge(request, decoded)
+
+
+def refusal(exc: CoulisseError) -> HttpResponse:
+    """Return why a credential will not do, in words that MCP clients pass on."""
+    told = errors.response(exc)
+    answer = as_json(
+        failure(
+            None,
+            INVALID_REQUEST,
+            exc.message,
+            data={"code": exc.code},
+            status=told.status_code,
+        )
+    )
+    for name in ("Retry-After", "WWW-Authenticate"):
+        if name in told:
+            answer[name] = told[name]
+    return answer
 
 
 def check_origin(request: HttpRequest, allowed_hosts: tuple[str, ...]) -> None:

@@ -1,6 +1,5 @@
 """Who may call `/v1` and `/mcp`: passwords and API tokens, over real HTTP."""
 
-import asyncio
 import base64
 import time
 from datetime import UTC, datetime, timedelta
@@ -9,6 +8,7 @@ import httpx2
 import openai
 import pytest
 from django.contrib.auth.hashers import make_password
+from mcp import MCPError
 
 from access import identity, tokens
 from gateway import authentication
@@ -127,7 +127,7 @@ def test_a_token_opens_everything_as_its_user(configure, fake, sdk, mint, user):
             ("GET", "/v1/turns"),
             ("GET", "/v1/turns/x"),
         ],
-        *[("GET", "/v1/mcp"), ("DELETE", "/v1/mcp/x"), ("POST", "/mcp")],
+        *[("GET", "/v1/mcp"), ("DELETE", "/v1/mcp/x")],
         *[("GET", "/v1/users/me/export"), ("DELETE", "/v1/users/me")],
     ],
 )
@@ -242,15 +242,40 @@ def test_an_odd_header_is_refused_at_once(configure, http, header):
 # Tokens at /mcp.
 
 
-async def test_mcp_clients_bring_a_token_like_any_other(configure, running, fake, mint):
+@pytest.fixture
+def limited(mint) -> str:
+    return mint(agents=["assistant"])
+
+
+async def test_mcp_clients_bring_a_token_like_any_other(
+    configure, running, fake, limited
+):
     configure(TOKENS)
     fake.reply("hello")
-    secret = await asyncio.to_thread(mint, agents=["assistant"])
-    async with mcp_calls.connected(running, None, **bearer(secret)) as client:
+    async with mcp_calls.connected(running, None, **bearer(limited)) as client:
         listed = (await client.list_tools()).tools
         assert [tool.name for tool in listed] == ["assistant"]
         said = await client.call_tool("assistant", {"message": "hi"})
         assert said.structured_content["reply"] == "hello"
+
+
+async def test_they_are_told_that_they_need_one(configure, running):
+    configure(TOKENS)
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with mcp_calls.connected(running, None):
+            pass
+    assert caught.group_contains(MCPError, match="send your API key as")
+
+
+@pytest.mark.parametrize("headers", [{}, bearer("sk-coulisse-wrong")])
+def test_mcp_too_opens_to_nobody_without_one(configure, http, headers):
+    configure(TOKENS)
+    answer = http.post("/mcp", json=mcp_calls.rpc("tools/list"), headers=headers)
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert answer.json()["error"]["data"]["code"] == (
+        "invalid_api_key" if headers else None
+    )
 
 
 # Passwords.

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from access import identity, tokens
+from memory import wake
 from memory.models import Fact, Message, Thread
 from tests.conftest import CONFIG
 from tests.gateway import mcp_calls
@@ -53,7 +54,9 @@ def http(running):
 
 
 @pytest.fixture
-def guarded(configure):
+def guarded(configure, monkeypatch):
+    # What is learnt meanwhile is not looked at here.
+    monkeypatch.setattr(wake, "soon", lambda: None)
     configure(TOKENS)
 
 
