@@ -1,11 +1,17 @@
 """The `auth` block of the YAML."""
 
+import base64
+import io
 from pathlib import Path
 
 import pytest
 from django.contrib.auth.hashers import make_password
+from django.core.management import CommandError, call_command
 
-from access.auth_config import AUTH
+from access import basic, checks
+from access.auth_config import AUTH, Login
+from access.basic import Passwords
+from access.errors import CredentialRefused, TooManyGuesses
 from config import loader
 from config.errors import ConfigInvalid
 
@@ -18,6 +24,7 @@ auth: AUTH
 OIDC = "issuer_url: 'https://id.example.com/', client_id: c, redirect_url: '%s'"
 PROXY = OIDC % "http://localhost:8421/v1/"
 ADMIN = OIDC % "http://localhost:8421/admin/"
+LOCAL = PROXY.replace("https://id.example.com", "http://127.0.0.1:9")
 
 
 def load(auth: str, more: str = ""):
@@ -183,3 +190,100 @@ def test_no_secret_is_in_a_message():
     with pytest.raises(ConfigInvalid) as caught:
         load("{proxy: {basic: {password: pass-word, more: 1}}}")
     assert "pass-word" not in str(caught.value)
+
+
+# What is allowed and not wise.
+
+
+@pytest.mark.parametrize(
+    ("auth", "expected"),
+    [
+        ("{proxy: {basic: {password: x}, identity: from_credential}}", ["W301"]),
+        ("{proxy: {basic: {password: x}}}", []),
+        ("{proxy: {tokens: {}}}", []),
+        (
+            "{proxy: {basic: [{username: a, password: x}, {username: b, password: y}],"
+            " identity: from_credential}}",
+            [],
+        ),
+        (f"{{admin: {{oidc: {{{ADMIN}}}}}}}", []),
+        (f"{{admin: {{oidc: {{{ADMIN.replace('https', 'http')}}}}}}}", ["W302"]),
+        (f"{{proxy: {{oidc: {{{LOCAL}}}}}}}", []),
+    ],
+)
+def test_check_warns_of_what_is_not_wise(auth, expected, tmp_path, settings):
+    settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"
+    assert checks.check_auth() == []
+    settings.COULISSE_CONFIG.write_text(YAML.replace("AUTH", auth))
+    found = [message.id for message in checks.check_auth()]
+    assert found == [f"coulisse.{code}" for code in expected]
+
+
+# Passwords and their hashes.
+
+
+def header(username: str, password: str) -> str:
+    pair = f"{username}:{password}".encode()
+    return f"Basic {base64.b64encode(pair).decode()}"
+
+
+def passwords(**logins: str) -> Passwords:
+    made = [Login(username=name, password=text) for name, text in logins.items()]
+    return Passwords(made, realm="test")
+
+
+def is_right(known: Passwords, username: str, password: str) -> bool:
+    try:
+        return known.check_here(header(username, password)) == username
+    except CredentialRefused:
+        return False
+
+
+def test_guesses_do_not_push_out_what_is_right(monkeypatch):
+    computed = []
+    monkeypatch.setattr(basic, "MAX_REMEMBERED", 3)
+    monkeypatch.setattr(
+        basic.hashers,
+        "check_password",
+        lambda given, _: computed.append(given) or given == "right",
+    )
+    known = passwords(ada="pbkdf2_sha256$1$salt$" + "A" * 43 + "=")
+    assert is_right(known, "ada", "right")
+    for number in range(10):
+        assert not is_right(known, "ada", f"wrong-{number}")
+    assert is_right(known, "ada", "right")
+    assert computed.count("right") == 1
+
+
+def test_nobody_s_name_costs_what_a_wrong_password_does(monkeypatch):
+    computed = []
+    monkeypatch.setattr(
+        basic.hashers, "check_password", lambda given, _: bool(computed.append(given))
+    )
+    known = passwords(ada="pbkdf2_sha256$1$salt$" + "A" * 43 + "=", bob="plain")
+    for username in ("ada", "bob", "eve"):
+        computed.clear()
+        assert not is_right(known, username, "wrong")
+        assert computed == ["wrong"], username
+    # The decoy's own password is no password of somebody else.
+    monkeypatch.setattr(basic.hashers, "check_password", lambda *_: True)
+    assert not is_right(known, "eve", "the decoy's")
+    assert not is_right(known, "bob", "the decoy's")
+    assert is_right(known, "bob", "plain")
+
+
+async def test_too_many_guesses_are_not_waited_for(monkeypatch):
+    monkeypatch.setattr(basic, "MAX_WAITING", 0)
+    known = passwords(ada="pbkdf2_sha256$1$salt$" + "A" * 43 + "=")
+    with pytest.raises(TooManyGuesses):
+        await known.check(header("ada", "x"))
+
+
+def test_what_hash_password_prints_is_taken(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO("pass word\n"))
+    call_command("hash-password")
+    printed = capsys.readouterr().out.strip()
+    assert is_right(passwords(ada=printed), "ada", "pass word")
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
+    with pytest.raises(CommandError, match="empty"):
+        call_command("hash-password")

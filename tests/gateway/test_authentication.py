@@ -16,6 +16,7 @@ from memory.models import Thread
 from tests.conftest import CONFIG
 from tests.gateway import mcp_calls
 from tests.gateway.calls import PATH, body
+from tests.gateway.test_errors import without_database
 
 pytestmark = pytest.mark.database
 
@@ -237,6 +238,19 @@ def test_an_odd_header_is_refused_at_once(configure, http, header):
     answer = http.get("/v1/models", headers={"Authorization": header.encode("latin-1")})
     assert answer.status_code == 401
     assert time.perf_counter() - began < 1
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_database_that_is_down_is_not_a_wrong_key(configure, http, mint, is_known):
+    configure(TOKENS)
+    headers = bearer(mint())
+    if is_known:
+        assert http.get("/v1/models", headers=headers).status_code == 200
+    with without_database():
+        for method, path in (("GET", "/v1/models"), ("POST", PATH), ("POST", "/mcp")):
+            answer = http.request(method, path, json=body("x"), headers=headers)
+            assert answer.status_code == 503, path
+    assert http.get("/v1/models", headers=headers).status_code == 200
 
 
 # Tokens at /mcp.

@@ -1,0 +1,64 @@
+"""What `manage.py check` says of credentials that are allowed and not wise.
+
+| id | what is unwise |
+|---|---|
+| coulisse.W301 | one username for all, which makes one user of them |
+| coulisse.W302 | an identity provider is asked over plain http |
+"""
+
+import ipaddress
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core import checks
+
+from access.auth_config import AUTH, AuthConfig, ScopeConfig
+from config import loader
+from config.errors import ConfigInvalid
+
+
+def check_auth(**_: Any) -> list[checks.CheckMessage]:
+    """Warn of credentials that will not do what somebody may think they do."""
+    path = Path(settings.COULISSE_CONFIG)
+    if not path.exists():
+        return []
+    try:
+        auth = loader.load(path).get(AUTH)
+    except ConfigInvalid:
+        return []  # The configuration's own check says why.
+    return [checks.Warning(message, id=kind) for kind, message in concerns(auth)]
+
+
+def concerns(auth: AuthConfig) -> Iterator[tuple[str, str]]:
+    """Return what is unwise, each with its id."""
+    proxy = auth.proxy
+    if proxy is not None and proxy.binds_users and len(proxy.logins) == 1:
+        yield (
+            "coulisse.W301",
+            "auth.proxy.basic has one username and 'identity: from_credential', so "
+            "everyone who knows its password is the same user; give each user an "
+            "entry of their own, or use 'oidc' or 'tokens'",
+        )
+    for name, scope in (("admin", auth.admin), ("proxy", proxy)):
+        if scope is not None and is_in_the_open(scope):
+            yield (
+                "coulisse.W302",
+                f"auth.{name}.oidc: 'issuer_url' is plain http to another machine; "
+                "whoever is between can log in as anybody: use https",
+            )
+
+
+def is_in_the_open(scope: ScopeConfig) -> bool:
+    """Return whether a provider is asked over plain http, and not on this machine."""
+    if scope.oidc is None:
+        return False
+    place = urlsplit(scope.oidc.issuer_url)
+    if place.scheme == "https" or place.hostname == "localhost":
+        return False
+    try:
+        return not ipaddress.ip_address(place.hostname or "").is_loopback
+    except ValueError:
+        return True
