@@ -33,6 +33,8 @@ from config.sections import Config, Location, Problem, Section
 ROOTS = {"admin": "/admin/", "proxy": "/v1/"}
 """Where each scope's pages are."""
 
+SCHEMES = ("basic", "oidc", "tokens")
+
 HASHES = ("pbkdf2_sha256", "pbkdf2_sha1", "scrypt")
 """What a hashed password begins with, before a `$`."""
 
@@ -170,6 +172,11 @@ class ScopeConfig(Part):
     )
 
     @property
+    def schemes(self) -> list[str]:
+        """The names of the schemes it has: one, once it is checked."""
+        return [key for key in SCHEMES if getattr(self, key, None) is not None]
+
+    @property
     def logins(self) -> tuple[Login, ...]:
         """The usernames and passwords there are."""
         if self.basic is None:
@@ -261,8 +268,7 @@ def check(auth: AuthConfig, config: Config) -> Iterable[Problem]:
 
 def check_scope(name: str, scope: ScopeConfig) -> Iterable[Problem]:
     """Refuse a scope without a scheme, or whose scheme is not right."""
-    known = ("basic", "oidc", "tokens")
-    schemes = [key for key in known if getattr(scope, key, None) is not None]
+    schemes = scope.schemes
     offered = "'basic' or 'oidc'" if name == "admin" else "'basic', 'oidc' or 'tokens'"
     location: Location = ("auth", name)
     if not schemes:

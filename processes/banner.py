@@ -7,6 +7,7 @@ from pathlib import Path
 
 from django.conf import settings
 
+from access.auth_config import AUTH
 from agents.config import AGENTS, AgentConfig
 from config.config import SERVER
 from config.sections import Config
@@ -29,11 +30,7 @@ def _lines(config: Config, run: RunRecord) -> Iterator[str]:
     yield f"  Admin   →  {run.url}/admin  (not in this version)"
     yield ""
     yield from _memory(config)
-    yield "  Auth       proxy: open · admin: open"
-    if _is_open_to_others(config):
-        port = config.get(SERVER).port
-        yield f"             Anyone who can reach port {port} can use these agents: set"
-        yield "             server.bind to 127.0.0.1 or put auth in front."
+    yield from _auth(config)
     if run.local_model_url is not None:
         yield f"  Model      on this machine, at {run.local_model_url}"
     if run.lacks_broker:
@@ -46,6 +43,18 @@ def _lines(config: Config, run: RunRecord) -> Iterator[str]:
     for name, agent in agents.items():
         memory = _memory_of(config, agent)
         yield f"    {name:<{width}}  {agent.provider} / {agent.model}{memory}"
+
+
+def _auth(config: Config) -> Iterator[str]:
+    """Say what callers and the studio's people are asked for."""
+    auth = config.get(AUTH)
+    proxy = "open" if auth.proxy is None else auth.proxy.schemes[0]
+    admin = "this machine only" if auth.admin is None else auth.admin.schemes[0]
+    yield f"  Auth       proxy: {proxy} · admin: {admin}"
+    if auth.proxy is None and _is_open_to_others(config):
+        port = config.get(SERVER).port
+        yield f"             Anyone who can reach port {port} can use these agents: set"
+        yield "             auth.proxy, or server.bind to 127.0.0.1."
 
 
 def _memory(config: Config) -> Iterator[str]:

@@ -44,6 +44,31 @@ def test_it_warns_when_strangers_may_spend_money(
 
 
 @pytest.mark.parametrize(
+    ("auth", "said"),
+    [
+        ("{}", "proxy: open · admin: this machine only"),
+        ("{proxy: {tokens: {}}}", "proxy: tokens · admin: this machine only"),
+        (
+            "{proxy: {basic: {password: x}}, admin: {basic: [{password: y}]}}",
+            "proxy: basic · admin: basic",
+        ),
+        ("{admin: {basic: {password: y}}}", "proxy: open · admin: basic"),
+    ],
+)
+def test_it_says_what_callers_are_asked_for(
+    tmp_path: Path, database: None, auth: str, said: str
+) -> None:
+    path = tmp_path / "coulisse.yaml"
+    path.write_text(
+        "agents: [{name: a, provider: p, model: m}]\n"
+        f"providers: {{{PAID}}}\nauth: {auth}\n"
+    )
+    shown = banner.render(loader.load(path), RUN)
+    assert f"Auth       {said}\n" in shown
+    assert ("Anyone who can reach" in shown) is said.startswith("proxy: open")
+
+
+@pytest.mark.parametrize(
     ("memory", "agent", "said"),
     [
         ("false", "", "user_state: disabled (history only)"),

@@ -16,7 +16,7 @@ BANNER = """\
   Admin   →  http://localhost:{port}/admin  (not in this version)
 
   Memory     sqlite at .coulisse/coulisse-memory.db; user_state: disabled (history only)
-  Auth       proxy: open · admin: open
+  Auth       proxy: open · admin: this machine only
 
   Agents (2)
     assistant  openai / gpt-test
