@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 Budget = Literal["unlimited", "total", "monthly"]
+Scheme = Literal["basic", "oidc", "tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Caller:
     """Whose credential it is, for records; "" where none is asked for."""
     principal: str | None = None
     """The user every request of theirs belongs to; None lets a request say."""
+    scheme: Scheme | None = None
+    """How their credential was checked; None where none is asked for."""
     token: Token | None = None
     is_remembered: bool = False
     """Whether the token was found in this process's memory alone: who lets it do

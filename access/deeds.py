@@ -49,18 +49,16 @@ def at_the_terminal() -> Author:
     return Author(f"command line: {name}", f"command line on {socket.gethostname()}")
 
 
-def over_http(
-    caller: Caller, user_id: UserId, address: str, *, scheme: str = "basic"
-) -> Author:
-    """Return who sends a request: by their credential, which is of this scheme.
+def over_http(caller: Caller, user_id: UserId, address: str) -> Author:
+    """Return who sends a request: by their credential.
 
     Where no credential is asked for it is whom the request says it is for.
     """
     if caller.token is not None:
         return Author(token_name(caller.token), address)
-    return Author(
-        f"{scheme}:{caller.name}" if caller.name else f"user:{user_id}", address
-    )
+    if caller.scheme is not None:
+        return Author(f"{caller.scheme}:{caller.name}", address)
+    return Author(f"user:{user_id}", address)
 
 
 def token_name(token: Token) -> str:

@@ -14,7 +14,7 @@ from django.http.response import HttpResponseBase
 from access import tokens
 from access.auth_config import AUTH, ProxyAuth
 from access.basic import Passwords
-from access.caller import OPEN, Caller
+from access.caller import OPEN, Caller, Scheme, Token
 from access.errors import CredentialRefused, CredentialRequired, OriginRefused
 from access.oidc import Verifier
 from config import live
@@ -98,7 +98,7 @@ class Guard:
             header = ""
         username = await self.passwords.check(header)
         check_origin(request)
-        return self._caller(username)
+        return self._caller(username, "basic")
 
     @cached_property
     def passwords(self) -> Passwords:
@@ -114,15 +114,15 @@ class Guard:
 
     async def _admit_person(self, request: HttpRequest, verifier: Verifier) -> Caller:
         if "Authorization" in request.headers:
-            return self._caller(await verifier.subject(bearer(request)))
+            return self._caller(await verifier.subject(bearer(request)), "oidc")
         subject = session.subject(request, verifier.oidc)
         if subject is None:
             raise session.required(request, verifier.oidc)
         check_origin(request)
-        return self._caller(subject)
+        return self._caller(subject, "oidc")
 
-    def _caller(self, name: str) -> Caller:
-        return Caller(name, name if self.proxy.binds_users else None)
+    def _caller(self, name: str, scheme: Scheme) -> Caller:
+        return Caller(name, name if self.proxy.binds_users else None, scheme)
 
 
 _guard: Guard | None = None
@@ -146,7 +146,7 @@ async def admit_token(request: HttpRequest) -> Caller:
     if request.path == TURNS:
         token = REMEMBERED.recall(digest)
         if token is not None:
-            return Caller(token.label, token.principal, token, is_remembered=True)
+            return by_token(token, is_remembered=True)
     return await look_up(digest)
 
 
@@ -156,7 +156,14 @@ async def look_up(digest: str) -> Caller:
     if token is None:
         raise CredentialRefused
     REMEMBERED.remember(digest, token)
-    return Caller(token.label, token.principal, token)
+    return by_token(token)
+
+
+def by_token(token: Token, *, is_remembered: bool = False) -> Caller:
+    """Return who sends a request with an API token."""
+    return Caller(
+        *(token.label, token.principal, "tokens", token), is_remembered=is_remembered
+    )
 
 
 def bearer(request: HttpRequest) -> str:
@@ -171,7 +178,10 @@ def bearer(request: HttpRequest) -> str:
         raise CredentialRefused
     scheme, _, token = header.partition(" ")
     if scheme.lower() != "bearer":
-        raise CredentialRefused
+        raise CredentialRefused(
+            "This server asks for a bearer token: send your API key as "
+            "`Authorization: Bearer KEY`, not as another kind"
+        )
     token = token.strip()
     if not token:
         raise CredentialRequired

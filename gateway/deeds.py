@@ -5,9 +5,7 @@ from typing import Any
 from django.http import HttpRequest
 
 from access import deeds
-from access.auth_config import AUTH
 from access.deeds import Deed
-from config import live
 from core.ids import UserId
 from gateway import authentication
 
@@ -16,10 +14,8 @@ def deed(
     request: HttpRequest, action: str, user_id: UserId, target: str = "", **details: Any
 ) -> Deed:
     """Return what a request does to something of a user's; without one, to the user."""
-    proxy = live.current().get(AUTH).proxy
-    scheme = "oidc" if proxy is not None and proxy.oidc is not None else "basic"
     caller = authentication.caller_of(request)
-    by = deeds.over_http(caller, user_id, address(request), scheme=scheme)
+    by = deeds.over_http(caller, user_id, address(request))
     if not target:
         return Deed(action, by, str(user_id), details)
     return Deed(action, by, target, {"user": str(user_id), **details})

@@ -137,10 +137,10 @@ def test_who_sends_a_request_is_their_credential_or_their_user():
     assert deeds.over_http(caller.OPEN, user_id, "192.0.2.7") == Author(
         f"user:{user_id}", "192.0.2.7"
     )
-    ada = caller.Caller("ada")
-    assert deeds.over_http(ada, user_id, "").actor == "basic:ada"
-    assert deeds.over_http(ada, user_id, "", scheme="oidc").actor == "oidc:ada"
-    held = caller.Caller("laptop", "ada", token)
+    for scheme in ("basic", "oidc"):
+        ada = caller.Caller("ada", None, scheme)
+        assert deeds.over_http(ada, user_id, "").actor == f"{scheme}:ada"
+    held = caller.Caller("laptop", "ada", "tokens", token)
     assert deeds.over_http(held, user_id, "").actor == "token:laptop (abcdef01)"
 
 

@@ -98,6 +98,18 @@ def test_a_token_is_named_by_its_label(hands, configure):
     assert secret not in repr(AuditEntry.objects.filter(pk=entry.pk).values().get())
 
 
+def test_a_username_is_named_by_its_scheme(hands, configure):
+    configure(
+        "providers: {openai: {api_key: x}}\n"
+        "agents: [{name: assistant, provider: openai, model: gpt-test}]\n"
+        "auth: {proxy: {basic: {username: ada, password: open-it}}}\n"
+    )
+    hands.client.auth = ("ada", "open-it")
+    hands.save("Plays the cello")
+    [entry] = entries(hands, action="memory")
+    assert entry.actor == "basic:ada"
+
+
 # Edits of the YAML
 
 

@@ -9,7 +9,7 @@ import jwt
 import openai
 import pytest
 
-from access import identity, oidc, oidc_provider
+from access import audit, identity, oidc, oidc_provider
 from gateway import session
 from memory.models import Thread
 from tests.access.identity_provider import CLIENT, SECRET, IdentityProvider
@@ -78,6 +78,13 @@ def test_the_sdk_brings_the_provider_s_token(guarded, running, idp, fake):
         reply = client.chat.completions.create(model="assistant", messages=messages)
     assert reply.choices[0].message.content == "hello"
     assert Thread.objects.filter(user_id=identity.derive("grace")).exists()
+
+
+def test_what_it_changes_is_written_down_with_its_subject(guarded, http, idp, user):
+    headers = bearer(idp.sign(sub=user))
+    assert http.get("/v1/users/me/export", headers=headers).status_code == 200
+    [entry], _ = audit.page(target=str(identity.derive(user)))
+    assert entry.actor == f"oidc:{user}"
 
 
 def test_it_reads_the_keys_once(guarded, http, idp):
