@@ -29,6 +29,11 @@ MAX_WAITING = 32
 
 DIGEST_BYTES = 32
 
+WANTED = (
+    "This server asks for a username and a password: send them as HTTP Basic "
+    "authentication"
+)
+
 _hashing = ThreadPoolExecutor(1, "passwords")
 """One password at a time: a hash is made to cost, and turns need the processor too."""
 
@@ -115,10 +120,11 @@ class Passwords:
     def _recognise(self, header: str | None) -> bytes:
         """Return what is known of a header by, after a look that costs no hash."""
         if header is None:
-            raise CredentialRequired(
-                "This server asks for a username and a password: send them as HTTP "
-                "Basic authentication",
-                challenge=self.challenge,
+            raise CredentialRequired(WANTED, challenge=self.challenge)
+        if header.partition(" ")[0].lower() != "basic":
+            # OpenAI's clients send what they are given as a bearer token.
+            raise CredentialRefused(
+                f"{WANTED}, not as another kind", challenge=self.challenge
             )
         key = hmac.digest(self._key, header.encode("utf-8", "replace"), "sha256")
         if self._decoy is None and not self._knows(key):

@@ -326,6 +326,24 @@ def test_a_wrong_password_does_not(configure, http, headers):
     assert answer.headers["WWW-Authenticate"] == challenge
 
 
+@pytest.mark.parametrize(
+    ("auth", "headers", "wanted"),
+    [
+        (LOOSE, bearer("b"), "send them as HTTP Basic authentication, not"),
+        (LOOSE, basic("bob", "c"), "The username or the password is wrong"),
+        (TOKENS, basic("bob", "b"), "`Authorization: Bearer KEY`, not"),
+        (TOKENS, bearer("b"), "The credential is not valid"),
+    ],
+)
+def test_a_credential_of_another_kind_is_told_apart(
+    configure, http, auth, headers, wanted
+):
+    configure(auth)
+    answer = http.get("/v1/models", headers=headers)
+    assert refusal(answer) == (401, "invalid_api_key")
+    assert wanted in answer.json()["error"]["message"]
+
+
 def test_a_password_may_be_hashed(configure, http, settings):
     hashed = make_password("pass", hasher="pbkdf2_sha256")
     configure(CONFIG + f"auth: {{proxy: {{basic: {{password: '{hashed}'}}}}}}\n")
