@@ -34,7 +34,8 @@ def keep(
 
     `results` are the client's, by the ids of the calls they answer. What a user said is
     worth more than how it was answered: where the database takes the messages but not
-    the record, they are stored without. What it cost is charged even without those.
+    the record, they are stored without. Where it does not take the messages either,
+    what the turn cost is charged all the same, and its error is raised.
     """
 
     def append() -> None:
@@ -48,7 +49,13 @@ def keep(
             records.insert(record, telemetry)
             # Last, because others wait for the meters it holds.
             settle()
+        return
     except (DataError, IntegrityError):
         logger.exception("the record of turn %s was not stored", turn_id)
+    try:
+        with transaction.atomic():
+            append()
+            settle()
+    except (DataError, IntegrityError):
         settle()
-        append()
+        raise

@@ -6,10 +6,12 @@ import logging
 import uuid
 
 import pytest
-from django.db import OperationalError
+from django.db import DataError, OperationalError
 
-from access import identity
+from access import identity, limits, windows
+from access.models import Meter
 from core.trace import ModelCall
+from memory import history
 from telemetry import records
 from telemetry.models import Turn
 from tests.conftest import CONFIG
@@ -186,6 +188,49 @@ def test_the_conversation_is_kept_where_the_record_cannot_be(
     ask(client, user)
     assert [text for _, text, _ in calls.stored(user)] == ["hi", "Hello from the fake."]
     assert "was not stored" in caplog.text
+
+
+LIMITED = {"metadata": {"tokens_per_day": "1000000"}}
+"""A limit far away, so that there is a meter to be charged."""
+
+
+def charged(user: str) -> int:
+    """Return the tokens a user's day is charged with."""
+    subject = limits.subject_of_user(identity.derive(user))
+    return Meter.objects.get(subject=subject, window=windows.DAY).tokens
+
+
+def test_messages_the_database_does_not_take_are_charged(
+    server, fake, user, monkeypatch
+):
+    def refuse(*arguments, **more):
+        raise DataError("not text")
+
+    monkeypatch.setattr(keeping.history, "append", refuse)
+    calls.refused(server, body(user, "hi", **LIMITED), 500)
+    assert turns(user) == []
+    assert charged(user) == 10
+
+
+def test_without_a_record_messages_and_charge_are_kept_together_or_not_at_all(
+    server, fake, user, monkeypatch
+):
+    def refuse(record, settings):
+        raise DataError("not text")
+
+    append, tries = history.append, []
+
+    def once(*arguments, **more):
+        tries.append(True)
+        if len(tries) > 1:
+            raise OperationalError("gone")
+        append(*arguments, **more)
+
+    monkeypatch.setattr(keeping.records, "insert", refuse)
+    monkeypatch.setattr(keeping.history, "append", once)
+    calls.refused(server, body(user, "hi", **LIMITED), 503)
+    assert calls.stored(user) == []
+    assert charged(user) == 0
 
 
 def test_a_conversation_that_cannot_be_kept_leaves_no_record(
