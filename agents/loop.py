@@ -244,7 +244,7 @@ async def _ask(task: Task, offered: Offer, current: Round) -> AsyncGenerator[Eve
                 exc.provider = exc.provider or model.provider_name
             if _is_mended(task, current, exc):
                 continue
-            told = _told(task, exc)
+            told = task.lineup.verdict(exc)
             if told is exc:
                 raise
             raise told from exc
@@ -268,11 +268,3 @@ def _is_mended(task: Task, current: Round, error: Exception) -> bool:
         return False
     current.voice.begin_again()
     return True
-
-
-def _told(task: Task, last: Exception) -> Exception:
-    """Return the error that ends the turn, with what it took until then."""
-    error = task.lineup.verdict(last)
-    if isinstance(error, CoulisseError):
-        error.attempts = trace.attempts(task.record)
-    return error

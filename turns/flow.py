@@ -80,6 +80,8 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
         await _finish_early(turn, reply, "cancelled")
         raise
     except Exception as exc:
+        if isinstance(exc, CoulisseError):
+            leaving.sign(exc, turn)
         await _finish_early(turn, reply, "error", exc)
         raise
 

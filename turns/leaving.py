@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from access.meters import Charge
 from core import tokens, trace
-from core.errors import recorded
+from core.errors import CoulisseError, recorded
 from core.events import Serving
 from core.messages import Message
 from core.reply import Reply
@@ -73,13 +73,24 @@ def charge(turn: Turn) -> Charge:
 def serving(turn: Turn) -> Serving:
     """Return who answers a turn, what it took and what it has cost until now."""
     charged = charge(turn)
-    *_, last = (call for call in turn.record if isinstance(call, trace.ModelCall))
+    last = _last_call(turn)
     return Serving(
         last.provider,
         last.model,
         trace.attempts(turn.record),
         charged.micro_usd if charged.is_priced else None,
     )
+
+
+def sign(error: CoulisseError, turn: Turn) -> None:
+    """Put into an error that ends a turn whose it is, and what was tried until then."""
+    error.provider = error.provider or _last_call(turn).provider
+    error.attempts = trace.attempts(turn.record)
+
+
+def _last_call(turn: Turn) -> trace.ModelCall:
+    """Return the newest of the agent's own calls; there is one as soon as it runs."""
+    return next(c for c in reversed(turn.record) if isinstance(c, trace.ModelCall))
 
 
 def record(

@@ -191,7 +191,7 @@ async def test_a_refused_request_is_the_requests_fault(stage, fake, spare, strea
     error = await stage.fails(stream=stream)
     assert isinstance(error, RequestRefused)
     assert spare.requests == []
-    assert (error.provider, error.attempts) == ("first", 1)
+    assert (error.provider, trace.attempts(stage.record)) == ("first", 1)
 
 
 @EITHER
@@ -243,7 +243,7 @@ async def test_a_cut_stream_is_no_success_and_nobody_elses(stage, fake, spare):
     fake.cut("mid_stream", "Once ", "upon ")
     error = await stage.fails()
     assert isinstance(error, Disconnected)
-    assert (error.provider, error.attempts) == ("first", 1)
+    assert (error.provider, trace.attempts(stage.record)) == ("first", 1)
     assert spare.requests == []
     assert stage.record[0].usage.output_tokens > 0
 
@@ -389,7 +389,7 @@ async def test_the_first_error_is_told_and_what_the_others_said(
     error = await stage.fails(fallbacks=TWO)
     assert isinstance(error, RateLimited)
     assert error.retry_after_seconds == 3
-    assert (error.provider, error.attempts) == ("first", 3)
+    assert (error.provider, trace.attempts(stage.record)) == ("first", 3)
     for part in ("slow down", "spare/m2: provider 'spare' refused", "last/m3", "busy"):
         assert part in str(error)
         assert part in error.message

@@ -463,6 +463,15 @@ def test_a_model_that_nobody_started_is_unavailable(
     assert said["code"] == "local_model_down"
 
 
+def test_a_reply_that_never_fits_says_whose_it_is(server, fake, user):
+    for _ in range(3):
+        fake.reply("no json")
+    answer = post(server, body(user, response_format={"type": "json_object"}))
+    assert error(answer, 502)["code"] == "response_format_mismatch"
+    assert answer.headers["x-coulisse-provider"] == "openai"
+    assert answer.headers["x-coulisse-attempts"] == "3"
+
+
 # Faults of ours.
 
 
