@@ -12,12 +12,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from bench import figures, recall_latency, retrieval, tools
+from bench import figures, guarding, recall_latency, retrieval, tools
 from bench.figures import SMALL, Bench, Sizes
 from bench.meter import Weather
 from bench.table import Row, render
 
-FIGURES = figures.FIGURES | tools.FIGURES
+FIGURES = figures.FIGURES | guarding.FIGURES | tools.FIGURES
 
 
 def machine() -> str:

@@ -11,6 +11,7 @@ from bench import meter
 from bench.load import Load, Outcome
 from bench.stage import (
     CONTEXT_MESSAGES,
+    RECORDED,
     REMEMBERING,
     USING_TOOLS,
     Process,
@@ -238,7 +239,7 @@ def recording(bench: Bench) -> Iterator[Row]:
     """CPU time that the record of each turn and its line in the log add."""
     turns = bench.sizes.turns
     users = cycle(bench.known)
-    with bench.stage.recorded_web("project") as recorded:
+    with bench.stage.other_web("project", RECORDED) as recorded:
         bench.stage.wait_for(recorded, body("reply", "warm"))
         kinds = [
             (process, agent)

@@ -62,6 +62,17 @@ REMEMBERING = "remember"
 BLOCK_TOKENS = 1000
 RECORDED = "recorded.yaml"
 """Beside coulisse.yaml: the same, with its turns recorded and logged."""
+GUARDED = "guarded.yaml"
+"""The same as coulisse.yaml behind API tokens, with limits on all that can have one."""
+GUARD = """
+auth: {proxy: {tokens: {}}}
+prices:
+  openai: {reply: {input: 0.15, output: 0.60}}
+limits:
+  - {per: token, requests_per_minute: 1000000, tokens_per_day: 1000000000}
+  - {per: principal, tokens_per_hour: 1000000000, usd_per_day: 1000000}
+  - {per: agent, requests_per_minute: 1000000, concurrent: 1000}
+"""
 
 
 def context_tokens() -> int:
@@ -148,8 +159,12 @@ class Stage:
             for agent in self._agents
         ]
         config = directory / "coulisse.yaml"
-        for path, recorded in ((config, "false"), (directory / RECORDED, "true")):
-            path.write_text(self._config(recorded) + "".join(agents))
+        for path, recorded, more in (
+            (config, "false", ""),
+            (directory / RECORDED, "true", ""),
+            (directory / GUARDED, "false", GUARD),
+        ):
+            path.write_text(self._config(recorded) + "".join(agents) + more)
         environment = self._environment(directory)
         subprocess.run(
             [sys.executable, "-P", "-m", "bench.seed"],
@@ -200,18 +215,32 @@ class Stage:
             yield process
 
     @contextmanager
-    def recorded_web(self, name: str) -> Iterator[Process]:
-        """Run another on the same project, which records its turns and logs them."""
+    def other_web(self, name: str, config: str) -> Iterator[Process]:
+        """Run another on the same project, with `RECORDED` or `GUARDED`."""
         path = self._directory / name
-        environment = {
-            **self._environment(path),
-            "COULISSE_CONFIG": str(path / RECORDED),
-        }
+        environment = self._other(name, config)
         with (
             open(path / "log", "wb") as log,
             self._serving("processes.web", environment, stderr=log) as process,
         ):
             yield process
+
+    def mint(self, name: str, user: str) -> str:
+        """Return the secret of a new API token of a user, with a budget."""
+        command = ["manage.py", "token", "create", "bench", "--principal", user]
+        minted = subprocess.run(
+            [sys.executable, *command, "--budget", "monthly", "--limit", "1000000"],
+            env=self._other(name, GUARDED),
+            cwd=ROOT,
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        return minted.stdout.decode().strip()
+
+    def _other(self, name: str, config: str) -> dict[str, str]:
+        path = self._directory / name
+        return {**self._environment(path), "COULISSE_CONFIG": str(path / config)}
 
     @contextmanager
     def floor(self, *arguments: str) -> Iterator[Process]:
@@ -297,11 +326,11 @@ class Stage:
         with urllib.request.urlopen(url, timeout=5) as answer:
             return answer.read().decode()
 
-    def wait_for(self, process: Process, one: str) -> None:
+    def wait_for(self, process: Process, one: str, head: str = "") -> None:
         """Wait until a server answers this request."""
         until = time.monotonic() + START_SECONDS
         while True:
-            outcome = self.sample(None, Load(process.port, [one])).outcome
+            outcome = self.sample(None, Load(process.port, [one], head=head)).outcome
             if not outcome.errors:
                 return
             if process.popen.poll() is not None or time.monotonic() > until:
