@@ -57,5 +57,12 @@ class Caller:
         return self.agents is None or agent in self.agents
 
 
+def by_token(token: Token, *, is_remembered: bool = False) -> Caller:
+    """Return who sends a request with an API token."""
+    return Caller(
+        *(token.label, token.principal, "tokens", token), is_remembered=is_remembered
+    )
+
+
 OPEN = Caller()
 """Anyone, where no credential is asked for."""

@@ -82,20 +82,30 @@ def digest(secret: str) -> str:
 
 def find(digest: str, now: datetime) -> caller.Token | None:
     """Return the token with this digest; None if unknown, revoked or expired."""
-    found = Token.objects.filter(digest=digest).values_list(*FIELDS)
-    for stored, revoked_at, *values in found:
-        token = _token(*values)
-        is_it = hmac.compare_digest(stored, digest)
-        lasts = token.expires_at is None or token.expires_at > now
-        if is_it and lasts and revoked_at is None:
-            return token
-    return None
+    found = Token.objects.filter(digest=digest).values_list(*FIELDS).first()
+    if found is None or not hmac.compare_digest(found[0], digest):
+        return None
+    return _valid(*found[1:], now=now)
 
 
 def again(token: caller.Token, now: datetime) -> caller.Token | None:
-    """Return a token that was found before as it is now; None as `find` does."""
-    found = Token.objects.filter(pk=token.id).values_list("digest", flat=True).first()
-    return None if found is None else find(found, now)
+    """Return a token that was found before as it is now, and remember that instead.
+
+    None as `find` does.
+    """
+    found = Token.objects.filter(pk=token.id).values_list(*FIELDS).first()
+    fresh = None if found is None else _valid(*found[1:], now=now)
+    if found is not None and fresh is not None:
+        REMEMBERED.remember(found[0], fresh)
+    return fresh
+
+
+def _valid(
+    revoked_at: datetime | None, *values: Any, now: datetime
+) -> caller.Token | None:
+    token = _token(*values)
+    lasts = token.expires_at is None or token.expires_at > now
+    return token if lasts and revoked_at is None else None
 
 
 def _token(
@@ -121,7 +131,7 @@ def get(id: str) -> Token:
     """
     # As lists show it: `4f3c91d2…`.
     prefix = id.strip().removesuffix("…").replace("-", "").lower()
-    if not re.fullmatch(r"[0-9a-f]{4,32}", prefix):
+    if not re.fullmatch(rf"[0-9a-f]{{{SHORTEST_PREFIX},{LONGEST_ID}}}", prefix):
         raise TokenUnknown(
             f"'{id:.80}' is no id of a token: give at least its first "
             f"{SHORTEST_PREFIX} characters, as `token list` shows them"
@@ -200,6 +210,10 @@ class Remembered:
             digest = self._digests.pop(token_id, None)
             if digest is not None:
                 self._tokens.pop(digest, None)
+
+
+REMEMBERED = Remembered()
+"""This process's."""
 
 
 # What may be written into a row.

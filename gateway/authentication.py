@@ -14,7 +14,7 @@ from django.http.response import HttpResponseBase
 from access import tokens
 from access.auth_config import AUTH, ProxyAuth
 from access.basic import Passwords
-from access.caller import OPEN, Caller, Scheme, Token
+from access.caller import OPEN, Caller, Scheme, by_token
 from access.errors import CredentialRefused, CredentialRequired, OriginRefused
 from access.oidc import Verifier
 from config import live
@@ -33,8 +33,6 @@ MAX_HEADER = 20_000
 """Characters of an `Authorization` header; a longer one is not looked into."""
 
 SECRET = re.compile(rf"{tokens.PREFIX}[A-Za-z0-9_-]{{43}}", re.ASCII)
-
-REMEMBERED = tokens.Remembered()
 
 
 async def authenticate(request: HttpRequest) -> Caller:
@@ -76,7 +74,7 @@ async def answered(request: HttpRequest, answer: HttpResponseBase) -> HttpRespon
     try:
         await look_up(tokens.digest(bearer(request)))
     except CoulisseError as exc:
-        REMEMBERED.forget(caller.token.id)
+        tokens.REMEMBERED.forget(caller.token.id)
         return errors.on_domain_error(request, exc)
     return answer
 
@@ -144,7 +142,7 @@ async def admit_token(request: HttpRequest) -> Caller:
         raise CredentialRefused
     digest = tokens.digest(secret)
     if request.path == TURNS:
-        token = REMEMBERED.recall(digest)
+        token = tokens.REMEMBERED.recall(digest)
         if token is not None:
             return by_token(token, is_remembered=True)
     return await look_up(digest)
@@ -155,15 +153,8 @@ async def look_up(digest: str) -> Caller:
     token = await lane.run(tokens.find, digest, datetime.now(UTC))
     if token is None:
         raise CredentialRefused
-    REMEMBERED.remember(digest, token)
+    tokens.REMEMBERED.remember(digest, token)
     return by_token(token)
-
-
-def by_token(token: Token, *, is_remembered: bool = False) -> Caller:
-    """Return who sends a request with an API token."""
-    return Caller(
-        *(token.label, token.principal, "tokens", token), is_remembered=is_remembered
-    )
 
 
 def bearer(request: HttpRequest) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 
 from django.db import transaction
 
-from access import limits, meters, tokens
-from access.caller import Caller
+from access import identity, limits, meters, tokens
+from access.caller import Caller, by_token
 from access.errors import CredentialRefused, PriceUnknown
 from access.limits import Cap
 from access.meters import Charge, Key, Reservation
@@ -103,15 +103,16 @@ def reply_tokens(parameters: Mapping[str, Any]) -> int:
 def grant(wanted: Wanted, wish: Wish) -> tuple[Gathered, Allowance]:
     """Read what a turn wants of the past and set aside what it may use.
 
-    Raises `LimitReached`, `BudgetSpent` and `PriceUnknown`, and `CredentialRefused` for
-    a token that is no longer valid.
+    Raises `LimitReached`, `BudgetSpent` and `PriceUnknown`; `CredentialRefused` for a
+    token that is no longer valid, `AgentRefused` and `IdentityRefused` for one that has
+    changed and no longer is for this turn's agent or user.
     """
     past = gather.gather(wish.user_id, wanted) if wanted.is_anything else Gathered(())
     read = context.count_tokens(past.messages) + estimate(past.block)
     wish = replace(wish, prompt_tokens=wish.prompt_tokens + read)
     allowance = _reserved(wish)
     if allowance is None:
-        allowance = _reserved(replace(wish, caller=_renewed(wish.caller)))
+        allowance = _reserved(_renewed(wish))
     if allowance is None:
         raise CredentialRefused
     return past, allowance
@@ -168,14 +169,17 @@ def _priced(wish: Wish, model: Model) -> int:
     return known
 
 
-def _renewed(caller: Caller) -> Caller:
-    """Return the caller with their token as it is now; raises `CredentialRefused`."""
-    token = (
-        None if caller.token is None else tokens.again(caller.token, datetime.now(UTC))
-    )
+def _renewed(wish: Wish) -> Wish:
+    """Return the wish of a caller whose token is as it is now, or raise as `grant`."""
+    known = wish.caller.token
+    token = None if known is None else tokens.again(known, datetime.now(UTC))
     if token is None:
         raise CredentialRefused
-    return replace(caller, token=token)
+    caller = by_token(token)
+    # The turn came this far by what was remembered.
+    identity.check_agent(caller, wish.agent.name)
+    identity.resolve(wish.config, caller, str(wish.user_id))
+    return replace(wish, caller=caller)
 
 
 def settle(allowance: Allowance, charge: Charge) -> None:

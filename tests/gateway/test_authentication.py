@@ -11,7 +11,6 @@ from django.contrib.auth.hashers import make_password
 from mcp import MCPError
 
 from access import identity, tokens
-from gateway import authentication
 from memory.models import Thread
 from tests.conftest import CONFIG
 from tests.gateway import mcp_calls
@@ -190,12 +189,12 @@ def test_a_revoked_token_learns_nothing_of_its_mistakes(configure, fake, http, a
     row, secret = tokens.mint("test", "somebody")
     assert http.get("/v1/models", headers=bearer(secret)).status_code == 200
     digest = tokens.digest(secret)
-    assert authentication.REMEMBERED.recall(digest) is not None
+    assert tokens.REMEMBERED.recall(digest) is not None
     assert http.post(PATH, json=asked, headers=bearer(secret)).status_code != 401
     tokens.revoke(str(row.id))
     answer = http.post(PATH, json=asked, headers=bearer(secret))
     assert refusal(answer) == (401, "invalid_api_key")
-    assert authentication.REMEMBERED.recall(digest) is None
+    assert tokens.REMEMBERED.recall(digest) is None
 
 
 def test_an_expired_token_is_refused(configure, http):
