@@ -1,0 +1,106 @@
+"""A web process that is killed in the middle of a turn, under the real supervisor."""
+
+import json
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from http.client import HTTPConnection, HTTPException
+from typing import Any
+
+import pytest
+
+from providers.fake import FakeProvider
+from tests.processes.conftest import Project, end
+
+YAML = """
+server: {{bind: 127.0.0.1, port: {port}}}
+auth: {{proxy: {{tokens: {{}}}}}}
+providers:
+  openai: {{api_key: k, base_url: "{url}"}}
+# A dollar for ten tokens.
+prices: {{openai: {{gpt-test: {{input: 100000, output: 100000}}}}}}
+agents:
+  - {{name: assistant, provider: openai, model: gpt-test}}
+"""
+BODY = {
+    "model": "assistant",
+    "messages": [{"role": "user", "content": "hi"}],
+    "max_tokens": 3,
+    # So that every turn's prompt is of the same length.
+    "metadata": {"history": "client"},
+}
+COST = 1_000_000
+"""Of the fake's usual ten tokens, in micro-dollars."""
+ESTIMATE = 1_300_000
+LIMIT = "3"
+"""Dollars: covers what one turn has cost and the estimate of another, not of two."""
+
+
+@pytest.fixture
+def served(project: Project, fake: FakeProvider) -> Iterator[Project]:
+    project.environment["DJANGO_SETTINGS_MODULE"] = "coulisse_site.settings"
+    project.config.write_text(YAML.format(port=project.port, url=fake.base_url))
+    process = project.serve()
+    yield project
+    end(process)
+
+
+def send(project: Project, secret: str) -> HTTPConnection:
+    connection = HTTPConnection("127.0.0.1", project.port, timeout=20)
+    headers = {
+        "Authorization": f"Bearer {secret}",
+        "Content-Type": "application/json",
+    }
+    connection.request("POST", "/v1/chat/completions", json.dumps(BODY), headers)
+    return connection
+
+
+def status(project: Project, secret: str) -> int:
+    with closing(send(project, secret)) as connection:
+        return connection.getresponse().status
+
+
+def execute(project: Project, statement: str, *values: int) -> list[Any]:
+    path = project.state.root / "coulisse-memory.db"
+    with closing(sqlite3.connect(path, timeout=10)) as database, database:
+        return database.execute(statement, values).fetchall()
+
+
+def meter(project: Project) -> tuple[int, int, int]:
+    """Return what the token has spent, what is set aside, and how many turns run."""
+    [row] = execute(
+        project,
+        "SELECT micro_usd, micro_usd_now + micro_usd_before, turns_now + turns_before "
+        "FROM access_meter WHERE subject LIKE 'token:%' AND \"window\" = 0",
+    )
+    return tuple(row)
+
+
+def test_what_a_killed_turn_set_aside_holds_for_a_while_alone(
+    served: Project, fake: FakeProvider
+) -> None:
+    secret = served.run(
+        *("token", "create", "ci", "--principal", "alice"),
+        *("--budget", "total", "--limit", LIMIT),
+    ).stdout.strip()
+    assert status(served, secret) == 200
+    fake.hang()
+    with closing(send(served, secret)) as cut_off:
+        fake.wait(lambda: len(fake.requests) == 2)
+        assert meter(served) == (COST, ESTIMATE, 1)
+        [web] = served.run_record.children
+        os.kill(web.pid, signal.SIGKILL)
+        with suppress(HTTPException, OSError):
+            assert not cut_off.getresponse()
+    fake.release()
+    # The supervisor holds the door while another process starts. What that turn used
+    # nobody knows, so what it might have used is not free yet.
+    assert status(served, secret) == 429
+    assert meter(served) == (COST, ESTIMATE, 1)
+    assert len(fake.requests) == 2
+    # As if two epochs had passed.
+    execute(served, "UPDATE access_meter SET epoch = epoch - 2")
+    assert status(served, secret) == 200
+    assert meter(served) == (2 * COST, 0, 0)
