@@ -9,7 +9,9 @@ from django.contrib.auth.models import User
 from django.test import RequestFactory
 
 from access import oidc, tokens
+from gateway.session import Session
 from studio import door, local, people
+from studio.sessions import SessionStore
 from tests.access.identity_provider import IdentityProvider
 from tests.conftest import CONFIG
 from tests.gateway.test_oidc import Browser
@@ -196,6 +198,21 @@ def test_a_cookie_of_the_api_s_login_does_not_open_it(browser, idp, user):
     assert browser.get("/admin/").status_code == 302
     browser.http.cookies.set("coulisse_studio", value)
     assert browser.get("/admin/").status_code == 200
+
+
+@pytest.mark.parametrize(("sealed_by", "status"), [(SessionStore, 200), (Session, 302)])
+def test_what_is_sealed_for_the_api_does_not_open_it(
+    browser, idp, user, sealed_by, status
+):
+    idp.subject = user
+    browser.follow(browser.get("/admin/"), 3)
+    content = SessionStore(browser.http.cookies["coulisse_studio"])
+    sealed = sealed_by()
+    sealed.update(dict(content.items()))
+    sealed.save()
+    browser.http.cookies.clear()
+    browser.http.cookies.set("coulisse_studio", sealed.session_key)
+    assert browser.get("/admin/").status_code == status
 
 
 def test_its_cookie_goes_to_the_studio_alone(browser, idp, user):
