@@ -5,7 +5,6 @@ Where nothing is asked for nothing is looked at: SDKs send some key in any case.
 
 import re
 from datetime import UTC, datetime
-from functools import cached_property
 from urllib.parse import urlsplit
 
 from django.http import HttpRequest
@@ -84,31 +83,19 @@ class Guard:
 
     def __init__(self, proxy: ProxyAuth) -> None:
         self.proxy = proxy
+        self.verifier = None if proxy.oidc is None else Verifier(proxy.oidc)
+        """What reads the identity provider's tokens."""
+        self._passwords = Passwords(proxy.logins, realm="Coulisse")
 
     async def admit(self, request: HttpRequest) -> Caller:
         """Return who sends a request; raises as `authenticate` does."""
         if self.proxy.tokens is not None:
             return await admit_token(request)
-        if self.proxy.oidc is not None:
+        if self.verifier is not None:
             return await self._admit_person(request, self.verifier)
-        header = request.headers.get("Authorization")
-        if header is not None and len(header) > MAX_HEADER:
-            header = ""
-        username = await self.passwords.check(header)
+        username = await self._passwords.check(request.headers.get("Authorization"))
         check_origin(request)
         return self._caller(username, "basic")
-
-    @cached_property
-    def passwords(self) -> Passwords:
-        """The usernames and passwords."""
-        return Passwords(self.proxy.logins, realm="Coulisse")
-
-    @cached_property
-    def verifier(self) -> Verifier:
-        """What reads the identity provider's tokens."""
-        if self.proxy.oidc is None:
-            raise AttributeError("auth.proxy has no 'oidc'")
-        return Verifier(self.proxy.oidc)
 
     async def _admit_person(self, request: HttpRequest, verifier: Verifier) -> Caller:
         if "Authorization" in request.headers:

@@ -58,10 +58,11 @@ async def serve(request: HttpRequest, rest: str = "") -> HttpResponseBase:
         proxy = live.current().get(AUTH).proxy
     except CoulisseError as exc:
         return errors.response(exc)
-    if proxy is None or proxy.oidc is None:
+    verifier = None if proxy is None else authentication.guard(proxy).verifier
+    if verifier is None:
         return HttpResponseNotFound()
     login = Login(
-        authentication.guard(proxy).verifier,
+        verifier,
         root="/v1/",
         landing=LANDING,
         url_name=URL_NAME,

@@ -2,6 +2,8 @@
 
 import base64
 import io
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -270,6 +272,25 @@ def test_nobody_s_name_costs_what_a_wrong_password_does(monkeypatch):
     assert not is_right(known, "eve", "the decoy's")
     assert not is_right(known, "bob", "the decoy's")
     assert is_right(known, "bob", "plain")
+
+
+def test_threads_check_one_password_at_a_time(monkeypatch):
+    running = []
+
+    def check_password(given: str, _: str) -> bool:
+        running.append(given)
+        assert len(running) == 1
+        time.sleep(0.002)  # So that another thread would come in.
+        running.remove(given)
+        return False
+
+    monkeypatch.setattr(basic, "MAX_REMEMBERED", 3)
+    monkeypatch.setattr(basic.hashers, "check_password", check_password)
+    known = passwords(ada="pbkdf2_sha256$1$salt$" + "A" * 43 + "=")
+    with ThreadPoolExecutor(4) as threads:
+        guesses = [f"wrong-{number}" for number in range(8)]
+        found = threads.map(lambda guess: is_right(known, "ada", guess), guesses)
+        assert not any(found)
 
 
 async def test_too_many_guesses_are_not_waited_for(monkeypatch):
