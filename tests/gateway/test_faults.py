@@ -1,10 +1,11 @@
 """A provider that fails, over real sockets: what the client sees, how soon, and what
 is charged and stored. `docs/reliability.md` has the same table in words."""
 
-import contextlib
+import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -14,8 +15,21 @@ import pytest
 from access import limits, windows
 from access.identity import derive
 from access.models import Meter
-from providers import backoff, pool
-from tests.gateway.calls import DONE, body, error, post, read_frames, stored, text_of
+from config import live, loader
+from config.sections import Config
+from core.events import Usage
+from providers import backoff
+from providers.fake import FakeProvider
+from tests.gateway.calls import (
+    DONE,
+    body,
+    calling,
+    error,
+    post,
+    read_frames,
+    stored,
+    text_of,
+)
 from tests.gateway.test_record import the_turn
 from tests.providers import fault_server as faults
 from tests.providers.fault_server import CUT, HANG, FaultServer
@@ -54,36 +68,13 @@ class Row:
     stream: Seen | None
     do: faults.Fault | None = None
     """What the server does; None where it is never reached."""
-    place: Callable[[], Any] | None = None
-    """Makes the address, if it is not the server's."""
+    place: str = "broken"
+    """Which of the stage's addresses the provider is at."""
     timeouts: dict[str, float] = field(default_factory=dict)
+    breaker: dict[str, float] = field(default_factory=dict)
     is_routed: bool = True
     """Whether a fallback is asked, if nothing was heard."""
     headers: dict[str, str] = field(default_factory=lambda: {"x-should-retry": "false"})
-
-
-@contextlib.contextmanager
-def refused() -> Iterator[str]:
-    with faults.refused_port() as port:
-        yield f"http://127.0.0.1:{port}/v1"
-
-
-@contextlib.contextmanager
-def deaf() -> Iterator[str]:
-    with faults.deaf_port() as port:
-        yield f"http://127.0.0.1:{port}/v1"
-
-
-@contextlib.contextmanager
-def unknown() -> Iterator[str]:
-    with faults.names():
-        yield faults.NOWHERE
-
-
-@contextlib.contextmanager
-def untrusted() -> Iterator[str]:
-    with FaultServer(secure=True) as server:
-        yield f"{server.root_url}/v1"
 
 
 def refusing(**fields: str) -> faults.Fault:
@@ -99,14 +90,14 @@ def both(status: int, code: str | None, tries: int = 3) -> dict[str, Seen]:
 
 
 ROWS = [
-    Row("refused connection", **both(502, "provider_unreachable"), place=refused),
-    Row("DNS failure", **both(502, "provider_unreachable"), place=unknown),
-    Row("TLS error", **both(502, "provider_unreachable", 1), place=untrusted),
+    Row("refused connection", **both(502, "provider_unreachable"), place="refused"),
+    Row("DNS failure", **both(502, "provider_unreachable"), place="unknown"),
+    Row("TLS error", **both(502, "provider_unreachable", 1), place="untrusted"),
     Row(
         "no connection",
         whole=Seen(504, "provider_timed_out", 3, seconds=0.15),
         stream=Seen(504, "provider_timed_out", 3, seconds=0.15),
-        place=deaf,
+        place="deaf",
         timeouts={"connect_seconds": 0.05},
     ),
     Row(
@@ -202,10 +193,14 @@ providers:
     base_url: {address}
     api_key: sk-main-0123456789
     timeouts: {timeouts}
+    breaker: {breaker}
   spare:
     kind: openai
-    base_url: {spare}/v1
+    base_url: {spare}
     api_key: sk-spare-0123456789
+prices:
+  main: {{m: {{input: 2, output: 10}}}}
+  spare: {{m2: {{input: 3, output: 20}}}}
 agents:
   - {{name: lone, provider: main, model: m}}
   - name: guarded
@@ -213,6 +208,19 @@ agents:
     model: m
     fallbacks: [{{provider: spare, model: m2}}]
 """
+REPLY_MICRO_USD = 7 * 2 + 3 * 10
+SPARE_MICRO_USD = 7 * 3 + 3 * 20
+
+
+def cost(usage: Usage) -> int:
+    """Return what a call of the first provider costs, in micro-dollars."""
+    return usage.input_tokens * 2 + usage.output_tokens * 10
+
+
+@functools.cache
+def config(text: str) -> Config:
+    """Return a YAML, read once: reading takes longer than most faults."""
+    return loader.parse(text.encode(), Path("coulisse.yaml"))
 
 
 @pytest.fixture(autouse=True)
@@ -223,37 +231,81 @@ def _no_pauses(monkeypatch):
     monkeypatch.setattr(backoff, "pause", pause)
 
 
+@dataclass
+class Stage:
+    """Where providers are, for the whole module: starting them takes longer, too."""
+
+    broken: FaultServer
+    spare: FakeProvider
+    addresses: dict[str, str]
+
+    def config(self, row: Row, kind: str) -> Config:
+        """Return what is configured where a provider of a kind has a fault."""
+        address = self.addresses[row.place]
+        text = YAML.format(
+            kind=kind,
+            address=address.removesuffix("/v1") if kind == "anthropic" else address,
+            timeouts=row.timeouts,
+            breaker=row.breaker,
+            spare=self.spare.base_url,
+        )
+        return config(text)
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with (
+        FaultServer() as broken,
+        FaultServer(secure=True) as untrusted,
+        FakeProvider() as spare,
+        faults.refused_port() as refused,
+        faults.deaf_port() as deaf,
+        faults.names(),
+    ):
+        addresses = {
+            "broken": f"{broken.root_url}/v1",
+            "deaf": f"http://127.0.0.1:{deaf}/v1",
+            "refused": f"http://127.0.0.1:{refused}/v1",
+            "unknown": faults.NOWHERE,
+            "untrusted": f"{untrusted.root_url}/v1",
+        }
+        yield Stage(broken, spare, addresses)
+
+
 @pytest.fixture
-def broken():
+def broken(stage):
     """The server of the provider that fails."""
-    with FaultServer() as server:
-        yield server
+    stage.broken.default = faults.reply()
+    stage.broken.requests.clear()
+    return stage.broken
 
 
 @pytest.fixture
-def suffer(running, configure, broken, fake, user):
+def spare(stage):
+    """The provider that is fallen back to."""
+    stage.spare.requests.clear()
+    return stage.spare
+
+
+@pytest.fixture
+def suffer(running, stage, broken, spare, user):
     """Return a function that asks an agent while the provider has a fault."""
 
-    def suffer(row: Row, kind: str, agent: str, *, stream: bool) -> "Answer":
+    def suffer(
+        row: Row, kind: str, agent: str, *, stream: bool, who: str = user
+    ) -> "Answer":
         if row.do is not None:
             broken.default = row.do
-        root = broken.root_url + ("" if kind == "anthropic" else "/v1")
-        with row.place() if row.place else contextlib.nullcontext(root) as address:
-            configure(
-                YAML.format(
-                    kind=kind,
-                    address=address,
-                    timeouts=row.timeouts or "{}",
-                    spare=fake.root_url,
-                )
-            )
-            # A limit far away, so that there are meters to be charged.
-            metadata = {"tokens_per_day": "1000000"}
-            request = body(user, "hi", agent=agent, stream=stream, metadata=metadata)
-            begun = time.monotonic()
-            return Answer(post(running, request), time.monotonic() - begun)
+        live.replace(stage.config(row, kind))
+        request = body(who, "hi", agent=agent, stream=stream, **LIMITED)
+        begun = time.monotonic()
+        return Answer(post(running, request), time.monotonic() - begun)
 
     return suffer
+
+
+LIMITED = {"metadata": {"tokens_per_day": "1000000"}}
+"""A limit far away, so that there are meters to be charged."""
 
 
 @dataclass
@@ -282,13 +334,17 @@ class Answer:
         return last["error"]
 
 
-def charged(user: str) -> Meter:
-    """Return the meter of the user's day; nothing is left set aside in it."""
+def charged(user: str) -> tuple[int, int]:
+    """Return the tokens and micro-dollars a user's day is charged with.
+
+    Nothing is left set aside, and no cost is unknown.
+    """
     subject = limits.subject_of_user(derive(user))
     meter = Meter.objects.get(subject=subject, window=windows.DAY)
     assert (meter.turns_now, meter.tokens_now, meter.micro_usd_now) == (0, 0, 0)
     assert (meter.turns_before, meter.tokens_before) == (0, 0)
-    return meter
+    assert meter.unpriced == 0
+    return meter.tokens, meter.micro_usd
 
 
 @pytest.mark.parametrize(("row", "kind", "stream"), cases("openai", "anthropic"))
@@ -315,18 +371,20 @@ def test_a_fault(suffer, user, row, kind, stream):
     )
     used = turn.usage.input_tokens + turn.usage.output_tokens
     assert (used > 0) is said
-    assert charged(user).tokens == used
+    assert turn.cost_micro_usd == cost(turn.usage)
+    assert charged(user) == (used, cost(turn.usage))
 
 
 @pytest.mark.parametrize(("row", "kind", "stream"), cases("openai"))
 def test_a_fallback_takes_over_if_nothing_was_heard(
-    suffer, fake, user, row, kind, stream
+    suffer, spare, user, row, kind, stream
 ):
     seen = row.stream if stream else row.whole
     answer = suffer(row, kind, "guarded", stream=stream)
     if seen.text is not None or not row.is_routed:
         assert answer.error(seen)["code"] == seen.code
-        assert fake.requests == []
+        assert spare.requests == []
+        assert charged(user)[1] == cost(the_turn(user).usage)
         return
     assert answer.response.status_code == 200
     assert "Hello from the fake." in answer.response.text.replace('"}', "")
@@ -340,7 +398,8 @@ def test_a_fallback_takes_over_if_nothing_was_heard(
     assert failed.usage is None
     assert (answered.provider, answered.model, answered.error) == ("spare", "m2", None)
     assert stored(user)[-1] == ("assistant", "Hello from the fake.", "stop")
-    assert charged(user).tokens == 10
+    assert turn.cost_micro_usd == SPARE_MICRO_USD
+    assert charged(user) == (10, SPARE_MICRO_USD)
 
 
 @EITHER
@@ -353,7 +412,79 @@ def test_recovery(suffer, broken, user, stream):
     turn = the_turn(user)
     assert turn.outcome == "ok"
     assert [each.error is None for each in turn.calls[0].attempts] == [False, True]
-    assert charged(user).tokens == 10
+    assert charged(user) == (10, REPLY_MICRO_USD)
+
+
+LEFT = Row(
+    "open circuit",
+    **both(503, "provider_circuit_open", 0),
+    do=faults.status(500),
+    breaker={"failures": 3, "after_seconds": 0, "open_seconds": 5},
+)
+
+
+@pytest.fixture
+def left_alone(suffer, broken, user):
+    """The server of a provider whose circuit one turn has opened."""
+    answer = suffer(LEFT, "openai", "lone", stream=False, who=f"{user}-before")
+    assert error(answer.response, 503)["code"] == "provider_overloaded"
+    broken.requests.clear()
+    return broken
+
+
+@EITHER
+def test_an_open_circuit(suffer, left_alone, user, stream):
+    answer = suffer(LEFT, "openai", "lone", stream=stream)
+    told = error(answer.response, 503)
+    assert told["code"] == "provider_circuit_open"
+    assert answer.seconds < SLACK_SECONDS
+    assert 1 <= int(answer.headers["retry-after"]) <= 5
+    assert answer.headers["x-coulisse-provider"] == "main"
+    assert answer.headers["x-coulisse-attempts"] == "0"
+    assert left_alone.requests == []
+    turn = the_turn(user)
+    assert (turn.outcome, turn.error) == ("error", told["message"])
+    assert stored(user) == []
+    assert charged(user) == (0, 0)
+
+
+@EITHER
+def test_a_fallback_stands_in_behind_an_open_circuit(suffer, left_alone, user, stream):
+    answer = suffer(LEFT, "openai", "guarded", stream=stream)
+    assert answer.response.status_code == 200
+    assert answer.headers["x-coulisse-provider"] == "spare"
+    assert answer.headers["x-coulisse-attempts"] == "1"
+    assert left_alone.requests == []
+    assert [len(call.attempts) for call in the_turn(user).calls] == [0, 0]
+    assert charged(user) == (10, SPARE_MICRO_USD)
+
+
+@pytest.mark.parametrize(
+    ("do", "stream", "said"),
+    [
+        (faults.silence, True, ""),
+        (faults.silence, False, ""),
+        (faults.stopped(HANG), True, "Hello there"),
+    ],
+    ids=["before-stream", "before-whole", "within"],
+)
+def test_a_client_that_leaves(running, stage, broken, user, do, stream, said):
+    broken.default = do
+    live.replace(stage.config(Row("client leaves", None, None), "openai"))
+    request = body(user, "hi", agent="lone", stream=stream, **LIMITED)
+    with calling(running, request) as caller:
+        broken.wait(lambda: broken.requests)
+        # In words: each piece has a frame of its own.
+        for word in said.split():
+            caller.hear(word)
+    broken.wait(lambda: broken.requests[0].left)
+    turn = the_turn(user)
+    assert turn.outcome == "cancelled"
+    kept = [("assistant", said, "cancelled")] if said else []
+    assert stored(user) == [("user", "hi", ""), *kept]
+    used = turn.usage.input_tokens + turn.usage.output_tokens
+    assert (used > 0) is bool(said)
+    assert charged(user) == (used, cost(turn.usage))
 
 
 def dead(*keys: str) -> faults.Fault:
@@ -378,13 +509,12 @@ agents:
 
 
 @pytest.fixture
-def two_keys(running, configure, broken):
+def two_keys(running, broken):
     """The URL of a server whose provider has two keys."""
-    pool.forget()
     first, second = KEYS
-    configure(TWO_KEYS.format(address=broken.root_url, first=first, second=second))
-    yield running
-    pool.forget()
+    text = TWO_KEYS.format(address=broken.root_url, first=first, second=second)
+    live.replace(config(text))
+    return running
 
 
 @EITHER
@@ -411,8 +541,8 @@ def test_all_keys_dead(two_keys, broken, user, stream):
 
 
 @EITHER
-def test_when_all_fail_the_first_is_told(suffer, fake, user, stream):
-    fake.default = fake.fail(401)
+def test_when_all_fail_the_first_is_told(suffer, spare, user, stream):
+    spare.fail(401)
     row = next(row for row in ROWS if row.fault == "503")
     answer = suffer(row, "openai", "guarded", stream=stream)
     told = error(answer.response, 503)
@@ -422,6 +552,7 @@ def test_when_all_fail_the_first_is_told(suffer, fake, user, stream):
     assert answer.headers["x-coulisse-attempts"] == "4"
     assert [call.provider for call in the_turn(user).calls] == ["main", "spare"]
     assert stored(user) == []
+    assert charged(user) == (0, 0)
 
 
 @EITHER
@@ -456,6 +587,7 @@ def test_the_page_has_every_row():
 
 
 OF_OTHERS = {
-    *("all keys dead", "fallbacks fail, too", "one of two keys dead", "recovery"),
+    *("all keys dead", "client leaves", "fallbacks fail, too"),
+    *("one of two keys dead", "open circuit", "recovery"),
 }
 """Rows with tests of their own here."""
