@@ -147,6 +147,16 @@ class OidcConfig(Part):
         more = (self.audience,) if isinstance(self.audience, str) else self.audience
         return (self.client_id, *more)
 
+    @property
+    def authority(self) -> str:
+        """By whose word, and as whose client's user, somebody is logged in."""
+        return f"{self.issuer_url} {self.client_id}"
+
+    @property
+    def is_over_https(self) -> bool:
+        """Whether browsers reach this server by https, and cookies can keep to it."""
+        return self.redirect_url.startswith("https:")
+
 
 class TokensConfig(Part):
     """API tokens that this server issues; there is nothing to set."""

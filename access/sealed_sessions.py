@@ -14,6 +14,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 from django.contrib.sessions.backends import signed_cookies
 
+WHOLE_SECONDS = 24 * 3600
+"""How long a login lasts at most, used or not; the provider is asked again then."""
+
 MAX_COOKIE = 4096
 """Characters; a longer one is not looked into."""
 

@@ -93,8 +93,7 @@ def walk(request: HttpRequest, login: Login) -> HttpResponseBase:
         answer: HttpResponseBase = view.get(request)
     except CoulisseError as exc:
         return failed(exc)
-    is_secure = login.redirect_url.startswith("https:")
-    session.keep(answer, request.session, is_secure=is_secure)
+    session.keep(answer, request.session, login.verifier.oidc)
     return answer
 
 

@@ -11,14 +11,12 @@ from django.http.response import HttpResponseBase
 
 from access.auth_config import OidcConfig
 from access.errors import CredentialRequired
-from access.sealed_sessions import SealedSession
+from access.sealed_sessions import WHOLE_SECONDS, SealedSession
 
 COOKIE = "coulisse_session"
 
 IDLE_SECONDS = 8 * 3600
 """How long a session lasts that is not used."""
-WHOLE_SECONDS = 24 * 3600
-"""How long it lasts at most; the provider then is asked again."""
 RENEWED_SECONDS = 600
 """How old a cookie gets before it is made anew."""
 
@@ -50,14 +48,14 @@ def subject(request: HttpRequest, oidc: OidcConfig) -> str | None:
         return None
     session = Session(cookie)
     found = session.get("login")
-    if not isinstance(found, dict) or found["of"] != _of(oidc):
+    if not isinstance(found, dict) or found["of"] != oidc.authority:
         return None
     now = int(time.time())
     if now - found["began_at"] > WHOLE_SECONDS:
         return None
     if now - found["seen_at"] > RENEWED_SECONDS:
         session["login"] = {**found, "seen_at": now}
-        request.__dict__[ATTRIBUTE] = session, _is_secure(oidc)
+        setattr(request, ATTRIBUTE, (session, oidc))
     name: str = found["sub"]
     return name
 
@@ -67,30 +65,20 @@ def begin(session: Session, oidc: OidcConfig, name: str) -> None:
     now = int(time.time())
     session["login"] = {
         "sub": name,
-        "of": _of(oidc),
+        "of": oidc.authority,
         "began_at": now,
         "seen_at": now,
     }
 
 
-def _of(oidc: OidcConfig) -> str:
-    # Who was logged in elsewhere, or as another client's user, is not here.
-    return f"{oidc.issuer_url} {oidc.client_id}"
-
-
-def _is_secure(oidc: OidcConfig) -> bool:
-    return oidc.redirect_url.startswith("https:")
-
-
 def renew(request: HttpRequest, answer: HttpResponseBase) -> None:
     """Have a session that is used last longer."""
-    found = request.__dict__.get(ATTRIBUTE)
+    found = getattr(request, ATTRIBUTE, None)
     if found is not None:
-        session, is_secure = found
-        keep(answer, session, is_secure=is_secure)
+        keep(answer, *found)
 
 
-def keep(answer: HttpResponseBase, session: Session, *, is_secure: bool) -> None:
+def keep(answer: HttpResponseBase, session: Session, oidc: OidcConfig) -> None:
     """Give a session to the browser."""
     session.save()
     answer.set_cookie(
@@ -98,7 +86,7 @@ def keep(answer: HttpResponseBase, session: Session, *, is_secure: bool) -> None
         session.session_key or "",
         max_age=IDLE_SECONDS,
         path="/",
-        secure=is_secure,
+        secure=oidc.is_over_https,
         httponly=True,
         samesite="Lax",
     )

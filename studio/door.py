@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, cast
 
 from django.core.handlers.asgi import ASGIRequest
@@ -10,23 +9,21 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.functional import SimpleLazyObject
 
-from access.auth_config import AUTH, AdminAuth
+from access.auth_config import AUTH, AdminAuth, OidcConfig
 from access.basic import Passwords
 from access.errors import CredentialRequired
 from access.oidc import Verifier
 from access.oidc_login import Departure, Login, Return
+from access.sealed_sessions import WHOLE_SECONDS
 from config import live
 from core.errors import CoulisseError
-from gateway import errors
+from gateway import login
 from gateway.authentication import check_origin
 from gateway.pages import Page
 from studio import local, people
 
 ROOT = "/admin/"
 URL_NAME = "studio"
-WHOLE_SECONDS = 24 * 3600
-"""How long a session lasts at most, used or not; the provider is asked again then."""
-
 ENTERED = "entered"
 """In the session: when and by which provider's word."""
 
@@ -49,8 +46,8 @@ class Door:
         if admin is None:
             return self._stop_strangers(request)
         keeper = keeper_of(admin)
-        if admin.oidc is not None:
-            return keeper.login(request)
+        if keeper.way is not None:
+            return log_in(keeper.way, request)
         username = keeper.passwords.check_here(request.headers.get("Authorization"))
         check_origin(request)
         enter(request, username)
@@ -75,50 +72,50 @@ class Keeper:
 
     def __init__(self, admin: AdminAuth) -> None:
         self.admin = admin
-
-    @cached_property
-    def passwords(self) -> Passwords:
-        """The usernames and passwords."""
-        return Passwords(self.admin.logins, realm="Coulisse studio")
-
-    @cached_property
-    def way(self) -> Login:
+        self.passwords = Passwords(admin.logins, realm="Coulisse studio")
+        self.way = None if admin.oidc is None else way_in(admin.oidc)
         """How people log in at the identity provider."""
-        if self.admin.oidc is None:
-            raise AttributeError("auth.admin has no 'oidc'")
-        return Login(
-            Verifier(self.admin.oidc),
-            root=ROOT,
-            landing=ROOT,
-            url_name=URL_NAME,
-            person=people.by_claims,
-        )
 
-    def login(self, request: HttpRequest) -> HttpResponseBase | None:
-        """Take a step of somebody's login; None for who has done so."""
-        oidc = self.way.verifier.oidc
-        by = f"{oidc.issuer_url} {oidc.client_id}"
-        if self._is_return(request):
-            answer: HttpResponseBase = _walk(Return(self.way), request)
-            request.session[ENTERED] = {"by": by, "at": int(time.time())}
-            return answer
-        entered = request.session.get(ENTERED)
-        is_in = (
-            entered is not None
-            and entered["by"] == by
-            and time.time() - entered["at"] < WHOLE_SECONDS
-            and request.user.is_authenticated
-        )
-        if is_in:
-            check_origin(request)
-            return None
-        if request.method != "GET":
-            raise CredentialRequired("Log in to the studio first", challenge="Cookie")
-        return _walk(Departure(self.way, wanted=request.get_full_path()), request)
 
-    def _is_return(self, request: HttpRequest) -> bool:
-        is_place = self.way.is_return_path(request.path)
-        return is_place and request.method == "GET" and "state" in request.GET
+def way_in(oidc: OidcConfig) -> Login:
+    """Return how people log in at an identity provider."""
+    return Login(
+        Verifier(oidc),
+        root=ROOT,
+        landing=ROOT,
+        url_name=URL_NAME,
+        person=people.by_claims,
+    )
+
+
+def log_in(way: Login, request: HttpRequest) -> HttpResponseBase | None:
+    """Take a step of somebody's login; None for who has done so."""
+    authority = way.verifier.oidc.authority
+    if _is_return(way, request):
+        answer = _walk(Return(way), request)
+        request.session[ENTERED] = {"by": authority, "at": int(time.time())}
+        return answer
+    if _has_entered(request, authority):
+        check_origin(request)
+        return None
+    if request.method != "GET":
+        raise CredentialRequired("Log in to the studio first", challenge="Cookie")
+    return _walk(Departure(way, wanted=request.get_full_path()), request)
+
+
+def _is_return(way: Login, request: HttpRequest) -> bool:
+    is_place = way.is_return_path(request.path)
+    return is_place and request.method == "GET" and "state" in request.GET
+
+
+def _has_entered(request: HttpRequest, authority: str) -> bool:
+    entered = request.session.get(ENTERED)
+    return (
+        entered is not None
+        and entered["by"] == authority
+        and time.time() - entered["at"] < WHOLE_SECONDS
+        and request.user.is_authenticated
+    )
 
 
 def _walk(view: Departure | Return, request: HttpRequest) -> HttpResponseBase:
@@ -134,15 +131,14 @@ def keeper_of(admin: AdminAuth) -> Keeper:
     """Return who knows people; they stay until `auth.admin` is edited."""
     global _keeper
     found = _keeper
-    if found is None or found.admin != admin:
+    if found is None or (found.admin is not admin and found.admin != admin):
         found = _keeper = Keeper(admin)
     return found
 
 
 def refusal(exc: CoulisseError) -> HttpResponseBase:
     """Return the page that says why somebody may not enter."""
-    status = errors.kind_of(exc).status
-    page = Page("login/failed.html", status=status, says=exc.message)
+    page = login.failed(exc)
     challenge = getattr(exc, "challenge", "")
     if challenge.startswith("Basic"):
         page.headers["WWW-Authenticate"] = challenge

@@ -22,8 +22,7 @@ class Sessions(SessionMiddleware):
     ) -> HttpResponse:
         answer = super().process_response(request, response)
         admin = live.current().get(AUTH).admin
-        oidc = None if admin is None else admin.oidc
-        if oidc is not None and oidc.redirect_url.startswith("https:"):
+        if admin is not None and admin.oidc is not None and admin.oidc.is_over_https:
             for cookie in answer.cookies.values():
                 cookie["secure"] = True
         return answer
