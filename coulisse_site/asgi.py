@@ -25,7 +25,7 @@ class Application:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(scope, receive, send)
-        elif scope["path"].startswith("/admin/"):
+        elif f"{scope['path']}/".startswith("/admin/"):
             await self._studio(scope, receive, send)
         else:
             await self._http(scope, receive, send)

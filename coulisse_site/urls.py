@@ -1,6 +1,7 @@
 """Every path the server answers."""
 
 from django.urls import include, path
+from django.views.generic import RedirectView
 
 from gateway import health, house, login, mcp_sign_in
 from gateway.api import api
@@ -16,5 +17,6 @@ urlpatterns = [
     path("mcp/<str:server>/oauth/callback", mcp_sign_in.come_back),
     path("health/live", health.is_live),
     path("health/ready", health.is_ready),
+    path("admin", RedirectView.as_view(url="/admin/")),
     path("admin/", include("studio.urls")),
 ]

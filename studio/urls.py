@@ -1,10 +1,11 @@
-"""The pages of the studio."""
+"""Where the pages of the studio are."""
 
 from django.urls import path
-from django.views.generic import TemplateView
 
+from studio import pages
 from studio.door import URL_NAME
 
 urlpatterns = [
-    path("", TemplateView.as_view(template_name="studio/home.html"), name=URL_NAME),
+    path("", pages.home, name=URL_NAME),
+    path("<path:rest>", pages.missing),
 ]

@@ -57,6 +57,19 @@ def test_on_this_machine_it_is_open(configure, http):
     assert answer.headers["X-Frame-Options"] == "DENY"
 
 
+def test_its_first_page_names_the_agents_and_is_reached_as_the_banner_says(
+    configure, http
+):
+    configure(CONFIG)
+    answer = http.get("/admin", follow_redirects=True)
+    assert (answer.status_code, answer.url.path) == (200, "/admin/")
+    assert '<span class="server">assistant</span>' in answer.text
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    missing = http.get("/admin/nowhere")
+    assert missing.status_code == 404
+    assert 'href="/admin/"' in missing.text
+
+
 @pytest.mark.parametrize(
     "headers",
     [
