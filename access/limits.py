@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Literal
 
-from access import identity, windows
+from access import dollars, identity, windows
 from access.caller import Caller, Token
 from access.errors import BudgetSpent, LimitReached
 from access.limits_config import LIMITS, Limit
@@ -295,8 +295,7 @@ def _spent(state: State) -> BudgetSpent:
 def _amount(value: int, state: State) -> str:
     if state.cap.figure.counted != "micro_usd":
         return str(value)
-    cents, rest = divmod(value, 10_000)
-    return f"${cents / 100:.2f}" if not rest else f"${value / 1_000_000:.6f}"
+    return dollars.short(value)
 
 
 def headers(states: Collection[State]) -> dict[str, str]:

@@ -116,23 +116,32 @@ def response(error: CoulisseError) -> HttpResponse:
     answer = json_response(body(error), status=kind_of(error).status)
     for name, value in getattr(error, "headers", {}).items():
         answer[name] = value
-    retry_after_seconds = getattr(error, "retry_after_seconds", None)
-    if retry_after_seconds is not None:
-        answer["Retry-After"] = str(math.ceil(retry_after_seconds))
-        if retry_after_seconds > PATIENCE_SECONDS:
-            # OpenAI's clients would try again at once where the wait is that long.
-            answer["X-Should-Retry"] = "false"
-    elif isinstance(error, BudgetSpent):
+    seconds = retry_after_seconds(error)
+    if seconds is not None:
+        answer["Retry-After"] = str(math.ceil(seconds))
+    if is_final(error):
         answer["X-Should-Retry"] = "false"
-    elif isinstance(error, Upstream):
-        # We have tried again ourselves; OpenAI's clients would multiply that.
-        answer["X-Should-Retry"] = "false"
-    elif isinstance(error, Unauthenticated):
+    if isinstance(error, Unauthenticated):
         answer["WWW-Authenticate"] = error.challenge
     if error.attempts is not None:
         for name, value in serving.headers(error.provider, error.attempts).items():
             answer[name] = value
     return answer
+
+
+def retry_after_seconds(error: CoulisseError) -> float | None:
+    """Return when a client may try again; None where nobody knows."""
+    return getattr(error, "retry_after_seconds", None)
+
+
+def is_final(error: CoulisseError) -> bool:
+    """Return whether OpenAI's clients, which try again by themselves, should not."""
+    seconds = retry_after_seconds(error)
+    if seconds is not None:
+        # They would try again at once where the wait is that long.
+        return seconds > PATIENCE_SECONDS
+    # We have asked the provider again ourselves; they would multiply that.
+    return isinstance(error, BudgetSpent | Upstream)
 
 
 def json_response(content: dict[str, Any], *, status: int = 200) -> HttpResponse:

@@ -48,12 +48,13 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from access.errors import OriginRefused
 from config import live
 from config.config import SERVER
 from config.errors import ConfigInvalid
 from config.spelling import did_you_mean
 from core import tool_names
-from core.errors import CoulisseError, Denied, Invalid
+from core.errors import CoulisseError, Invalid
 from gateway import authentication, callers, errors, hosts, house_tools
 from gateway.api import api
 from gateway.callers import CallerQuery
@@ -73,12 +74,6 @@ INSTRUCTIONS = (
 )
 
 Context = ServerRequestContext[dict[str, Any], Any]
-
-
-class OriginRefused(Denied):
-    """The page that sends this request is not of this server."""
-
-    code = "origin_not_allowed"
 
 
 _open: dict[tuple[str, str | int], "asyncio.Task[Answer]"] = {}
