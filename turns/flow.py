@@ -18,7 +18,7 @@ from agents.lineup import Lineup
 from agents.loop import Task
 from config import live
 from core import usage
-from core.errors import CoulisseError
+from core.errors import CoulisseError, recorded
 from core.events import Begun, Event, Finished
 from core.messages import Message
 from core.reply import Reply
@@ -32,6 +32,7 @@ from telemetry.config import TELEMETRY
 from telemetry.known import Outcome
 from turns import (
     allowances,
+    arrears,
     context,
     granting,
     keeping,
@@ -41,6 +42,8 @@ from turns import (
     structured,
     toolbox,
 )
+from turns.arrears import Debt
+from turns.errors import DatabaseDown
 from turns.granting import Allowance, Wish
 from turns.toolbox import Toolbox
 from turns.turn import Moment, Turn, TurnRequest
@@ -221,26 +224,35 @@ async def finish(
     used is charged whatever became of it.
     """
     charge = leaving.charge(turn)
-    if turn.request.options.is_incognito:
-        if turn.allowance.is_charged:
-            await lane.run_to_end(granting.settle, turn.allowance, charge)
-        return
+    settle = partial(granting.settle, turn.allowance, charge)
+    is_incognito = turn.request.options.is_incognito
     is_void = outcome == "error" and not reply.said_something
     study = None if is_void else turn.study
     record = leaving.record(turn, reply, outcome, error)
-    await lane.run_to_end(
-        keeping.keep,
-        turn.user_id,
-        turn.request.options.thread,
-        turn.request.turn_id,
-        () if is_void else leaving.entries(turn, reply, outcome),
-        study=study,
-        cap=turn.memory.working_memory_cap,
-        record=record,
-        results=leaving.results(turn.new),
-        telemetry=turn.telemetry,
-        settle=partial(granting.settle, turn.allowance, charge),
-    )
+    try:
+        if is_incognito:
+            if turn.allowance.is_charged:
+                await lane.run_to_end(settle)
+            return
+        await lane.run_to_end(
+            keeping.keep,
+            turn.user_id,
+            turn.request.options.thread,
+            turn.request.turn_id,
+            () if is_void else leaving.entries(turn, reply, outcome),
+            study=study,
+            cap=turn.memory.working_memory_cap,
+            record=record,
+            results=leaving.results(turn.new),
+            telemetry=turn.telemetry,
+            settle=settle,
+        )
+    except DatabaseDown as exc:
+        if charge.tokens or turn.allowance.reservation is not None:
+            lost = replace(record, outcome="error", error=recorded(error or exc))
+            debt = Debt(lost, charge, settle)
+            arrears.owe(debt, turn.telemetry, is_recorded=not is_incognito)
+        raise
     # Here and not beside the tables: their thread has the event loop wait for it.
     logs.turn_ended(record)
     if study is not None:

@@ -59,3 +59,19 @@ def keep(
     except (DataError, IntegrityError):
         settle()
         raise
+
+
+def keep_record(
+    record: Record, telemetry: TelemetryConfig, *, settle: Callable[[], None]
+) -> bool:
+    """Store the record and the charge of a turn alone, unless its record is there.
+
+    Return whether it was not.
+    """
+    try:
+        with transaction.atomic():
+            records.insert(record, telemetry)
+            settle()
+    except IntegrityError:
+        return False
+    return True

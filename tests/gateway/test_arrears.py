@@ -1,0 +1,87 @@
+"""Turns that ended while the database was away: charged once, when it is back."""
+
+import threading
+
+import pytest
+
+from telemetry.models import Turn
+from tests.gateway.calls import stored, until
+from tests.gateway.test_budgets import COST, aside, ask, meter, mint, url
+from tests.gateway.test_errors import without_database
+from turns import arrears, granting, lane
+from turns.errors import DatabaseDown
+
+__all__ = ["mint", "url"]
+
+pytestmark = pytest.mark.database
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    monkeypatch.setattr(arrears, "PAUSES_SECONDS", (0.02,) * 100)
+
+
+def ended_without_database(fake, url, secret, **more) -> None:
+    """Take a turn that begins with a database and ends without."""
+    fake.hang()
+    codes = []
+    asking = threading.Thread(
+        target=lambda: codes.append(ask(url, secret, **more).status_code)
+    )
+    asking.start()
+    fake.wait(lambda: len(fake.requests) == 1)
+    with without_database():
+        fake.release()
+        asking.join()
+    assert codes == [503]
+
+
+def test_it_is_charged_when_the_database_is_back(url, fake, user, mint, caplog):
+    secret = mint(user, budget="total", limit_micro_usd=9 * COST)
+    ended_without_database(fake, url, secret)
+    assert "10 tokens, $1.00 are not charged yet" in caplog.text
+    until(lambda: meter(secret).micro_usd)
+    assert (meter(secret).micro_usd, meter(secret).requests) == (COST, 1)
+    assert aside(secret) == (0, 0, 0)
+    turn = Turn.objects.get(token_id=meter(secret).subject.removeprefix("token:"))
+    assert (turn.outcome, turn.cost_micro_usd) == ("error", COST)
+    # Its client was told that nothing was stored, and may have sent it again.
+    assert stored(user) == []
+
+
+def test_what_was_written_after_all_is_not_charged_twice(
+    url, fake, user, mint, monkeypatch, caplog
+):
+    def commit_and_lose(*args, **kwargs):
+        settle(*args, **kwargs)
+        connection_lost.set()
+
+    secret = mint(user, budget="total", limit_micro_usd=9 * COST)
+    connection_lost = threading.Event()
+    settle, run_to_end = granting.settle, lane.run_to_end
+    monkeypatch.setattr(granting, "settle", commit_and_lose)
+
+    async def lose_once(function, *args, **kwargs):
+        answer = await run_to_end(function, *args, **kwargs)
+        if connection_lost.is_set():
+            connection_lost.clear()
+            raise DatabaseDown
+        return answer
+
+    monkeypatch.setattr(lane, "run_to_end", lose_once)
+    assert ask(url, secret).status_code == 503
+    until(lambda: "were charged after all" in caplog.text)
+    assert (meter(secret).micro_usd, meter(secret).requests) == (COST, 1)
+    assert aside(secret) == (0, 0, 0)
+
+
+def test_one_that_leaves_no_record_is_told_of_in_the_log(url, fake, user, mint, caplog):
+    secret = mint(user)
+    ended_without_database(fake, url, secret, metadata={"memory": "incognito"})
+    assert "10 tokens, $1.00 are not charged: the database was away" in caplog.text
+
+
+def test_it_gives_up_in_the_end(url, fake, user, mint, monkeypatch, caplog):
+    monkeypatch.setattr(arrears, "PAUSES_SECONDS", ())
+    ended_without_database(fake, url, mint(user))
+    until(lambda: "are never charged: the database stays away" in caplog.text)
