@@ -118,7 +118,7 @@ SQLITE_PRAGMAS = (
 def sqlite(path: Path) -> dict[str, Any]:
     """Return the settings of a SQLite file."""
     return {
-        "ENGINE": "django.db.backends.sqlite3",
+        "ENGINE": "coulisse_site.sqlite",
         "NAME": path,
         "OPTIONS": {
             "init_command": SQLITE_PRAGMAS,
@@ -184,7 +184,7 @@ DATABASES = {"default": database()}
 COULISSE_DATABASE_THREADS = count(
     "COULISSE_DATABASE_THREADS",
     # SQLite has one writer at a time.
-    default=1 if "sqlite3" in DATABASES["default"]["ENGINE"] else 4,
+    default=1 if "sqlite" in DATABASES["default"]["ENGINE"] else 4,
 )
 COULISSE_PIN_CORES = env.bool("COULISSE_PIN_CORES", default=True)
 

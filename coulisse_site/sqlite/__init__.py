@@ -1,0 +1,1 @@
+"""Our database backend for SQLite."""
