@@ -34,8 +34,7 @@ class Key(NamedTuple):
     window: Window
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
+class Used(NamedTuple):
     """What a meter says, all that is set aside counted."""
 
     epoch: int
@@ -89,16 +88,14 @@ def reserve(
     Nothing is done, and nothing returned, unless the token is as it is remembered and
     valid. For a transaction: the caller rolls back when a limit is passed.
     """
-    rows = [
-        # In one order for everyone, so that no two turns wait for each other.
-        (*_key(key), now, epoch_of(now), tokens, micro_usd)
-        for key in sorted(keys)
-    ]
-    values: list[Any] = [value for row in rows for value in row]
+    values: list[Any] = [now, epoch_of(now), tokens, micro_usd]
+    # In one order for everyone, so that no two turns wait for each other.
+    for key in sorted(keys):
+        values += _key(key)
     if token is not None:
         values += _guarded(token, now)
     with connection.cursor() as cursor:
-        cursor.execute(_reserve(len(rows), token is not None), values)
+        cursor.execute(_reserve(len(keys), token is not None), values)
         return {
             Key(subject, Window(length, start)): Used(*used)
             for subject, length, start, *used in cursor.fetchall()
@@ -200,8 +197,8 @@ def _marks(rows: int, columns: int) -> str:
 def _reserve(rows: int, is_guarded: bool) -> str:
     """Return the statement that sets aside, in so many meters.
 
-    Its values are rows of key, now, epoch, tokens and micro-dollars, then the token's
-    id and version and the present instant.
+    Its values are now, epoch, tokens and micro-dollars, the keys, then the token's id
+    and version and the present instant.
     """
     # A process whose clock is behind takes the epoch it finds.
     shifted = ", ".join(
@@ -213,11 +210,11 @@ def _reserve(rows: int, is_guarded: bool) -> str:
         for name in ASIDE
     )
     return (
-        f'INSERT INTO {TABLE} (subject, "window", start, last_at, epoch, tokens_now, '  # noqa: S608
-        "micro_usd_now, turns_now, requests, tokens, micro_usd, unpriced, "
+        f"INSERT INTO {TABLE} (last_at, epoch, tokens_now, micro_usd_now, "  # noqa: S608
+        'subject, "window", start, turns_now, requests, tokens, micro_usd, unpriced, '
         "turns_before, tokens_before, micro_usd_before) "
-        "SELECT wanted.*, 1, 1, 0, 0, 0, 0, 0, 0 "
-        f"FROM (VALUES {_marks(rows, 7)}) AS wanted "
+        "SELECT %s, %s, %s, %s, wanted.*, 1, 1, 0, 0, 0, 0, 0, 0 "
+        f"FROM (VALUES {_marks(rows, 3)}) AS wanted "
         f"WHERE {GUARD if is_guarded else 'true'} "
         'ON CONFLICT (subject, "window", start) DO UPDATE SET '
         f"requests = {TABLE}.requests + 1, last_at = excluded.last_at, {shifted}, "
