@@ -159,12 +159,13 @@ def threads(user: str) -> list[str]:
     return list(rows.values_list("name", flat=True))
 
 
-def until(condition: Callable[[], Any]) -> None:
-    """Wait until something is true that nobody announces, such as a row."""
+def until(condition: Callable[[], Any]) -> Any:
+    """Wait until something is true that nobody announces, such as a row; return it."""
     end = time.monotonic() + WAIT_SECONDS
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < end, "it never came true"
         time.sleep(0.005)
+    return found
 
 
 def prompt(request: Any) -> list[tuple[str, str]]:

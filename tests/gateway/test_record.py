@@ -44,8 +44,7 @@ def turns(user: str) -> list[Turn]:
 
 def the_turn(user: str):
     """Return the record of the only turn of a user, once it is there."""
-    until(lambda: turns(user))
-    (row,) = turns(user)
+    (row,) = until(lambda: turns(user))
     return records.tree(row.pk)
 
 
