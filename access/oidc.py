@@ -60,7 +60,9 @@ class Verifier:
         subject = _subject(claims)
         while len(self._known) >= MAX_REMEMBERED:
             self._known.pop(next(iter(self._known)), None)
-        end = min(claims["exp"] + LEEWAY_SECONDS, time.time() + REMEMBERED_SECONDS)
+        # A text of digits is taken for a number by PyJWT.
+        expires_at = int(claims["exp"]) + LEEWAY_SECONDS
+        end = min(expires_at, time.time() + REMEMBERED_SECONDS)
         self._known[digest] = subject, end
         return subject
 
@@ -84,7 +86,6 @@ class Verifier:
     def _claims(
         self, token: str, kid: str | None, algorithm: str, audiences: tuple[str, ...]
     ) -> dict[str, Any]:
-        why = "it is signed with no key of the identity provider"
         for key in self.provider.keys(kid, algorithm):
             try:
                 return jwt.decode(
@@ -100,7 +101,7 @@ class Verifier:
                 continue
             except PyJWTError as exc:
                 raise _refused(str(exc)) from exc
-        raise _refused(why)
+        raise _refused("it is signed with no key of the identity provider")
 
 
 def _head(token: str) -> tuple[str | None, str]:

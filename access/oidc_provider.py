@@ -164,7 +164,11 @@ def _text(document: dict[str, Any], name: str, place: str) -> str:
 def _endpoint(document: dict[str, Any], name: str, place: str) -> str:
     url = _text(document, name, place)
     allowed = ("https",) if place.startswith("https:") else ("http", "https")
-    if urlsplit(url).scheme not in allowed:
+    try:
+        is_fit = urlsplit(url).scheme in allowed
+    except ValueError:
+        is_fit = False
+    if not is_fit:
         raise IdentityProviderBroken(f"{place}: '{name}' is not an https address")
     return url
 
@@ -173,7 +177,8 @@ def _is_usable(key: Any) -> bool:
     return (
         isinstance(key, dict)
         and key.get("use", "sig") == "sig"
-        and (key.get("kty"), key.get("crv")) in ALGORITHMS
+        # A list of a few: what is published may not be hashable.
+        and (key.get("kty"), key.get("crv")) in list(ALGORITHMS)
     )
 
 

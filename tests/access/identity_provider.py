@@ -40,6 +40,8 @@ class IdentityProvider:
         self.claims: dict[str, Any] = {}
         """What ID tokens say otherwise."""
         self.issuer_says: str | None = None
+        self.endpoints: dict[str, str] = {}
+        """What it publishes otherwise."""
         self.denial: str | None = None
         self.hits: list[str] = []
         self.codes: dict[str, dict[str, str]] = {}
@@ -125,6 +127,7 @@ class IdentityProvider:
             "authorization_endpoint": f"{self.issuer}/authorize",
             "token_endpoint": f"{self.issuer}/token",
             "jwks_uri": f"{self.issuer}/keys",
+            **self.endpoints,
             **(
                 {}
                 if methods is None

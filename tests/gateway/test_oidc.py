@@ -133,6 +133,7 @@ def test_a_token_that_is_not_for_us_is_refused(guarded, http, idp, claims):
     [
         lambda: {"aud": ["another", CLIENT]},
         lambda: {"exp": now(-10)},
+        lambda: {"exp": str(now(60))},
         lambda: {"nbf": now(10)},
     ],
 )
@@ -199,6 +200,12 @@ def test_a_secret_among_the_keys_is_none(guarded, http, idp):
 # Keys change, providers fail.
 
 
+@pytest.mark.parametrize("key", [{"kty": []}, {"kty": "RSA", "crv": {}}, "RSA", {}])
+def test_keys_that_make_no_sense_hide_no_others(guarded, http, idp, key):
+    idp.extra_keys = [key]
+    assert status(http, idp.sign()) == 200
+
+
 def test_a_new_key_is_found(guarded, http, idp, monkeypatch):
     monkeypatch.setattr(oidc_provider, "PATIENCE_SECONDS", 0.0)
     assert status(http, idp.sign()) == 200
@@ -233,6 +240,12 @@ def test_known_keys_go_on_when_the_provider_is_down(guarded, http, idp, monkeypa
 @pytest.mark.parametrize("fault", [0, 404, 500])
 def test_a_provider_that_fails_at_first_is_503(guarded, http, idp, fault):
     idp.status = fault
+    assert status(http, idp.sign()) == 503
+
+
+@pytest.mark.parametrize("url", ["http://[", "ftp://127.0.0.1/keys", "", "keys"])
+def test_a_provider_whose_addresses_make_no_sense_is_503(guarded, http, idp, url):
+    idp.endpoints = {"jwks_uri": url}
     assert status(http, idp.sign()) == 503
 
 
