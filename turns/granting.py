@@ -16,6 +16,7 @@ from access import identity, limits, meters, tokens
 from access.caller import Caller, by_token
 from access.errors import CredentialRefused, PriceUnknown
 from access.limits import Cap
+from access.limits_config import LIMITS
 from access.meters import Charge, Key, Reservation
 from agents import lineup
 from agents.config import AgentConfig
@@ -66,8 +67,12 @@ class Wish:
 
     @property
     def is_limited(self) -> bool:
-        """Whether anything need be asked of the database before it may begin."""
-        return self.caller.is_remembered or bool(self.caps())
+        """Whether the database may have to be asked before it begins."""
+        return (
+            bool(self.asked)
+            or self.caller.token is not None
+            or bool(self.config.get(LIMITS))
+        )
 
     def charged(self) -> list[Key]:
         """Return the meters it is charged to, whatever holds."""
