@@ -4,9 +4,10 @@ A cap is one figure on one meter. They come from the request's metadata (its use
 tokens), from the YAML's `limits:` and from the token's budget.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import lru_cache
 from typing import Literal
 
@@ -15,27 +16,25 @@ from access.caller import Caller, Token
 from access.errors import BudgetSpent, LimitReached
 from access.limits_config import LIMITS, Limit
 from access.meters import Key, Used
+from access.models import Token as TokenRow
 from config.sections import Config
 from core.ids import UserId
 
 Counted = Literal["requests", "tokens", "micro_usd", "turns"]
 
-LENGTHS = {"minute": windows.MINUTE, "hour": windows.HOUR, "day": windows.DAY}
-ADVERBS = {"minute": "minutely", "hour": "hourly", "day": "daily", "month": "monthly"}
-
-COUNTED: dict[str, Counted] = {
-    "requests": "requests",
-    "tokens": "tokens",
-    "usd": "micro_usd",
+MEASURES: dict[str, tuple[Counted, int, str]] = {
+    "requests_per_minute": ("requests", windows.MINUTE, "minutely request limit"),
+    "requests_per_hour": ("requests", windows.HOUR, "hourly request limit"),
+    "requests_per_day": ("requests", windows.DAY, "daily request limit"),
+    "tokens_per_minute": ("tokens", windows.MINUTE, "minutely token limit"),
+    "tokens_per_hour": ("tokens", windows.HOUR, "hourly token limit"),
+    "tokens_per_day": ("tokens", windows.DAY, "daily token limit"),
+    "tokens_per_month": ("tokens", windows.MONTH, "monthly token limit"),
+    "usd_per_day": ("micro_usd", windows.DAY, "daily spending limit"),
+    "usd_per_month": ("micro_usd", windows.CALENDAR_MONTH, "monthly spending limit"),
+    "concurrent": ("turns", windows.EVER, "limit of concurrent turns"),
 }
-"""What fields of `limits:` count, by their first word."""
-
-NOUNS: dict[Counted, str] = {
-    "requests": "request limit",
-    "tokens": "token limit",
-    "micro_usd": "spending limit",
-    "turns": "limit of concurrent turns",
-}
+"""What each field of `limits:` counts, for how long, and what to call it."""
 
 BUSY_SECONDS = 1
 """When to try again where too many turns are running: nobody knows."""
@@ -61,6 +60,7 @@ class Cap:
     figure: Figure
     whose: str = ""
     """What to add to its words; "" where the request itself sets it."""
+    is_budget: bool = False
 
 
 def subject_of_user(user_id: UserId) -> str:
@@ -68,7 +68,7 @@ def subject_of_user(user_id: UserId) -> str:
     return f"user:{user_id.hex}"
 
 
-def subject_of_token(token: Token) -> str:
+def subject_of_token(token: Token | TokenRow) -> str:
     """Return what a token's meters are called."""
     return f"token:{token.id.hex}"
 
@@ -122,8 +122,8 @@ def _cap(subject: str, figure: Figure, now: int, whose: str = "") -> Cap:
 
 @lru_cache(maxsize=1024)
 def _asked(period: str, most: int) -> Figure:
-    length = windows.MONTH if period == "month" else LENGTHS[period]
-    return Figure("tokens", length, most, f"{ADVERBS[period]} token limit")
+    counted, length, words = MEASURES[f"tokens_per_{period}"]
+    return Figure(counted, length, most, words)
 
 
 def _subject(limit: Limit, caller: Caller, user_id: UserId, agent: str) -> str | None:
@@ -144,31 +144,23 @@ def _subject(limit: Limit, caller: Caller, user_id: UserId, agent: str) -> str |
 @lru_cache(maxsize=1024)
 def figures(limit: Limit) -> tuple[Figure, ...]:
     """Return the figures of an entry of `limits:`."""
-    return tuple(_figures(limit))
+    return tuple(
+        Figure(counted, length, _most(value), words)
+        for field, (counted, length, words) in MEASURES.items()
+        if (value := getattr(limit, field)) is not None
+    )
 
 
-def _figures(limit: Limit) -> Iterator[Figure]:
-    for field in type(limit).model_fields:
-        value = getattr(limit, field)
-        if field in ("per", "name") or value is None:
-            continue
-        if field == "concurrent":
-            yield Figure("turns", windows.EVER, value, NOUNS["turns"])
-            continue
-        name, _, period = field.partition("_per_")
-        counted = COUNTED[name]
-        length = LENGTHS.get(period, windows.MONTH)
-        if field == "usd_per_month":
-            length = windows.CALENDAR_MONTH
-        most = int(value * 1_000_000) if name == "usd" else value
-        yield Figure(counted, length, most, f"{ADVERBS[period]} {NOUNS[counted]}")
+def _most(value: int | Decimal) -> int:
+    return int(value * dollars.MICRO) if isinstance(value, Decimal) else value
 
 
 def _budget(token: Token, now: int) -> Cap:
     is_total = token.budget == "total"
     length = windows.EVER if is_total else windows.CALENDAR_MONTH
     figure = Figure("micro_usd", length, token.limit_micro_usd or 0, "budget")
-    return _cap(subject_of_token(token), figure, now, "of this API token")
+    key = Key(subject_of_token(token), windows.at(length, now))
+    return Cap(key, figure, "of this API token", is_budget=True)
 
 
 def needs_price(caps: Collection[Cap]) -> bool:
@@ -248,17 +240,13 @@ def check(states: Collection[State]) -> None:
     if not passed:
         return
     worst = max(passed, key=_lasts)
-    error = _spent(worst) if _is_budget(worst) else _reached(worst)
+    error = _spent(worst) if worst.cap.is_budget else _reached(worst)
     error.headers = headers(states)
     raise error
 
 
-def _is_budget(state: State) -> bool:
-    return state.cap.figure.words == "budget"
-
-
 def _lasts(state: State) -> float:
-    if _is_budget(state) and state.cap.key.window.length == windows.EVER:
+    if state.cap.is_budget and state.cap.key.window.length == windows.EVER:
         return float("inf")
     return state.reset_seconds
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from access import identity, windows
+from access import identity, limits, windows
 from access.models import Meter, Token
 from core.ids import UserId
 
@@ -97,20 +97,21 @@ def _with_use(rows: Sequence[Token], now: datetime) -> list[Listed]:
     seconds = int(now.timestamp())
     ever = windows.at(windows.EVER, seconds)
     month = windows.at(windows.CALENDAR_MONTH, seconds)
+    subjects = [limits.subject_of_token(row) for row in rows]
     meters = Meter.objects.filter(
         Q(window=ever.length, start=ever.start)
         | Q(window=month.length, start=month.start),
-        subject__in=[f"token:{row.id.hex}" for row in rows],
+        subject__in=subjects,
     )
     used = {(meter.subject, meter.window): meter for meter in meters}
     return [
         _listed(
             row,
             state_of(row, now),
-            used.get((f"token:{row.id.hex}", ever.length)),
-            used.get((f"token:{row.id.hex}", month.length)),
+            used.get((subject, ever.length)),
+            used.get((subject, month.length)),
         )
-        for row in rows
+        for row, subject in zip(rows, subjects, strict=True)
     ]
 
 
@@ -120,7 +121,11 @@ def _listed(
     this_month = 0 if month is None else month.micro_usd
     if ever is None:
         return Listed(row, state, month_micro_usd=this_month)
-    last_used_at = datetime.fromtimestamp(ever.last_at, UTC)
     return Listed(
-        *(row, state, ever.micro_usd, this_month, ever.unpriced, last_used_at)
+        row,
+        state,
+        spent_micro_usd=ever.micro_usd,
+        month_micro_usd=this_month,
+        unpriced=ever.unpriced,
+        last_used_at=datetime.fromtimestamp(ever.last_at, UTC),
     )

@@ -8,6 +8,7 @@ import openai
 import pytest
 
 from access import identity, limits, windows
+from access.limits_config import Limit
 from access.models import Meter
 from config.errors import ConfigInvalid
 from core.events import Usage
@@ -344,6 +345,15 @@ def test_a_limit_that_cannot_hold_is_refused(limited, entry, complaint):
     with pytest.raises(ConfigInvalid) as caught:
         limited(entry)
     assert complaint in str(caught.value)
+
+
+def test_every_key_of_a_limit_limits():
+    keys = {*Limit.model_fields} - {"per", "name"}
+    for key in keys:
+        (figure,) = limits.figures(Limit.model_validate({"per": "agent", key: 3}))
+        counted = "micro_usd" if key.startswith("usd") else key.partition("_per_")[0]
+        assert figure.counted == ("turns" if key == "concurrent" else counted)
+        assert figure.most == (3_000_000 if counted == "micro_usd" else 3)
 
 
 def test_durations_are_as_openai_writes_them():
