@@ -255,27 +255,35 @@ def _reached(state: State) -> LimitReached:
     """Return the error for a limit. Source: "Rate limiting" of the reference."""
     cap, seconds = state.cap, state.reset_seconds
     words = " ".join(filter(None, (cap.figure.words, cap.whose)))
+    # Only money is refused before the limit is reached, for what would pass it.
+    fault = (
+        "exceeded"
+        if state.used >= cap.figure.most
+        else f"does not cover the request, which may cost {_amount(state.mine, state)}"
+    )
     return LimitReached(
-        f"{words} exceeded: used {_amount(state.used, state)}"
+        f"{words} {fault}: used {_amount(state.used, state)}"
         f"/{_amount(cap.figure.most, state)}, retry after {seconds}s",
         retry_after_seconds=seconds,
     )
 
 
 def _spent(state: State) -> BudgetSpent:
-    used, most = (_amount(each, state) for each in (state.used, state.cap.figure.most))
+    used, most, mine = (
+        _amount(each, state) for each in (state.used, state.cap.figure.most, state.mine)
+    )
     window = state.cap.key.window
     if window.length == windows.EVER:
         return BudgetSpent(
-            f"this API token's budget does not cover the request: {used} of {most} are "
-            "spent or set aside for turns that are running; ask whoever gave you the "
-            "token for another"
+            "this API token's budget does not cover the request, which may cost "
+            f"{mine}: {used} of {most} are spent or set aside for turns that are "
+            "running; ask whoever gave you the token for another"
         )
     renewed = datetime.fromtimestamp(window.end, UTC)
     return BudgetSpent(
-        f"this API token's budget of the month does not cover the request: {used} of "
-        f"{most} are spent or set aside for turns that are running; it is renewed on "
-        f"{renewed:%Y-%m-%d} (UTC)",
+        "this API token's budget of the month does not cover the request, which may "
+        f"cost {mine}: {used} of {most} are spent or set aside for turns that are "
+        f"running; it is renewed on {renewed:%Y-%m-%d} (UTC)",
         retry_after_seconds=state.reset_seconds,
     )
 

@@ -272,7 +272,9 @@ def test_money_may_be_limited(limited, fake, user, configure, running):
     refusal = post(running, body(user, max_tokens=500))
     assert refusal.status_code == 429
     said = refusal.json()["error"]["message"]
-    assert "daily spending limit of this user exceeded: used $0.60/$1.00" in said
+    assert "daily spending limit of this user does not cover the request" in said
+    assert ", which may cost $0.5" in said
+    assert ": used $0.60/$1.00, retry after" in said
     assert post(running, body(user, max_tokens=100)).status_code == 200
 
 
