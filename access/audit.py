@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from django.db import transaction
 from django.db.models import Q
 
-from access.deeds import Author, Deed
+from access.deeds import Deed
 from access.models import AuditEntry
 from core import redaction
 
@@ -25,13 +25,6 @@ Place = tuple[datetime, int]
 MOST_READ = 10_000
 MOST_DETAIL = 500
 """Characters of one text among the details."""
-
-
-def record(
-    action: str, *, actor: str, target: str = "", origin: str = "", **details: Any
-) -> None:
-    """Write down what was done; in one INSERT, in the caller's transaction."""
-    write(Deed(action, Author(actor, origin), target, details))
 
 
 def write(deed: Deed) -> None:

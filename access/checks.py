@@ -6,7 +6,6 @@
 | coulisse.W302 | an identity provider is asked over plain http |
 """
 
-import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from django.core import checks
 from access.auth_config import AUTH, AuthConfig, ScopeConfig
 from config import loader
 from config.errors import ConfigInvalid
+from core.loopback import is_loopback
 
 
 def check_auth(**_: Any) -> list[checks.CheckMessage]:
@@ -56,9 +56,4 @@ def is_in_the_open(scope: ScopeConfig) -> bool:
     if scope.oidc is None:
         return False
     place = urlsplit(scope.oidc.issuer_url)
-    if place.scheme == "https" or place.hostname == "localhost":
-        return False
-    try:
-        return not ipaddress.ip_address(place.hostname or "").is_loopback
-    except ValueError:
-        return True
+    return place.scheme != "https" and not is_loopback(place.hostname or "")

@@ -6,10 +6,11 @@ from urllib.parse import urlsplit
 from mcp.shared.auth import OAuthClientInformationFull
 from pydantic import ValidationError
 
+from core.loopback import is_loopback
 from mcp_bridge.parties import App, Provider
 from mcp_bridge.sign_in_errors import ProviderBroken, ProviderRefused
 from mcp_bridge.token_endpoint import told
-from mcp_bridge.web import Web, is_loopback
+from mcp_bridge.web import Web
 
 METHODS = ("client_secret_post", "client_secret_basic", "none")
 """How we can say who we are, the preferred first."""

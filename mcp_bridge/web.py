@@ -1,7 +1,6 @@
 """Requests to the providers of sign-ins, held to a time, a size and safe places."""
 
 import asyncio
-import ipaddress
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 import orjson
 
+from core.loopback import is_loopback
 from mcp_bridge.sign_in_errors import ProviderBroken, ProviderDown, ProviderSlow
 
 SECONDS = 10.0
@@ -180,13 +180,3 @@ def check_place(server: str, url: str, *, near: str) -> None:
             "neither https nor on this machine like the server itself",
             provider=server,
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host's name is this machine."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

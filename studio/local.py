@@ -5,10 +5,9 @@ speak for, or under which name they were called; one that says neither cannot be
 from a browser, so a studio behind any proxy needs `auth.admin`.
 """
 
-import ipaddress
-
 from django.core.handlers.asgi import ASGIRequest
 
+from core.loopback import is_loopback
 from gateway.hosts import PORT
 
 TOLD_BY_PROXIES = (
@@ -29,15 +28,3 @@ def is_local(request: ASGIRequest) -> bool:
     if any(name.lower().startswith(TOLD_BY_PROXIES) for name in request.headers):
         return False
     return is_loopback(PORT.sub("", request.headers.get("Host", "")).strip("[]"))
-
-
-def is_loopback(name: str) -> bool:
-    """Return whether an address or a name is this machine's alone."""
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback

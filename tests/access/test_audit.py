@@ -25,7 +25,7 @@ def target() -> str:
 
 
 def put(target, action="thing.change", actor="user:ada", at=None, **details):
-    audit.record(action, actor=actor, target=target, origin="192.0.2.7", **details)
+    audit.write(Deed(action, Author(actor, "192.0.2.7"), target, details))
     entry = AuditEntry.objects.latest("id")
     if at is not None:
         AuditEntry.objects.filter(pk=entry.pk).update(at=at)

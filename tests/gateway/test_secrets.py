@@ -10,6 +10,7 @@ import pytest
 from django.core.management import call_command
 
 from access import audit
+from access.deeds import Author, Deed
 from access.models import AuditEntry
 from config import live
 from core.errors import Unavailable
@@ -187,7 +188,7 @@ def test_a_name_with_one(server, written):
 
 
 def test_the_audit(database):
-    audit.record("test.secrets", actor=OWN, target=KEY, origin=HEADER, said=ALL)
+    audit.write(Deed("test.secrets", Author(OWN, HEADER), KEY, {"said": ALL}))
     entry = AuditEntry.objects.get(action="test.secrets")
     assert_clean(f"{entry.actor} {entry.target} {entry.origin} {entry.details}")
 
