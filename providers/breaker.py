@@ -126,13 +126,11 @@ class Circuit:
             self.rests_until = max(self.rests_until, rests)
 
     def _open(self, error: CoulisseError, breaker: Breaker, *, is_dead: bool) -> None:
-        first = (
-            max(DEAD_SECONDS, breaker.open_seconds)
-            if is_dead
-            else (breaker.open_seconds)
-        )
-        longest = max(first, LONGEST_DEAD_SECONDS if is_dead else LONGEST_SECONDS)
-        self._open_seconds = min(max(first, 2 * self._open_seconds), longest)
+        first, longest = breaker.open_seconds, LONGEST_SECONDS
+        if is_dead:
+            first, longest = max(first, DEAD_SECONDS), LONGEST_DEAD_SECONDS
+        doubled = min(2 * self._open_seconds, longest)
+        self._open_seconds = max(first, doubled)
         self.heals = not is_dead
         until = now() + self._open_seconds
         # What it asks for is a floor under our own time.

@@ -1,10 +1,10 @@
 """The endpoints of a provider, and which of them a call goes to."""
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import accumulate
 from typing import Literal
 
 from providers import breaker, kinds
@@ -20,14 +20,14 @@ MAX_POOLS = 256
 class Endpoint:
     """One key at one address."""
 
-    def __init__(
-        self, name: str, number: int | None, provider: ProviderConfig, circuit: Circuit
-    ) -> None:
+    def __init__(self, name: str, provider: ProviderConfig, circuit: Circuit) -> None:
         kind = kinds.of(provider)
         self.name = name
         """What records call it; "" where the provider has one."""
-        self.number = number
+        self.number: int | None = None
         """Its place under `endpoints:`; None where there are none."""
+        self.weight = 1.0
+        """Its share of the calls, beside those of the others."""
         self.provider = provider
         """The entry as if this endpoint were the only one."""
         self.circuit = circuit
@@ -68,13 +68,11 @@ class Pool:
         self.endpoints: list[Endpoint] = []
         for number, entry in enumerate(provider.each()):
             called = _name(provider, number)
-            circuit = self._circuit(entry, called, known)
-            place = number if provider.endpoints else None
-            self.endpoints.append(Endpoint(called, place, entry, circuit))
-        self._weights = {
-            endpoint: provider.endpoints[number].weight if provider.endpoints else 1.0
-            for number, endpoint in enumerate(self.endpoints)
-        }
+            endpoint = Endpoint(called, entry, self._circuit(entry, called, known))
+            if provider.endpoints:
+                endpoint.number = number
+                endpoint.weight = provider.endpoints[number].weight
+            self.endpoints.append(endpoint)
 
     @property
     def is_lone(self) -> bool:
@@ -105,21 +103,16 @@ class Pool:
         able = [each for each in among if each.circuit.admits(at)]
         ready = [each for each in able if each.circuit.rests_until <= at]
         if ready:
-            return self._draw(ready)
+            return _draw(ready)
         return min(able, key=lambda each: each.circuit.rests_until, default=None)
-
-    def _draw(self, ready: Sequence[Endpoint]) -> Endpoint:
-        sums = list(accumulate(self._weights[each] for each in ready))
-        point = random.random() * sums[-1]  # noqa: S311 (no secret depends on it)
-        upto = zip(ready, sums, strict=True)
-        return next((each for each, end in upto if point < end), ready[-1])
 
     def closed_to_all(self) -> CircuitOpen:
         """Return the error for a call that nobody may be sent."""
         at = breaker.now()
         first = min(
             (each.circuit for each in self.endpoints),
-            key=lambda circuit: circuit.open_until or 0.0,
+            # One that is not open had its chance in this call.
+            key=lambda circuit: circuit.open_until or math.inf,
         )
         seconds = max(0.0, (first.open_until or at) - at)
         return CircuitOpen(
@@ -129,6 +122,12 @@ class Pool:
             # For a new key, or for credit, it does not help to wait.
             retry_after_seconds=seconds if first.heals else None,
         )
+
+
+def _draw(ready: Sequence[Endpoint]) -> Endpoint:
+    weights = [each.weight for each in ready]
+    (drawn,) = random.choices(ready, weights)  # noqa: S311 (no secret depends on it)
+    return drawn
 
 
 def _name(provider: ProviderConfig, number: int) -> str:

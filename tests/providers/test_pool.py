@@ -37,7 +37,7 @@ def server() -> Iterator[FaultServer]:
 @pytest.fixture
 def first(monkeypatch) -> None:
     """Of those that may be chosen, the first is."""
-    monkeypatch.setattr(pool.random, "random", lambda: 0.0)
+    monkeypatch.setattr(pool.random, "choices", lambda ready, weights: ready[:1])
 
 
 class Clock:
@@ -528,6 +528,15 @@ async def test_a_new_key_starts_anew_and_the_other_is_remembered(server, first, 
     await said(ProviderConfig.model_validate({**edited, "endpoints": endpoints}))
     assert server.requests[-1].key == "sk-another"
     assert (state("a").state, state("b").state) == ("open", "closed")
+
+
+async def test_the_error_tells_of_one_that_is_left_alone(server, first, clock):
+    # A retry may go to one alone, which others find down meanwhile.
+    server.default = keyed(a=faults.status(401))
+    provider = two(server)
+    await said(provider)
+    told = pool.find("acme", provider).closed_to_all()
+    assert "refused the key" in told.message
 
 
 async def test_a_breaker_can_be_turned_off(server, clock):
