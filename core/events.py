@@ -41,7 +41,7 @@ class Serving:
     """Its name under `providers:`."""
     model: str
     attempts: int
-    """How many times models were called, what failed included."""
+    """How many requests to providers it took, what failed included."""
     cost_micro_usd: int | None = None
     """None while it is not known, and where a price is not."""
 

@@ -92,13 +92,6 @@ class ToolCall:
 Call = ModelCall | ToolCall
 
 
-@dataclass(slots=True)
-class Trace:
-    """What a turn called, in order of beginning."""
-
-    calls: list[Call] = field(default_factory=list)
-
-
 def model_calls(calls: list[Call]) -> Iterator[ModelCall]:
     """Yield the calls of models, at every depth."""
     for call in calls:

@@ -35,6 +35,7 @@ BROKEN_OFF = "broken off"
 """The error of an attempt whose caller left before it was answered."""
 _Failed = list[tuple[Endpoint, ProviderFailed]]
 ALWAYS = {"breaker": Breaker(failures=0), "endpoints": ()}
+"""Have a provider be asked whatever it did before, and as the one it is."""
 
 close = exchange.close
 loops = exchange.loops
@@ -50,10 +51,10 @@ async def run(
 
     `name` is the provider's key in the YAML. Failures before the first event are
     tried again, at other endpoints if there are any, as the configuration allows; none
-    is after it. Every request sent is
-    put into `attempts` once its reply has begun or failed; one that is broken off
-    before, because the caller leaves, is put there with the error "broken off". Raises
-    what `providers.errors` lists, and Invalid for what the provider's API cannot say.
+    is after it. Every request sent is put into `attempts` once its reply has begun or
+    failed; one that is broken off before, because the caller leaves, is put there with
+    the error "broken off". Raises what `providers.errors` lists, and Invalid for what
+    the provider's API cannot say.
     """
     exchange = await _begin(_prepare(name, provider, call, attempts))
     try:
@@ -85,7 +86,7 @@ async def ask(
     """
     provider = source.provider
     sending = Sending(source, url, _encode(body), pool.headers(provider, headers), read)
-    # Of one endpoint, which is always asked: what fails here is not a chat model.
+    # What fails here is not a chat model, and says nothing of one.
     only = Pool(source.name, provider.model_copy(update=ALWAYS))
     request = _Request(
         only, lambda _: sending, Patience(source, stream=False), attempts

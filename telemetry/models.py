@@ -123,7 +123,8 @@ class ModelCall(Call):
     model = models.CharField(max_length=255)
     finish_reason = models.CharField(max_length=32, blank=True, default="")
     attempts = models.TextField(null=True)  # noqa: DJ001
-    """JSON: every request it took. Null where the first was answered."""
+    """JSON: every request it took. Null where none failed, of a provider with one
+    endpoint: it took one, or none if it was not sent."""
     # Null when it failed: nobody said.
     input_tokens = models.BigIntegerField(null=True)
     output_tokens = models.BigIntegerField(null=True)
