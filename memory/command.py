@@ -4,6 +4,7 @@ import os
 import sys
 from typing import Any
 
+import orjson
 from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError
 
@@ -39,6 +40,10 @@ class MemoryCommand(ConfigCommand):
             ) from exc
         except KeyboardInterrupt as exc:
             raise CommandError("interrupted", returncode=INTERRUPTED) from exc
+
+    def write_json(self, told: Any) -> None:
+        """Write a document for programs."""
+        self.stdout.write(orjson.dumps(told, option=orjson.OPT_INDENT_2).decode())
 
 
 class UserCommand(MemoryCommand):

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
 from django.core.management.base import CommandError, CommandParser
 
 from access import audit, audit_lines, instants
@@ -44,8 +43,7 @@ class Command(MemoryCommand):
             limit=options["limit"],
         )
         if options["json"]:
-            told = [audit_lines.as_json(entry) for entry in page]
-            self.stdout.write(orjson.dumps(told, option=orjson.OPT_INDENT_2).decode())
+            self.write_json([audit_lines.as_json(entry) for entry in page])
             return
         for entry in page:
             self.stdout.write(audit_lines.line(entry))

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import orjson
 from django.core.management.base import CommandError, CommandParser
 
 from config import loader
@@ -26,7 +25,7 @@ class Command(MemoryCommand):
         priced = price_table.of(loader.load(self.config_path(options)))
         if options["json"]:
             told = price_table.document(priced)
-            self.stdout.write(orjson.dumps(told, option=orjson.OPT_INDENT_2).decode())
+            self.write_json(told)
         else:
             for line in price_table.table(priced):
                 self.stdout.write(line)

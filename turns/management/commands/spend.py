@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
 from django.core.management.base import CommandParser
 
 from access import instants
@@ -43,7 +42,7 @@ class Command(MemoryCommand):
         missing = [*spent_lines.notes(since, spending.oldest(), settings, now)]
         if options["json"]:
             told = spent_lines.document(by, since, spent, total, missing)
-            self.stdout.write(orjson.dumps(told, option=orjson.OPT_INDENT_2).decode())
+            self.write_json(told)
             return
         names = labels(spent) if by == "token" else {}
         for line in spent_lines.table(by, spent, total, names):

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
 from django.core.management.base import CommandError, CommandParser
 
 from access import deeds, dollars, instants, token_lines, token_pages, tokens
@@ -27,24 +26,26 @@ class Command(MemoryCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         commands = parser.add_subparsers(dest="what", metavar="COMMAND", required=True)
-        for name, (what, declare) in {
-            "create": ("Make a token and print its secret, once.", declare_create),
-            "list": (
-                "List tokens and what they spent, the newest first.",
-                declare_list,
-            ),
-            "revoke": ("Have a token be refused from now on.", declare_revoke),
-        }.items():
-            command = commands.add_parser(
+
+        def add(name: str, what: str) -> ArgumentParser:
+            made: ArgumentParser = commands.add_parser(
                 name, help=what, description=what, allow_abbrev=False
             )
-            option.add_to(command)
-            declare(command)
+            option.add_to(made)
+            return made
+
+        declare_create(add("create", "Make a token and print its secret, once."))
+        declare_list(add("list", "List tokens and what they spent, the newest first."))
+        declare_revoke(add("revoke", "Have a token be refused from now on."))
 
     def handle(self, **options: Any) -> None:
-        {"create": self._create, "list": self._list, "revoke": self._revoke}[
-            options["what"]
-        ](options)
+        match options["what"]:
+            case "create":
+                self._create(options)
+            case "list":
+                self._list(options)
+            case "revoke":
+                self._revoke(options)
 
     def _create(self, options: dict[str, Any]) -> None:
         now = datetime.now(UTC)
@@ -74,8 +75,7 @@ class Command(MemoryCommand):
         now = datetime.now(UTC)
         found = token_pages.every(now=now, is_all=options["all"])
         if options["json"]:
-            told = [token_lines.as_json(each) for each in found]
-            self.stdout.write(orjson.dumps(told, option=orjson.OPT_INDENT_2).decode())
+            self.write_json([token_lines.as_json(each) for each in found])
             return
         is_empty = True
         for each in found:
@@ -164,7 +164,7 @@ def check_agents(names: Sequence[str], config: Config) -> None:
 def is_on(config: Config) -> bool:
     """Return whether tokens are asked for."""
     proxy = config.get(AUTH).proxy
-    return getattr(proxy, "tokens", None) is not None
+    return proxy is not None and proxy.tokens is not None
 
 
 def _limit(text: str | None) -> int | None:

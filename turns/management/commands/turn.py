@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import orjson
 from django.core.management.base import CommandError, CommandParser
 
 from memory.command import MemoryCommand
@@ -35,7 +34,7 @@ class Command(MemoryCommand):
             raise CommandError(f"turn {turn_id} is not recorded, or was deleted")
         if options["json"]:
             told = telling.turn(record)
-            self.stdout.write(orjson.dumps(told, option=orjson.OPT_INDENT_2).decode())
+            self.write_json(told)
             return
         for line in drawing.tree(record):
             self.stdout.write(line)
