@@ -26,7 +26,6 @@ from core.tools import definition
 from memory import gather, plan, wake
 from memory.gather import Gathered, Wanted
 from memory.lessons import Study
-from providers.config import PROVIDERS
 from telemetry import logs
 from telemetry.config import TELEMETRY
 from telemetry.known import Outcome
@@ -109,11 +108,12 @@ async def prepare(request: TurnRequest) -> Turn:
     if request.format is not None:
         instructions.append(request.format.instruction)
     system = context.system_messages(agent.preamble, instructions, request.messages)
+    sent_tokens = context.count_tokens([*system, *new]) + context.count_tool_tokens(
+        [*request.tools, *map(definition, tools)]
+    )
     wanted = Wanted(
         options.thread,
-        agent.context_tokens
-        - context.count_tokens([*system, *new])
-        - context.count_tool_tokens([*request.tools, *map(definition, tools)]),
+        agent.context_tokens - sent_tokens,
         settings,
         mid_exchange=context.is_mid_exchange(new),
         recall=None
@@ -124,16 +124,15 @@ async def prepare(request: TurnRequest) -> Turn:
         brings_history=options.uses_client_history,
         time_zone=options.time_zone,
     )
-    prompt_tokens = agent.context_tokens - wanted.max_tokens
     if options.uses_client_history:
-        prompt_tokens += context.count_tokens(request.messages)
+        sent_tokens += context.count_tokens(request.messages)
     wish = Wish(
         config=config,
         caller=request.caller,
         user_id=user_id,
         agent=agent,
         asked=options.token_limits,
-        prompt_tokens=prompt_tokens,
+        prompt_tokens=sent_tokens,
         parameters=lineup.merged(agent.parameters, request.parameters),
         now=int(began.at.timestamp()),
         is_incognito=options.is_incognito,
@@ -147,7 +146,6 @@ async def prepare(request: TurnRequest) -> Turn:
     return Turn(
         request=request,
         agent=agent,
-        provider=config.get(PROVIDERS)[agent.provider],
         user_id=user_id,
         new=new,
         prompt=[*system, *context.told(past.block), *spoken],

@@ -16,7 +16,6 @@ from core.tools import Tool
 from core.trace import Call
 from memory.config import MemoryConfig
 from memory.lessons import Study
-from providers.config import ProviderConfig
 from telemetry.config import TelemetryConfig
 from turns import structured
 from turns.granting import Allowance
@@ -62,7 +61,6 @@ class Turn:
 
     request: TurnRequest
     agent: AgentConfig
-    provider: ProviderConfig
     user_id: UserId
     new: Sequence[Message]
     """The messages this turn adds to the transcript, before the reply."""
