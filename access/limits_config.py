@@ -71,7 +71,8 @@ class Limit(BaseModel):
 
     @model_validator(mode="after")
     def _limits_something(self) -> "Limit":
-        if self.model_fields_set <= {"per", "name"}:
+        values = self.model_dump(exclude={"per", "name"}, exclude_none=True)
+        if not values:
             raise ValueError(
                 "limits nothing: add requests_per_minute, tokens_per_day, usd_per_day "
                 "or concurrent"

@@ -7,6 +7,9 @@ from config.sections import Location
 
 Schema = dict[str, Any]
 
+CHOICES = {"$ref", "allOf", "anyOf", "oneOf"}
+"""Where a node says what it is in others."""
+
 
 def fields_at(schema: Schema, steps: Location) -> list[str]:
     """Return the names of the fields a place may have."""
@@ -16,6 +19,17 @@ def fields_at(schema: Schema, steps: Location) -> list[str]:
 def is_secret(schema: Schema, steps: Location) -> bool:
     """Tell whether the schema marks a place as a secret (pydantic's `SecretStr`)."""
     return any(node.get("writeOnly") is True for node in _at(schema, steps))
+
+
+def number(schema: Schema, steps: Location) -> str | None:
+    """Return the type of number a place must have; None where it may have another."""
+    kinds = {
+        node.get("type") for node in _at(schema, steps) if not node.keys() & CHOICES
+    }
+    numbers = kinds & {"integer", "number"}
+    if not numbers or kinds - {"integer", "null", "number", "string"}:
+        return None
+    return "number" if "number" in numbers else "integer"
 
 
 def _at(schema: Schema, steps: Location) -> list[Schema]:
@@ -31,7 +45,7 @@ def _alternatives(root: Schema, node: Schema) -> Iterator[Schema]:
     if "$ref" in node:
         name = node["$ref"].rsplit("/", 1)[-1]
         yield from _alternatives(root, root["$defs"][name])
-    for keyword in ("anyOf", "oneOf", "allOf"):
+    for keyword in CHOICES - {"$ref"}:
         for branch in node.get(keyword, ()):
             yield from _alternatives(root, branch)
     yield node

@@ -13,6 +13,8 @@ EXPECTED = {
     "bool_parsing": "true or false",
     "bool_type": "true or false",
     "dataclass_type": MAP,
+    "decimal_parsing": NUMBER,
+    "decimal_type": NUMBER,
     "dict_type": MAP,
     "enum": "one of {expected}",
     "finite_number": "a finite number",

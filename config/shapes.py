@@ -1,7 +1,7 @@
 """Validates one slice of the YAML and says in plain words what is wrong in it."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -35,13 +35,16 @@ def validate(section: Section[Any], data: Any, written: Mapping[Location, str]) 
     `written` has what the file says where a placeholder was expanded; messages show
     that and never the value, which may be a secret.
     """
+    slice_ = _Slice(section, data, written)
     try:
-        return section.adapter.validate_python(data)
+        value = section.adapter.validate_python(data)
     except ValidationError as exc:
         found = exc.errors(include_url=False)
-    slice_ = _Slice(section, data, written)
-    problems = (slice_.problem(group) for group in faults.grouped(found, data))
-    raise ShapeError(problems) from None
+        problems = [slice_.problem(group) for group in faults.grouped(found, data)]
+        raise ShapeError(problems) from None
+    if problems := list(slice_.truths()):
+        raise ShapeError(problems)
+    return value
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,17 @@ class _Slice:
                 code, says = errors.WRONG_VALUE, self._wrong(group)
         message = _sentence(self._subject(fault.steps), says)
         return Problem((self.section.key, *fault.steps), message, code)
+
+    def truths(self) -> Iterator[Problem]:
+        """Find where `true` or `false` would be taken for the number 1 or 0."""
+        for steps, value in _truths(self.data, ()):
+            kind = outline.number(self.schema, steps)
+            if kind is not None:
+                noun = sentences.NUMBER if kind == "number" else sentences.WHOLE_NUMBER
+                says = f"must be {noun}{self._found(steps, value)}"
+                message = _sentence(self._subject(steps), says)
+                location = (self.section.key, *steps)
+                yield Problem(location, message, errors.WRONG_VALUE)
 
     def _unknown(self, steps: Location) -> str:
         known = outline.fields_at(self.schema, steps[:-1])
@@ -124,6 +138,19 @@ class _Slice:
             if name and isinstance(name, str)
             else f"{noun} {step + 1}"
         )
+
+
+def _truths(data: Any, steps: Location) -> Iterator[tuple[Location, bool]]:
+    """Yield every true and false within data, with the steps to it."""
+    if isinstance(data, bool):
+        yield steps, data
+    entries: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(data, dict):
+        entries = data.items()
+    elif isinstance(data, list):
+        entries = enumerate(data)
+    for step, value in entries:
+        yield from _truths(value, (*steps, step))
 
 
 def _sentence(subject: str, says: str) -> str:

@@ -64,6 +64,11 @@ def test_it_names_an_entry_without_a_name_by_its_place(refusal, text, expected):
     [
         ("kitchen: {stoves: 10}", "kitchen: 'stoves' must be at most 9, not 10"),
         ("kitchen: {stoves: 1.5}", "kitchen: 'stoves' must be a whole number, not 1.5"),
+        (
+            "kitchen: {stoves: true}",
+            "kitchen: 'stoves' must be a whole number, not true",
+        ),
+        ("menu: {tea: false}", "dish 'tea': must be a whole number, not false"),
         ("kitchen: {open: 3}", "kitchen: 'open' must be true or false, not 3"),
         (
             "kitchen: {fuel: gass}",
