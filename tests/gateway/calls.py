@@ -3,6 +3,7 @@
 Every answer is held against OpenAI's published shapes on its way to the test.
 """
 
+import base64
 import contextlib
 import json
 import socket
@@ -38,6 +39,17 @@ def body(user: str, *texts: str, agent: str = "assistant", **more: Any) -> dict:
         "safety_identifier": user,
         **more,
     }
+
+
+def bearer(secret: str) -> dict[str, str]:
+    """Return the header that carries a bearer token."""
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def basic(username: str, password: str, encoding: str = "utf-8") -> dict[str, str]:
+    """Return the header of HTTP Basic."""
+    pair = f"{username}:{password}".encode(encoding)
+    return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
 
 
 def ask(client: openai.OpenAI, user: str, *texts: str, **more: Any) -> ChatCompletion:

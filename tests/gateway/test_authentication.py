@@ -14,7 +14,7 @@ from access import identity, tokens
 from memory.models import Thread
 from tests.conftest import CONFIG
 from tests.gateway import mcp_calls
-from tests.gateway.calls import PATH, body
+from tests.gateway.calls import PATH, basic, bearer, body
 from tests.gateway.test_errors import without_database
 
 pytestmark = pytest.mark.database
@@ -66,15 +66,6 @@ def mint(database, user):
         return tokens.mint("test", principal, **terms)[1]
 
     return mint
-
-
-def bearer(secret: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {secret}"}
-
-
-def basic(username: str, password: str, encoding="utf-8") -> dict[str, str]:
-    pair = f"{username}:{password}".encode(encoding)
-    return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
 
 
 def ask(client: openai.OpenAI, **more):

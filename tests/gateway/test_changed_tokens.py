@@ -8,8 +8,8 @@ from access import identity, tokens
 from access.models import Token
 from memory.models import Thread
 from tests.conftest import CONFIG
-from tests.gateway.calls import PATH
-from tests.gateway.test_authentication import bearer, refusal
+from tests.gateway.calls import PATH, bearer
+from tests.gateway.test_authentication import refusal
 
 pytestmark = pytest.mark.database
 

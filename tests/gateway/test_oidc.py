@@ -14,7 +14,7 @@ from gateway import session
 from memory.models import Thread
 from tests.access.identity_provider import CLIENT, SECRET, IdentityProvider
 from tests.conftest import CONFIG
-from tests.gateway.calls import PATH
+from tests.gateway.calls import PATH, bearer
 
 pytestmark = pytest.mark.database
 
@@ -57,10 +57,6 @@ def guarded(running, configure, idp):
 def http(running):
     with httpx2.Client(base_url=running, timeout=20, verify=False) as http:
         yield http
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
 
 
 def status(http, token: str) -> int:

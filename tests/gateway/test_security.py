@@ -13,7 +13,7 @@ from memory import wake
 from memory.models import Fact, Message, Thread
 from tests.conftest import CONFIG
 from tests.gateway import mcp_calls
-from tests.gateway.calls import PATH
+from tests.gateway.calls import PATH, bearer
 
 pytestmark = pytest.mark.database
 
@@ -70,10 +70,6 @@ def mine(guarded, user) -> dict[str, str]:
 def theirs(guarded, user) -> dict[str, str]:
     """The headers of somebody else."""
     return bearer(tokens.mint("test", f"{user}-b")[1])
-
-
-def bearer(secret: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {secret}"}
 
 
 def asked(**more) -> dict:

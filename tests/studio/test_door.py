@@ -1,6 +1,5 @@
 """Who may open the studio: over real HTTP, with a real identity provider."""
 
-import base64
 import socket
 
 import httpx2
@@ -14,6 +13,7 @@ from studio import door, local, people
 from studio.sessions import SessionStore
 from tests.access.identity_provider import IdentityProvider
 from tests.conftest import CONFIG
+from tests.gateway.calls import basic
 from tests.gateway.test_oidc import Browser
 
 pytestmark = pytest.mark.database
@@ -39,11 +39,6 @@ auth:
 def http(running):
     with httpx2.Client(base_url=running, timeout=20, verify=False) as http:
         yield http
-
-
-def basic(username: str, password: str) -> dict[str, str]:
-    pair = f"{username}:{password}".encode()
-    return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
 
 
 # Without auth.admin.
