@@ -14,8 +14,10 @@ import orjson
 from aiohttp.http_exceptions import HttpProcessingError
 
 from core.errors import CoulisseError
+from providers import error_objects
 from providers.backoff import retry_after
 from providers.config import Endpoint, ProviderConfig
+from providers.error_objects import ErrorObject
 from providers.errors import (
     BrokenReply,
     ContentFiltered,
@@ -55,12 +57,6 @@ NOT_ALLOWED = {"permission_error", "PERMISSION_DENIED"}
 NO_CREDIT = {"insufficient_quota", "insufficient_balance", "billing_error"}
 BAD_KEY = {"invalid_api_key", "authentication_error", "permission_error"}
 LIMITED = {"rate_limit_error", "rate_limit_exceeded", "requests", "tokens"}
-FILTERED = {
-    *("content_filter", "content_policy_violation", "invalid_prompt"),
-    *("moderation_blocked", "ResponsibleAIPolicyViolation", "PROHIBITED_CONTENT"),
-}
-FILTERED_MESSAGES = "content filtering policy", "content management policy"
-"""Anthropic's words, which come without a name, and Azure's."""
 REFUSED = {"invalid_request_error", "request_too_large", "context_length_exceeded"}
 
 
@@ -110,74 +106,12 @@ class Source:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorObject:
-    """What a provider says about its error, in whichever of their shapes."""
-
-    message: str = ""
-    code: str | None = None
-    type: str | None = None
-    param: str | None = None
-    is_filtered: bool = False
-    """Whether it is what was said, or would be, that the provider will not have."""
-
-    @property
-    def words(self) -> set[str]:
-        """Return the names this error goes by."""
-        return {word for word in (self.code, self.type) if word}
-
-
-def error_object(payload: Any) -> ErrorObject:
-    """Read `{"error": {…}}`, `{"error": "…"}`, `{"message": …}` or Gemini's list."""
-    if isinstance(payload, list) and payload:
-        payload = payload[0]
-    if not isinstance(payload, dict):
-        return ErrorObject(message=payload if isinstance(payload, str) else "")
-    inner = payload.get("error", payload)
-    if not isinstance(inner, dict):
-        return ErrorObject(message=str(inner))
-    # Some put the HTTP status here, as a number.
-    code = inner.get("code") if isinstance(inner.get("code"), str) else None
-    kind = _name(inner.get("type") or inner.get("status"))
-    message = _text(inner.get("message") or inner.get("detail"))
-    return ErrorObject(
-        message=message,
-        code=code,
-        type=kind,
-        param=_name(inner.get("param")),
-        is_filtered=bool(FILTERED & {code, kind, _inner_code(inner)})
-        or any(words in message for words in FILTERED_MESSAGES)
-        or _is_flagged(inner.get("metadata")),
-    )
-
-
-def _inner_code(error: dict[str, Any]) -> str | None:
-    """Return Azure's more particular code."""
-    inner = error.get("innererror")
-    return _name(inner.get("code")) if isinstance(inner, dict) else None
-
-
-def _is_flagged(metadata: Any) -> bool:
-    """Whether OpenRouter's moderation objects, which it says with a 403."""
-    return isinstance(metadata, dict) and "flagged_input" in metadata
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str) or value is None:
-        return value or ""
-    return orjson.dumps(value, default=str).decode()
-
-
-def _name(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
 def from_status(
     source: Source, status: int, headers: Mapping[str, str], body: bytes
 ) -> CoulisseError:
     """Return the error an HTTP status outside 2xx stands for."""
     try:
-        said = error_object(orjson.loads(body))
+        said = error_objects.read(orjson.loads(body))
     except orjson.JSONDecodeError:
         said = ErrorObject()
     if said.is_filtered:
@@ -203,7 +137,7 @@ def from_status(
 
 def from_error_object(source: Source, payload: Any) -> CoulisseError:
     """Return the error a provider reports inside a reply that began well."""
-    said = error_object(payload)
+    said = error_objects.read(payload)
     words = said.words
     if said.is_filtered:
         return _filtered(source, said, "in its reply")

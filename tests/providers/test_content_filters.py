@@ -55,6 +55,13 @@ async def test_a_filter_refuses_with_a_status(fake, kind, status, error, stream)
     assert len(fake.requests) == 1
 
 
+@pytest.mark.parametrize("shape", ['{"error": "%s"}', '{"detail": "%s"}', '"%s"'])
+async def test_a_proxy_that_passes_on_the_words_alone(fake, shape):
+    fake.raw(shape % ANTHROPIC["message"], status=502)
+    with pytest.raises(ContentFiltered, match="content filtering policy"):
+        await said(fake.provider())
+
+
 @BOTH
 @EITHER
 async def test_a_filter_refuses_within_a_reply(fake, kind, stream):

@@ -1,0 +1,83 @@
+"""What providers say of their errors, in whichever of their shapes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+FILTERED = {
+    *("content_filter", "content_policy_violation", "invalid_prompt"),
+    *("moderation_blocked", "ResponsibleAIPolicyViolation", "PROHIBITED_CONTENT"),
+}
+FILTERED_MESSAGES = "content filtering policy", "content management policy"
+"""Anthropic's words, which come without a name, and Azure's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorObject:
+    """What one says."""
+
+    message: str = ""
+    code: str | None = None
+    type: str | None = None
+    param: str | None = None
+    is_filtered: bool = False
+    """Whether it is what was said, or would be, that the provider will not have."""
+
+    @property
+    def words(self) -> set[str]:
+        """Return the names this error goes by."""
+        return {word for word in (self.code, self.type) if word}
+
+
+def read(payload: Any) -> ErrorObject:
+    """Read `{"error": {…}}`, `{"error": "…"}`, `{"message": …}` or Gemini's list."""
+    if isinstance(payload, list) and payload:
+        payload = payload[0]
+    if not isinstance(payload, dict):
+        return _plain(payload if isinstance(payload, str) else "")
+    inner = payload.get("error", payload)
+    if not isinstance(inner, dict):
+        return _plain(str(inner))
+    # Some put the HTTP status here, as a number.
+    code = inner.get("code") if isinstance(inner.get("code"), str) else None
+    kind = _name(inner.get("type") or inner.get("status"))
+    message = _text(inner.get("message") or inner.get("detail"))
+    return ErrorObject(
+        message=message,
+        code=code,
+        type=kind,
+        param=_name(inner.get("param")),
+        is_filtered=bool(FILTERED & {code, kind, _inner_code(inner)})
+        or _names_a_filter(message)
+        or _is_flagged(inner.get("metadata")),
+    )
+
+
+def _plain(message: str) -> ErrorObject:
+    return ErrorObject(message=message, is_filtered=_names_a_filter(message))
+
+
+def _names_a_filter(message: str) -> bool:
+    return any(words in message for words in FILTERED_MESSAGES)
+
+
+def _inner_code(error: dict[str, Any]) -> str | None:
+    """Return Azure's more particular code."""
+    inner = error.get("innererror")
+    return _name(inner.get("code")) if isinstance(inner, dict) else None
+
+
+def _is_flagged(metadata: Any) -> bool:
+    """Whether OpenRouter's moderation objects, which it says with a 403."""
+    return isinstance(metadata, dict) and "flagged_input" in metadata
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str) or value is None:
+        return value or ""
+    return orjson.dumps(value, default=str).decode()
+
+
+def _name(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
