@@ -1,6 +1,7 @@
-"""What can go wrong when a request says who it is for."""
+"""What can go wrong with who a request is from and for, and with what it may use."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from core.errors import (
     Denied,
@@ -99,27 +100,23 @@ class TokenAmbiguous(Invalid):
         )
 
 
-class LimitReached(Limited):
-    """A limit on requests, tokens or turns is reached."""
+class CapPassed(Limited):
+    """The request would use more than it may."""
+
+    headers: Mapping[str, str] = MappingProxyType({})
+    """What the client is told of its limits."""
+
+
+class LimitReached(CapPassed):
+    """A limit on requests, tokens, money or turns is reached."""
 
     code = "rate_limit_exceeded"
 
-    def __init__(self, message: str, *, retry_after_seconds: float) -> None:
-        super().__init__(message, retry_after_seconds=retry_after_seconds)
-        self.headers: Mapping[str, str] = {}
-        """What the client is told of its limits."""
 
-
-class BudgetSpent(Limited):
+class BudgetSpent(CapPassed):
     """The API token's budget does not cover the request."""
 
     code = "insufficient_quota"
-
-    def __init__(
-        self, message: str, *, retry_after_seconds: float | None = None
-    ) -> None:
-        super().__init__(message, retry_after_seconds=retry_after_seconds)
-        self.headers: Mapping[str, str] = {}
 
 
 class PriceUnknown(Denied):

@@ -18,13 +18,7 @@ def ahead(text: str, now: datetime) -> datetime:
 
     All in UTC where the text names no other zone. Raises `InstantInvalid`.
     """
-    length = _length(text)
-    if length is None:
-        return _at(text, time.max)
-    try:
-        return now + length
-    except OverflowError as exc:
-        raise _invalid(text) from exc
+    return _away(text, now, 1, of_day=time.max)
 
 
 def ago(text: str, now: datetime) -> datetime:
@@ -32,11 +26,15 @@ def ago(text: str, now: datetime) -> datetime:
 
     All in UTC where the text names no other zone. Raises `InstantInvalid`.
     """
+    return _away(text, now, -1, of_day=time.min)
+
+
+def _away(text: str, now: datetime, sign: int, *, of_day: time) -> datetime:
     length = _length(text)
     if length is None:
-        return _at(text, time.min)
+        return _at(text, of_day)
     try:
-        return now - length
+        return now + sign * length
     except OverflowError as exc:
         raise _invalid(text) from exc
 
