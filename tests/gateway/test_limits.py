@@ -330,7 +330,7 @@ def test_a_client_that_leaves_is_charged_for_what_was_said(limited, fake, user):
     [
         ("per: user, requests_per_day: 1", "'token', 'principal' or 'agent'"),
         ("per: agent", "limits nothing"),
-        ("per: agent, concurrent:", "limits nothing"),
+        ("per: agent, concurrent: null", "limits nothing"),
         ("requests_per_day: 1", "per"),
         ("per: agent, requests_per_year: 1", "requests_per_year"),
         ("per: agent, requests_per_day: -1", "requests_per_day"),
