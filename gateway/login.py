@@ -92,13 +92,12 @@ def walk(request: HttpRequest, login: Login) -> HttpResponseBase:
         view.setup(request)
         answer: HttpResponseBase = view.get(request)
     except CoulisseError as exc:
-        return failed(exc)
+        return failed(exc, again=LANDING)
     session.keep(answer, request.session, login.verifier.oidc)
     return answer
 
 
-def failed(exc: CoulisseError) -> Page:
-    """Return the page that says why somebody is not logged in."""
-    return Page(
-        "login/failed.html", status=errors.kind_of(exc).status, says=exc.message
-    )
+def failed(exc: CoulisseError, *, again: str) -> Page:
+    """Return the page that says why somebody is not logged in, and where to be so."""
+    status = errors.kind_of(exc).status
+    return Page("login/failed.html", status=status, says=exc.message, again=again)

@@ -138,7 +138,7 @@ def keeper_of(admin: AdminAuth) -> Keeper:
 
 def refusal(exc: CoulisseError) -> HttpResponseBase:
     """Return the page that says why somebody may not enter."""
-    page = login.failed(exc)
+    page = login.failed(exc, again=ROOT)
     challenge = getattr(exc, "challenge", "")
     if challenge.startswith("Basic"):
         page.headers["WWW-Authenticate"] = challenge

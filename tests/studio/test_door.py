@@ -143,6 +143,7 @@ def test_nothing_else_does(configure, http, headers):
     challenge = 'Basic realm="Coulisse studio", charset="UTF-8"'
     assert answer.headers["WWW-Authenticate"] == challenge
     assert answer.headers["Content-Type"].startswith("text/html")
+    assert '<a href="/admin/">Log in' in answer.text
 
 
 def test_a_credential_of_one_scope_is_none_in_the_other(configure, http, database):
