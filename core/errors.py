@@ -1,13 +1,13 @@
 """The family tree of everything that can go wrong.
 
 CoulisseError
-├── Invalid      the caller sent something we cannot accept
-├── Unauthenticated  the caller has not said who they are
-├── Denied       the caller may not do this
-├── NotFound     the caller named something that does not exist
-├── Limited      the caller must wait, or has spent what they had
-├── Upstream     a provider failed, or its model could not comply
-└── Unavailable  a part of ours (the database, say) is down
+├── Invalid         the caller sent something we cannot accept
+├── Unauthenticated the caller has not said who they are
+├── Denied          the caller may not do this
+├── NotFound        the caller named something that does not exist
+├── Limited         the caller must wait, or has spent what they had
+├── Upstream        a provider failed, or its model could not comply
+└── Unavailable     a part of ours (the database, say) is down
 
 Each app subclasses these in its own `errors.py`. The docstring is the default
 message. Domain code knows no HTTP status: `gateway/errors.py` maps families.
