@@ -58,7 +58,7 @@ def test_its_first_page_names_the_agents_and_is_reached_as_the_banner_says(
     configure(CONFIG)
     answer = http.get("/admin", follow_redirects=True)
     assert (answer.status_code, answer.url.path) == (200, "/admin/")
-    assert '<span class="server">assistant</span>' in answer.text
+    assert '<span class="name">assistant</span>' in answer.text
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
     missing = http.get("/admin/nowhere")
     assert missing.status_code == 404
