@@ -1,6 +1,7 @@
 """What a web process does when it starts and before it stops."""
 
 import asyncio
+import logging
 from typing import Any
 
 from access import reloads
@@ -10,6 +11,8 @@ from gateway.handler import Handler
 from memory import wake
 from providers import client
 from turns import lane, price_table, remembering, schema_children, tool_servers
+
+logger = logging.getLogger(__name__)
 
 
 class Lifespan:
@@ -29,9 +32,7 @@ class Lifespan:
         except Exception as exc:
             await send({"type": "lifespan.startup.failed", "message": str(exc)})
             return
-        warming = asyncio.gather(
-            asyncio.to_thread(remembering.warm), asyncio.to_thread(price_table.warm)
-        )
+        warming = asyncio.create_task(_warm())
         discovery = asyncio.create_task(tool_servers.discover())
         await send({"type": "lifespan.startup.complete"})
         await receive()
@@ -47,3 +48,16 @@ class Lifespan:
         await schema_children.close()
         await client.close()
         await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _warm() -> None:
+    """Load ahead what the first turns need, which else load it themselves."""
+    ended = await asyncio.gather(
+        asyncio.to_thread(remembering.warm),
+        asyncio.to_thread(price_table.warm),
+        return_exceptions=True,
+    )
+    for error in ended:
+        # Raised, it would keep the server from stopping in order.
+        if error is not None:
+            logger.error("something is not loaded ahead", exc_info=error)

@@ -8,8 +8,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from providers import exchange
 from tests.conftest import serve
-from tests.gateway.calls import body, calling, stored
+from tests.gateway.calls import body, calling, post, stored
+from turns import price_table
 
 pytestmark = pytest.mark.database
 
@@ -49,3 +51,18 @@ def test_who_has_heard_nothing_yet_is_told_that_the_server_stops(
         fake.wait(lambda: fake.requests)
     asking.join(10)
     assert told == [(503, "server_stopping")]
+
+
+def test_what_is_not_loaded_ahead_keeps_nothing_from_ending(
+    server, fake, user, monkeypatch, caplog
+):
+    def broken() -> None:
+        raise RuntimeError("no such list")
+
+    monkeypatch.setattr(price_table, "warm", broken)
+    before = {*exchange.loops()}
+    with serve("coulisse_site.asgi:application") as url:
+        assert post(url, body(user)).status_code == 200
+        (loop,) = {*exchange.loops()} - before
+    assert loop not in exchange.loops()
+    assert "no such list" in caplog.text
