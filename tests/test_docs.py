@@ -128,6 +128,12 @@ def test_named_commands_exist(page):
     assert set(used) <= get_commands().keys()
 
 
+def test_every_command_is_listed():
+    ours = {path.stem for path in BASE.glob("*/management/commands/[a-z]*.py")}
+    rows = re.findall(r"^\| (`.+?) \|", (BASE / "docs/running.md").read_text(), re.M)
+    assert ours <= {name for row in rows for name in CODE.findall(row)}
+
+
 # configuration.md
 
 
