@@ -9,7 +9,6 @@ from gateway.callers import IN_OPENAPI, CallerQuery, identify
 from gateway.deeds import deed
 from gateway.errors import json_response
 from mcp_bridge.sign_in_errors import ServerUnknown
-from turns import lane
 from turns.tool_servers import SIGN_INS
 
 router = Router(tags=["MCP"])
@@ -40,12 +39,12 @@ async def disconnect(
 ) -> HttpResponse:
     user_id = identify(request, asked)
     config = live.current()
-    was_connected = await SIGN_INS.disconnect(config, server, user_id)
+    done = deed(request, "mcp.disconnect", user_id, f"mcp server {server}")
+    was_connected = await SIGN_INS.disconnect(
+        config, server, user_id, note=lambda _: audit.write(done)
+    )
     if not was_connected and server not in await SIGN_INS.connected(config, user_id):
         raise ServerUnknown(f"there is no MCP server '{server}' under mcp:")
-    if was_connected:
-        done = deed(request, "mcp.disconnect", user_id, f"mcp server {server}")
-        await lane.run_to_end(audit.write, done)
     return json_response(
         {"object": "mcp.server.deleted", "id": server, "deleted": was_connected}
     )

@@ -76,15 +76,17 @@ async def come_back(request: HttpRequest, server: str) -> HttpResponse:
         description=given.get("error_description"),
         issuer=given.get("iss"),
     )
-    try:
-        user_id = await CONNECTING.finish(
-            live.current(), server, came, cookies=request.COOKIES
-        )
+
+    def note(user_id: UserId) -> None:
         # Nobody but the user holds what they came back with.
         by = Author(f"user:{user_id}", deeds.address(request))
         whose = {"user": str(user_id)}
-        done = Deed("mcp.connect", by, f"mcp server {server}", whose)
-        await lane.run_to_end(audit.write, done)
+        audit.write(Deed("mcp.connect", by, f"mcp server {server}", whose))
+
+    try:
+        await CONNECTING.finish(
+            live.current(), server, came, cookies=request.COOKIES, note=note
+        )
     except CoulisseError as exc:
         return failed(server, exc, at="callback")
     return Page("mcp/connected.html", server=server)

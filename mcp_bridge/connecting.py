@@ -15,7 +15,7 @@ from config.sections import Config
 from core.ids import UserId
 from mcp_bridge import links, secrets, sign_in_links, token_endpoint, tokens
 from mcp_bridge.config import OAuth
-from mcp_bridge.parties import App, Cross, Fresh
+from mcp_bridge.parties import App, Cross, Fresh, Note, nothing_noted
 from mcp_bridge.registrar import Clock, Registrar, find, now, resource_of
 from mcp_bridge.sign_in_errors import (
     OtherBrowser,
@@ -141,8 +141,9 @@ class Connecting:
         came: Return,
         *,
         cookies: Mapping[str, str],
-    ) -> UserId:
-        """Take a user back who consented, store their tokens and return who it is.
+        note: Note = nothing_noted,
+    ) -> None:
+        """Take a user back who consented, and store their tokens.
 
         Raises as `look` does, and `OtherBrowser` and `SignInFailed`.
         """
@@ -173,9 +174,9 @@ class Connecting:
             app.row,
             boxes,
             now=self._clock(),
+            note=note,
         )
         logger.info("a user connected mcp server '%s'", server)
-        return link.user_id
 
     async def _redeem(self, app: App, came: Return, verifier: str) -> Fresh:
         _check_issuer(app, came.issuer)

@@ -12,7 +12,7 @@ from core.errors import CoulisseError
 from core.ids import UserId
 from mcp_bridge import secrets, token_endpoint, tokens
 from mcp_bridge.config import MCP
-from mcp_bridge.parties import Boxes, Cross, Fresh, Held
+from mcp_bridge.parties import Boxes, Cross, Fresh, Held, Note, nothing_noted
 from mcp_bridge.registrar import Clock, Registrar, find, now, redirect_uri, resource_of
 from mcp_bridge.sign_in_errors import ProviderRefused, SecretsInvalid, SignInFailed
 from mcp_bridge.sign_in_links import new_link
@@ -135,12 +135,21 @@ class SignIns:
             for name in servers
         }
 
-    async def disconnect(self, config: Config, server: str, user_id: UserId) -> bool:
+    async def disconnect(
+        self,
+        config: Config,
+        server: str,
+        user_id: UserId,
+        *,
+        note: Note = nothing_noted,
+    ) -> bool:
         """End the user's sign-in, here and at the provider; False if there was none.
 
         Here it is ended in any case; a provider that cannot be told is logged.
         """
-        removed: list[Held] = await self._cross_to_end(tokens.remove, user_id, server)
+        removed: list[Held] = await self._cross_to_end(
+            tokens.remove, user_id, server, note=note
+        )
         for held in removed:
             with contextlib.suppress(Unreadable):
                 await self._revoke(config, user_id, held)

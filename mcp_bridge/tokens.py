@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
 from core.ids import UserId
 from mcp_bridge.models import McpToken
-from mcp_bridge.parties import Boxes, Held
+from mcp_bridge.parties import Boxes, Held, Note, nothing_noted
 
 
 def read(user_id: UserId, resources: Mapping[str, str]) -> dict[str, Held]:
@@ -27,6 +28,7 @@ def put(
     boxes: Boxes,
     *,
     now: datetime,
+    note: Note = nothing_noted,
 ) -> None:
     """Store a new sign-in in place of any other the user has to the server."""
     values = {
@@ -41,12 +43,15 @@ def put(
         "updated_at": now,
     }
     of_user = McpToken.objects.filter(user_id=user_id, server=server)
-    of_user.exclude(resource=resource).delete()
-    row, is_new = McpToken.objects.get_or_create(
-        user_id=user_id, server=server, resource=resource, defaults=values
-    )
-    if not is_new:
-        McpToken.objects.filter(pk=row.pk).update(version=F("version") + 1, **values)
+    with transaction.atomic():
+        of_user.exclude(resource=resource).delete()
+        row, is_new = McpToken.objects.get_or_create(
+            user_id=user_id, server=server, resource=resource, defaults=values
+        )
+        if not is_new:
+            known = McpToken.objects.filter(pk=row.pk)
+            known.update(version=F("version") + 1, **values)
+        note(user_id)
 
 
 def claim(held: Held, *, now: datetime, until: datetime) -> bool:
@@ -81,11 +86,14 @@ def clear(held: Held) -> None:
     _as_seen(held).delete()
 
 
-def remove(user_id: UserId, server: str) -> list[Held]:
+def remove(user_id: UserId, server: str, *, note: Note = nothing_noted) -> list[Held]:
     """End the user's sign-in to a server, at whichever address; return what it was."""
     rows = McpToken.objects.filter(user_id=user_id, server=server)
-    held = [_held(row) for row in rows]
-    rows.filter(pk__in=[each.row for each in held]).delete()
+    with transaction.atomic():
+        held = [_held(row) for row in rows]
+        rows.filter(pk__in=[each.row for each in held]).delete()
+        if held:
+            note(user_id)
     return held
 
 

@@ -15,6 +15,7 @@ from tests.gateway.calls import error
 from tests.gateway.hands import Hands, ok
 from tests.mcp_bridge.authorization import Place, serve_protected
 from tests.mcp_bridge.sign_in.scripted import ISSUER, ScriptedProvider
+from turns.errors import DatabaseDown
 from turns.tool_servers import SIGN_INS
 
 pytestmark = pytest.mark.database
@@ -463,6 +464,23 @@ def test_a_user_sees_and_ends_their_connections(
     assert [entry.action for entry in entries] == ["mcp.disconnect", "mcp.connect"]
     assert {entry.target for entry in entries} == {"mcp server notes"}
     assert {entry.origin for entry in entries} == {"127.0.0.1"}
+
+
+def test_what_cannot_be_written_down_neither_begins_nor_ends(
+    server, browser, protected, hands: Hands, monkeypatch
+):
+    def write(deed):
+        raise DatabaseDown
+
+    with monkeypatch.context() as patch:
+        patch.setattr(audit, "write", write)
+        back = browser.get(protected.consent(leave(browser, hands.user)))
+        assert back.status_code == 503
+    assert not is_connected(hands.user)
+    connect(browser, protected, hands.user)
+    monkeypatch.setattr(audit, "write", write)
+    assert hands.send("DELETE", "/v1/mcp/notes").status_code == 503
+    assert is_connected(hands.user)
 
 
 def test_what_is_not_configured_cannot_be_ended(server, hands):
