@@ -30,6 +30,10 @@ STATES = "oidc_states"
 STATE_SECONDS = 600
 """How long somebody may take at the provider."""
 
+MAX_WANTED = 1000
+"""Characters of an address to come back to; it is in a cookie, which has no room for
+more beside the logins that were begun."""
+
 SAID_LENGTH = 200
 
 
@@ -99,6 +103,7 @@ class Departure(OIDCAuthenticationRequestView):  # type: ignore[misc]  # is unty
         is_circle = login.is_return_path(path) and path != login.landing
         # An address that begins with a path is none on another site.
         is_fit = self.wanted.startswith(login.root) and not is_circle
+        is_fit = is_fit and len(self.wanted) <= MAX_WANTED
         request.session["oidc_login_next"] = self.wanted if is_fit else None
         return answer
 

@@ -292,6 +292,22 @@ def test_a_browser_logs_in_and_comes_back_to_its_page(browser, running, idp):
     assert browser.get("/v1/mcp?safety_identifier=grace").status_code == 200
 
 
+def test_an_address_that_no_cookie_holds_is_in_nobody_s_way(browser, running, idp):
+    idp.subject = "g" * 500
+    wanted = "/v1/models/tuned?" + "x" * 3000
+    for _ in range(6):  # As many as are begun and not ended at a time.
+        begun = browser.follow(browser.get(wanted), 1)
+        assert len(browser.http.cookies["coulisse_session"]) < 4096
+    assert browser.follow(begun, 3).url == f"{running}/v1/models"
+    assert len(browser.http.cookies["coulisse_session"]) < 4096
+    wanted = "/v1/models/tuned?" + "x" * 900
+    browser.http.cookies.clear()
+    for _ in range(6):
+        begun = browser.follow(browser.get(wanted), 1)
+    assert browser.follow(begun, 3).url == running + wanted
+    assert len(browser.http.cookies["coulisse_session"]) < 4096
+
+
 def test_the_cookie_is_closed_to_scripts_and_says_nothing(browser, idp):
     idp.subject = "grace"
     answer = browser.follow(browser.get("/v1/models"), 3)
