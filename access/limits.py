@@ -178,14 +178,24 @@ class State:
     mine: int
     """What this request sets aside."""
     now: int
+    aside: int = 0
+    """What of `used` is only set aside, for other turns that are running."""
 
     @property
     def is_passed(self) -> bool:
+        return self._passes(self.used)
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether the cap is passed by what is set aside alone."""
+        return self.is_passed and not self._passes(self.used - self.aside)
+
+    def _passes(self, used: int) -> bool:
         most = self.cap.figure.most
         # Tokens are refused once the cap is reached, and money before it is passed.
         if self.cap.figure.counted == "tokens":
-            return self.used >= most
-        return self.used >= most or self.used + self.mine > most
+            return used >= most
+        return used >= most or used + self.mine > most
 
     @property
     def left(self) -> int:
@@ -207,13 +217,15 @@ def states(
     now: int,
 ) -> list[State]:
     """Return where a request stands that was counted and has set aside so much."""
-    mine = {"requests": 1, "turns": 1, "tokens": tokens, "micro_usd": micro_usd}
+    aside = {"requests": 0, "turns": 1, "tokens": tokens, "micro_usd": micro_usd}
+    mine = {**aside, "requests": 1}
     return [
         State(
             cap,
             _used(cap.figure.counted, used[cap.key]) - mine[cap.figure.counted],
             mine[cap.figure.counted],
             now,
+            _aside(cap.figure.counted, used[cap.key]) - aside[cap.figure.counted],
         )
         for cap in caps
     ]
@@ -229,6 +241,18 @@ def _used(counted: Counted, used: Used) -> int:
             return used.tokens + used.tokens_aside
         case "micro_usd":
             return used.micro_usd + used.micro_usd_aside
+
+
+def _aside(counted: Counted, used: Used) -> int:
+    match counted:
+        case "requests":
+            return 0
+        case "turns":
+            return used.turns_aside
+        case "tokens":
+            return used.tokens_aside
+        case "micro_usd":
+            return used.micro_usd_aside
 
 
 def check(states: Collection[State]) -> None:
@@ -248,12 +272,17 @@ def check(states: Collection[State]) -> None:
 def _lasts(state: State) -> float:
     if state.cap.is_budget and state.cap.key.window.length == windows.EVER:
         return float("inf")
-    return state.reset_seconds
+    return _wait_seconds(state)
+
+
+def _wait_seconds(state: State) -> int:
+    """Return when to try again; nobody knows when turns that are running end."""
+    return BUSY_SECONDS if state.is_held_up else state.reset_seconds
 
 
 def _reached(state: State) -> LimitReached:
     """Return the error for a limit. Source: "Rate limiting" of the reference."""
-    cap, seconds = state.cap, state.reset_seconds
+    cap, seconds = state.cap, _wait_seconds(state)
     words = " ".join(filter(None, (cap.figure.words, cap.whose)))
     # Only money is refused before the limit is reached, for what would pass it.
     fault = (
@@ -261,9 +290,13 @@ def _reached(state: State) -> LimitReached:
         if state.used >= cap.figure.most
         else f"does not cover the request, which may cost {_amount(state.mine, state)}"
     )
+    held = ""
+    if state.is_held_up and cap.figure.counted != "turns":
+        aside = _amount(state.aside, state)
+        held = f", {aside} of it set aside for turns that are running"
     return LimitReached(
         f"{words} {fault}: used {_amount(state.used, state)}"
-        f"/{_amount(cap.figure.most, state)}, retry after {seconds}s",
+        f"/{_amount(cap.figure.most, state)}{held}, retry after {seconds}s",
         retry_after_seconds=seconds,
     )
 

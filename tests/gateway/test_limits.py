@@ -239,6 +239,24 @@ def test_only_so_many_turns_run_at_once(limited, fake, user):
     assert is_clear(user)
 
 
+def test_what_is_set_aside_alone_holds_up_for_a_moment(limited, fake, user):
+    url = limited("per: principal, tokens_per_day: 100")
+    request = body(user, max_tokens=500, metadata={"history": "client"})
+    fake.hang()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(post, url, request)
+        fake.wait(lambda: len(fake.requests) == 1)
+        refusal = post(url, request)
+        assert refusal.status_code == 429
+        message = refusal.json()["error"]["message"]
+        assert "of it set aside for turns that are running, retry after 1s" in message
+        assert refusal.headers["Retry-After"] == "1"
+        assert "X-Should-Retry" not in refusal.headers
+        fake.release()
+        assert running.result().status_code == 200
+    assert post(url, request).status_code == 200
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_failed_turn_holds_nothing(limited, fake, user, stream):
     url = limited("per: principal, concurrent: 1, tokens_per_day: 100000")
