@@ -10,6 +10,9 @@ BRANCHES = {"system", "developer", "user", "assistant", "tool"} | {
 }
 """Names of the branches of unions in `schemas.py`: pydantic puts them in its paths."""
 
+MAX_PARAM = 200
+"""Characters; a longer name is the client's own, who need not hear all of it again."""
+
 
 def first(errors: list[dict[str, Any]]) -> Invalid:
     """Return pydantic's first complaint as OpenAI would put it."""
@@ -75,7 +78,7 @@ def _param(path: list[str | int]) -> str:
             param += f"[{step}]"
         elif position == 0 or not _is_branch(step, path[position - 1]):
             param += f".{step}" if param else step
-    return param
+    return param if len(param) <= MAX_PARAM else f"{param[:MAX_PARAM]}…"
 
 
 def _is_branch(step: str | int, before: str | int) -> bool:

@@ -231,6 +231,22 @@ def test_a_name_of_a_megabyte_is_refused_quickly(configure, http):
 
 
 @pytest.mark.parametrize(
+    "more",
+    [
+        {"x" * 1_000_000: 1},
+        {"metadata": {"x" * 1_000_000: "a"}},
+        {"metadata": {"tokens_per_hour": "x" * 1_000_000}},
+        {"model": "x" * 1_000_000},
+    ],
+)
+def test_nothing_of_a_megabyte_is_said_again(configure, http, more):
+    configure(CONFIG)
+    answer = http.post(PATH, json=asked(**more))
+    assert answer.status_code == 400
+    assert len(answer.content) < 1000
+
+
+@pytest.mark.parametrize(
     "alike",
     [
         "\u0430da",
