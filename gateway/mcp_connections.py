@@ -1,5 +1,7 @@
 """`/v1/mcp`: which MCP servers a user is connected to."""
 
+from functools import partial
+
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 
@@ -41,7 +43,7 @@ async def disconnect(
     config = live.current()
     done = deed(request, "mcp.disconnect", user_id, f"mcp server {server}")
     was_connected = await SIGN_INS.disconnect(
-        config, server, user_id, note=lambda _: audit.write(done)
+        config, server, user_id, note=partial(audit.write, done)
     )
     if not was_connected and server not in await SIGN_INS.connected(config, user_id):
         raise ServerUnknown(f"there is no MCP server '{server}' under mcp:")

@@ -3,6 +3,8 @@
 import hmac
 import logging
 import secrets
+from collections.abc import Callable
+from functools import partial
 from urllib.parse import urlsplit
 
 from django.http import (
@@ -77,15 +79,16 @@ async def come_back(request: HttpRequest, server: str) -> HttpResponse:
         issuer=given.get("iss"),
     )
 
-    def note(user_id: UserId) -> None:
+    def note_of(user_id: UserId) -> Callable[[], None]:
         # Nobody but the user holds what they came back with.
         by = Author(f"user:{user_id}", deeds.address(request))
         whose = {"user": str(user_id)}
-        audit.write(Deed("mcp.connect", by, f"mcp server {server}", whose))
+        done = Deed("mcp.connect", by, f"mcp server {server}", whose)
+        return partial(audit.write, done)
 
     try:
         await CONNECTING.finish(
-            live.current(), server, came, cookies=request.COOKIES, note=note
+            live.current(), server, came, cookies=request.COOKIES, note_of=note_of
         )
     except CoulisseError as exc:
         return failed(server, exc, at="callback")

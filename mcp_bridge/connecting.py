@@ -5,7 +5,7 @@ import hashlib
 import hmac
 import logging
 import secrets as random
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
@@ -141,7 +141,7 @@ class Connecting:
         came: Return,
         *,
         cookies: Mapping[str, str],
-        note: Note = nothing_noted,
+        note_of: Callable[[UserId], Note] = lambda _: nothing_noted,
     ) -> None:
         """Take a user back who consented, and store their tokens.
 
@@ -174,7 +174,7 @@ class Connecting:
             app.row,
             boxes,
             now=self._clock(),
-            note=note,
+            note=note_of(link.user_id),
         )
         logger.info("a user connected mcp server '%s'", server)
 

@@ -7,16 +7,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from core.ids import UserId
-
 Cross = Callable[..., Awaitable[Any]]
 """Calls a function that touches tables: `turns.lane.run` or `run_to_end`."""
 
-Note = Callable[[UserId], None]
-"""Called with whose sign-in began or ended, within the transaction of that."""
+Note = Callable[[], None]
+"""Called where a sign-in begins or ends, within the transaction of that."""
 
 
-def nothing_noted(user_id: UserId) -> None:
+def nothing_noted() -> None:
     """Note nothing."""
 
 

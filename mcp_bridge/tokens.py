@@ -51,7 +51,7 @@ def put(
         if not is_new:
             known = McpToken.objects.filter(pk=row.pk)
             known.update(version=F("version") + 1, **values)
-        note(user_id)
+        note()
 
 
 def claim(held: Held, *, now: datetime, until: datetime) -> bool:
@@ -93,7 +93,7 @@ def remove(user_id: UserId, server: str, *, note: Note = nothing_noted) -> list[
         held = [_held(row) for row in rows]
         rows.filter(pk__in=[each.row for each in held]).delete()
         if held:
-            note(user_id)
+            note()
     return held
 
 
