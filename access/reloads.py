@@ -20,8 +20,9 @@ logger = logging.getLogger(__name__)
 def write_down(config: Config, sections: Sequence[str]) -> None:
     """Note which sections changed, never to what; for the watcher's thread.
 
-    Of several processes that take an edit one writes it down. Never raises: the edit
-    is in force whether or not the database answers.
+    Of several processes that take an edit one writes it down; on PostgreSQL two that
+    look at the same instant may both. Never raises: the edit is in force whether or not
+    the database answers.
     """
     by = Author("whoever edited the file", f"server on {socket.gethostname()}")
     details = {"sections": sorted(sections), "digest": config.digest}
