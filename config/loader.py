@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -146,14 +147,16 @@ class _Reading:
     def _check(self, values: dict[str, Any]) -> None:
         config = _PartialConfig(Path(), values, invalid=frozenset(self.invalid))
         for key, value in values.items():
-            self.problems.extend(_findings(self.sections[key], value, config))
+            own = self.sections[key].check
+            if own is not None:
+                self.problems.extend(_findings(partial(own, value), config))
+        for check in sections.checks():
+            self.problems.extend(_findings(check, config))
 
 
-def _findings(section: Section[Any], value: Any, config: Config) -> Iterator[Problem]:
-    if section.check is None:
-        return
+def _findings(check: sections.Check, config: Config) -> Iterator[Problem]:
     try:
-        yield from section.check(value, config)
+        yield from check(config)
     except _BrokenSectionError:
         # What it refers to is wrong itself, so no reference can be judged.
         return

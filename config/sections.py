@@ -80,6 +80,17 @@ def registered() -> dict[str, Section[Any]]:
     return {section.key: section for section in sections}
 
 
+Check = Callable[["Config"], Iterable[Problem]]
+
+
+def checks() -> list[Check]:
+    """Return the checks `settings.COULISSE_CHECKS` names.
+
+    They look at what sections of apps that are strangers to each other say together.
+    """
+    return [import_string(path) for path in settings.COULISSE_CHECKS]
+
+
 @dataclass(frozen=True)
 class Config:
     """A snapshot of the file: it never changes, an edit makes another one."""

@@ -41,8 +41,10 @@ COULISSE_SECTIONS = [
     "memory.config.MEMORY",
     "providers.config.PROVIDERS",
     "providers.price_config.PRICES",
+    "tasks.config.TASKS",
     "telemetry.config.TELEMETRY",
 ]
+COULISSE_CHECKS: list[str] = []
 
 DEBUG = False
 # Nothing is routed or answered by the Host header, and a server on 0.0.0.0 is known
@@ -58,6 +60,7 @@ INSTALLED_APPS = [
     "agents",
     "memory",
     "turns",
+    "tasks",
     "gateway",
     "processes",
     "studio",
@@ -283,6 +286,7 @@ CELERY_BEAT_SCHEDULE = {
     "mcp-sweep": every(600, "mcp_bridge.jobs.sweep"),
     "memory-consolidate": every(600, "memory.jobs.consolidate"),
     "memory-sweep": every(30, "memory.jobs.sweep"),
+    "tasks-sweep": every(30, "tasks.jobs.sweep"),
     "telemetry-prune": every(3600, "telemetry.jobs.prune"),
 }
 

@@ -20,7 +20,7 @@ from access.deeds import Deed
 from core.errors import Invalid
 from core.ids import UserId
 from mcp_bridge import tokens
-from memory import owners, shelf, working
+from memory import belongings, owners, shelf, working
 from memory.models import (
     Erasure,
     Fact,
@@ -206,6 +206,7 @@ def owned(user_id: UserId) -> dict[str, QuerySet[Any]]:
     """
     threads = Thread.objects.filter(user_id=user_id)
     return {
+        **{each.name: each.rows(user_id) for each in belongings.registered()},
         "passages": Passage.objects.filter(user_id=user_id),
         "fact_changes": FactChange.objects.filter(user_id=user_id),
         "facts": Fact.objects.filter(user_id=user_id),

@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 from access import token_pages
 from core.ids import UserId
 from mcp_bridge import tokens
-from memory import export_rows, telling
+from memory import belongings, export_rows, telling
 from memory.models import (
     Erasure,
     Fact,
@@ -47,7 +47,7 @@ class Place:
     """Where a document goes on."""
 
     section: int = -1
-    """Of `SECTIONS`; the document's head comes before them."""
+    """Of `_sections`; the document's head comes before them."""
     after: Any = None
     """The last row written of this section; None is at its beginning."""
     position: int | None = None
@@ -79,12 +79,13 @@ def piece(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
     """
     if place.section < 0:
         return orjson.dumps(head(user_id))[:-1], place.section_begun(0)
-    name, write = SECTIONS[place.section]
+    sections = _sections()
+    name, write = sections[place.section]
     opening = b"" if place.after is not None else b',"%s":[' % name.encode()
     items, rest = write(user_id, place)
     if rest is not None:
         return opening + items, rest
-    if place.section + 1 < len(SECTIONS):
+    if place.section + 1 < len(sections):
         return opening + items + b"]", place.section_begun(place.section + 1)
     return opening + items + b"]}", None
 
@@ -235,3 +236,11 @@ SECTIONS: list[tuple[str, Callable[[UserId, Place], tuple[bytes, Place | None]]]
     ("connections", _in_pages(tokens.without_secrets, export_rows.connections)),
     ("api_tokens", _in_pages(token_pages.of_user, export_rows.api_tokens)),
 ]
+
+
+def _sections() -> list[
+    tuple[str, Callable[[UserId, Place], tuple[bytes, Place | None]]]
+]:
+    others = belongings.registered()
+    more = [(each.name, _in_pages(each.rows, each.describe)) for each in others]
+    return SECTIONS + more

@@ -12,6 +12,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from providers import client
@@ -41,6 +42,15 @@ def wait(coroutine: Coroutine[Any, Any, T], *, timeout_seconds: float) -> T:
     finally:
         # Interrupted, by a signal say, or deaf to being cancelled.
         future.cancel()
+
+
+def begin(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+    """Run a coroutine on the same event loop, and wait for nothing.
+
+    It runs until it ends or `close` cancels it.
+    """
+    with _own.lock:
+        return asyncio.run_coroutine_threadsafe(coroutine, _own.running_loop())
 
 
 def close() -> None:

@@ -17,7 +17,7 @@ from config import loader
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
     *("core", "config", "providers", "mcp_bridge", "access", "telemetry", "agents"),
-    *("memory", "turns", "gateway", "processes", "studio", "coulisse_site"),
+    *("memory", "turns", "tasks", "gateway", "processes", "studio", "coulisse_site"),
 )
 EXAMPLES = sorted((ROOT / "examples").glob("**/*.y*ml"))
 
@@ -27,7 +27,11 @@ DOORS = {
     # A function for the lane lives beside the view that sends it there.
     "gateway.health",
 }
-PURE = {"passages.strip_subject", "tokens.Remembered", "tokens.digest"}
+PURE = {
+    *("passages.strip_subject", "queue.describe", "tokens.digest"),
+    *("tokens.REMEMBERED.forget", "tokens.REMEMBERED.recall"),
+    "tokens.REMEMBERED.remember",
+}
 """Functions of table modules that touch no table."""
 ASYNC_SIDE = ("providers", "agents.loop", "turns.flow", "gateway")
 """Where async code lives, whether or not a module defines any itself."""

@@ -30,6 +30,7 @@ from telemetry import logs
 from telemetry.config import TELEMETRY
 from telemetry.known import Outcome
 from turns import (
+    afterwards,
     allowances,
     arrears,
     context,
@@ -41,6 +42,7 @@ from turns import (
     structured,
     toolbox,
 )
+from turns.afterwards import Ended
 from turns.arrears import Debt
 from turns.errors import DatabaseDown
 from turns.granting import Allowance, Wish
@@ -136,6 +138,7 @@ async def prepare(request: TurnRequest) -> Turn:
         parameters=lineup.merged(agent.parameters, request.parameters),
         now=int(began.at.timestamp()),
         is_incognito=options.is_incognito,
+        is_exempt=request.origin == "smoke",
     )
     past, allowance = await _past(wanted, wish)
     try:
@@ -227,10 +230,11 @@ async def finish(
     is_void = outcome == "error" and not reply.said_something
     study = None if is_void else turn.study
     record = leaving.record(turn, reply, outcome, error)
+    also = partial(_follow, Ended(turn, reply, record), outcome)
     try:
         if is_incognito:
-            if turn.allowance.is_charged:
-                await lane.run_to_end(settle)
+            if turn.allowance.is_charged or turn.request.on_end is not None:
+                await lane.run_to_end(keeping.keep_nothing, settle=settle, also=also)
             return
         await lane.run_to_end(
             keeping.keep,
@@ -244,6 +248,7 @@ async def finish(
             results=leaving.results(turn.new),
             telemetry=turn.telemetry,
             settle=settle,
+            also=also,
         )
     except DatabaseDown as exc:
         if charge.tokens or turn.allowance.reservation is not None:
@@ -255,6 +260,11 @@ async def finish(
     logs.turn_ended(record)
     if study is not None:
         wake.soon()
+
+
+def _follow(ended: Ended, outcome: Outcome) -> None:
+    if outcome == "ok":
+        afterwards.write(ended)
 
 
 async def _finish_early(

@@ -29,13 +29,15 @@ def keep(
     results: Mapping[str, str],
     telemetry: TelemetryConfig,
     settle: Callable[[], None],
+    also: Callable[[], None],
 ) -> None:
     """Store the messages, the record and the charge of a turn in one transaction.
 
-    `results` are the client's, by the ids of the calls they answer. What a user said is
-    worth more than how it was answered: where the database takes the messages but not
-    the record, they are stored without. Where it does not take the messages either,
-    what the turn cost is charged all the same, and its error is raised.
+    `also` writes what follows from it in the same. `results` are the client's, by the
+    ids of the calls they answer. What a user said is worth more than how it was
+    answered: where the database takes the messages but not the record, they are stored
+    without. Where it does not take the messages either, what the turn cost is charged
+    all the same, and its error is raised.
     """
 
     def append() -> None:
@@ -47,6 +49,7 @@ def keep(
             append()
             client_calls.answered(user_id, results, telemetry)
             records.insert(record, telemetry)
+            also()
             # Last, because others wait for the meters it holds.
             settle()
         return
@@ -55,10 +58,18 @@ def keep(
     try:
         with transaction.atomic():
             append()
+            also()
             settle()
     except (DataError, IntegrityError):
         settle()
         raise
+
+
+def keep_nothing(*, settle: Callable[[], None], also: Callable[[], None]) -> None:
+    """Charge a turn that leaves no trace, and write what was asked for with it."""
+    with transaction.atomic():
+        also()
+        settle()
 
 
 def keep_record(

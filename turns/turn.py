@@ -1,10 +1,10 @@
 """A turn: what a client asks, and what is known once it is ready to run."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from access.caller import OPEN, Caller
 from agents.config import AgentConfig
@@ -12,6 +12,7 @@ from config.sections import Config
 from core import trace
 from core.ids import TurnId, UserId
 from core.messages import Message
+from core.reply import Reply
 from core.tools import Tool
 from core.trace import Call
 from memory.config import MemoryConfig
@@ -20,6 +21,11 @@ from telemetry.config import TelemetryConfig
 from turns import structured
 from turns.granting import Allowance
 from turns.options import Options
+
+Origin = Literal["chat", "task", "smoke"]
+"""What began a turn: a client, a piece of background work, a synthetic user."""
+
+OnEnd = Callable[[Reply, Sequence[Call]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,10 @@ class TurnRequest:
     """The client's name for the request, or ours."""
     safety_identifier: str | None = None
     user: str | None = None
+    origin: Origin = "chat"
+    on_end: OnEnd | None = None
+    """Writes more in the transaction that stores the turn, if it ended well. What it
+    raises, the turn raises, and nothing is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,5 +86,7 @@ class Turn:
     """What it may use, and where that is charged."""
     tools: Sequence[Tool] = ()
     """The agent's own, for this user."""
+    experiment: str = ""
+    """What the client named, where the agent is a variant of it."""
     record: list[Call] = field(default_factory=list)
     """What it has called until now."""

@@ -25,6 +25,8 @@ from memory.models import (
 from memory.models import Message as MessageRow
 from memory.transcript import Entry
 from memory.vectors import write_vector
+from tasks import queue
+from tasks.queue import Draft
 from tests.telemetry.turns import model_call, put, tool_call
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -67,6 +69,7 @@ def live(user_id: UserId, secret: str = "plums") -> None:
     search = tool_call("search", model_call(), arguments=secret, result=secret)
     put(model_call(), search, user_id=user_id, user_message=secret, started_at=AT)
     sign_in(user_id, secret)
+    queue.add([Draft("agent", user_id, "assistant", secret)])
     assert old.pk != new.pk
 
 

@@ -6,8 +6,8 @@ import time
 import celery
 import pytest
 
+from core.wake import Wake
 from memory import wake
-from memory.wake import Wake
 
 
 class Queue:
@@ -53,12 +53,12 @@ def test_the_message_names_the_job_and_wants_no_answer(monkeypatch):
 
 
 def test_a_message_is_sent_soon(queue):
-    Wake(queue.send, pause_seconds=0).soon()
+    Wake(queue.send, pause_seconds=0, waiting="learning").soon()
     queue.wait()
 
 
 def test_many_calls_make_one_message(queue):
-    waker = Wake(queue.send, pause_seconds=0)
+    waker = Wake(queue.send, pause_seconds=0, waiting="learning")
     queue.gate.clear()
     for _ in range(100):
         waker.soon()
@@ -68,7 +68,7 @@ def test_many_calls_make_one_message(queue):
 
 
 def test_a_call_during_a_message_makes_another(queue):
-    waker = Wake(queue.send, pause_seconds=0)
+    waker = Wake(queue.send, pause_seconds=0, waiting="learning")
     waker.soon()
     queue.wait()
     waker.soon()
@@ -77,7 +77,7 @@ def test_a_call_during_a_message_makes_another(queue):
 
 
 def test_a_slow_broker_holds_nobody_up(queue):
-    waker = Wake(queue.send, pause_seconds=0)
+    waker = Wake(queue.send, pause_seconds=0, waiting="learning")
     queue.gate.clear()
     began = time.perf_counter()
     for _ in range(1000):
@@ -87,7 +87,7 @@ def test_a_slow_broker_holds_nobody_up(queue):
 
 
 def test_a_broker_that_is_down_is_told_of_once(queue, caplog):
-    waker = Wake(queue.send, pause_seconds=0)
+    waker = Wake(queue.send, pause_seconds=0, waiting="learning")
     queue.error = ConnectionError("refused")
     for _ in range(3):
         waker._wanted.set()
@@ -104,7 +104,7 @@ def test_a_broker_that_is_down_is_told_of_once(queue, caplog):
 
 
 def test_flush_sends_what_waits_and_nothing_twice(queue):
-    waker = Wake(queue.send, pause_seconds=0)
+    waker = Wake(queue.send, pause_seconds=0, waiting="learning")
     waker._wanted.set()
     waker.flush()
     waker.flush()
@@ -112,7 +112,9 @@ def test_flush_sends_what_waits_and_nothing_twice(queue):
 
 
 def test_the_process_has_one(queue, monkeypatch):
-    monkeypatch.setattr(wake, "_wake", Wake(queue.send, pause_seconds=0))
+    monkeypatch.setattr(
+        wake, "_wake", Wake(queue.send, pause_seconds=0, waiting="learning")
+    )
     wake.soon()
     queue.wait()
     wake.flush()

@@ -1,0 +1,1 @@
+"""Work in the background: a queue of rows, and who works it off."""

@@ -1,0 +1,14 @@
+"""Closes tasks that were turns, in the turns' own transactions."""
+
+from collections.abc import Sequence
+
+from core.ids import TurnId
+from core.reply import Reply
+from core.trace import Call
+from tasks import queue
+from tasks.work import Work
+
+
+def by_reply(task: Work, turn_id: TurnId, reply: Reply, _: Sequence[Call]) -> None:
+    """Close a task with what its agent said; raises `queue.Gone`."""
+    queue.done(task, reply.text or reply.refusal, turn_id=turn_id)

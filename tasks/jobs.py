@@ -1,0 +1,40 @@
+"""Celery's ways in: a worker works the queue off as long as it runs.
+
+Messages have it look at once; without any it looks every few seconds.
+"""
+
+import logging
+import threading
+from typing import Any
+
+from celery import shared_task, signals
+
+from tasks import queue, service
+
+logger = logging.getLogger(__name__)
+
+
+@shared_task(name="tasks.jobs.work", ignore_result=True)
+def work() -> None:
+    """Look for work."""
+    service.kick()
+
+
+@shared_task(name="tasks.jobs.sweep", ignore_result=True)
+def sweep() -> None:
+    """Close what was lost with its workers, and look for work."""
+    if lost := queue.reap():
+        logger.warning("%d tasks were lost with their workers", lost)
+    service.kick()
+
+
+@signals.worker_init.connect
+def begin(**_: Any) -> None:
+    """Begin to work, even before the broker is there."""
+    service.start()
+
+
+@signals.worker_shutting_down.connect
+def end(**_: Any) -> None:
+    """Begin nothing more; the process ends when what is running has."""
+    threading.Thread(target=service.stop, name="tasks-end").start()

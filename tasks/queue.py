@@ -1,0 +1,318 @@
+"""The queue: rows that are added, taken under a lease, and closed.
+
+A row is the truth about a piece of work; whoever wakes a worker only saves it time. A
+worker that takes a row has it until its lease runs out, and extends that as long as it
+is at it. Who takes a row counts its attempts up, and closes it by that number: one
+whose lease was lost can write nothing.
+"""
+
+import logging
+import os
+import random
+import socket
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import Case, F, Q, QuerySet, Value, When
+
+from core import request_ids
+from core.errors import CoulisseError
+from core.ids import UserId
+from tasks.models import Task
+from tasks.work import Work
+
+LEASE_SECONDS = 30.0
+"""How long a worker may be silent; it extends its leases every few seconds."""
+MAX_INTERRUPTIONS = 3
+"""How often a task may lose its worker before it is given up."""
+FIRST_PAUSE_SECONDS = 2.0
+LONGEST_PAUSE_SECONDS = 600.0
+MAX_ERROR_LENGTH = 2_000
+INTERRUPTED = "process restarted before task completed"
+"""Source: "Boot-time reaping" of the reference."""
+
+OPEN = (Task.State.QUEUED, Task.State.RUNNING)
+WORKER = f"{socket.gethostname()}:{os.getpid()}:{time.time():.0f}"[:255]
+
+logger = logging.getLogger(__name__)
+
+
+class Gone(Exception):
+    """The task is not this worker's any more: cancelled, erased, or another took it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A piece of work that is asked for."""
+
+    kind: str
+    user_id: UserId
+    agent: str
+    prompt: str = ""
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = ""
+    turn_id: uuid.UUID | None = None
+    token_id: uuid.UUID | None = None
+    key: str | None = None
+    """Of several with one key the first is done, the others are not added."""
+    priority: int = 0
+    max_failures: int = 1
+    seconds: float = 0.0
+    """How long it waits before it may be taken."""
+
+
+def add(drafts: Sequence[Draft], *, now: datetime | None = None) -> list[Task]:
+    """Put work into the queue, in the caller's transaction if there is one.
+
+    Return the rows that were added: of those whose key is there already, none. Whoever
+    adds calls `wake.soon()` once that is committed.
+    """
+    now = now or datetime.now(UTC)
+    rows = [_row(draft, now) for draft in drafts]
+    if not any(row.key for row in rows):
+        return Task.objects.bulk_create(rows)
+    with transaction.atomic():
+        Task.objects.bulk_create(rows, ignore_conflicts=True)
+        added = set(
+            Task.objects.filter(pk__in=[row.pk for row in rows]).values_list(
+                "pk", flat=True
+            )
+        )
+    return [row for row in rows if row.pk in added]
+
+
+def _row(draft: Draft, now: datetime) -> Task:
+    return Task(
+        kind=draft.kind,
+        user_id=draft.user_id,
+        agent=draft.agent,
+        prompt=draft.prompt,
+        payload=dict(draft.payload),
+        origin=draft.origin,
+        turn_id=draft.turn_id,
+        token_id=draft.token_id,
+        request_id=request_ids.current.get(),
+        key=draft.key,
+        priority=draft.priority,
+        max_failures=draft.max_failures,
+        created_at=now,
+        due_at=now + timedelta(seconds=draft.seconds),
+    )
+
+
+def claim(
+    limit: int, kinds: Collection[str], *, now: datetime | None = None
+) -> list[Work]:
+    """Take up to `limit` pieces of work, and return them.
+
+    The highest priority first, then the oldest. Those whose lease ran out are taken
+    again. Two workers never take the same one.
+    """
+    now = now or datetime.now(UTC)
+    lease = now + timedelta(seconds=LEASE_SECONDS)
+    with transaction.atomic():
+        found = (
+            Task.objects.filter(_takeable(now), kind__in=kinds)
+            .order_by("-priority", "created_at")
+            .select_for_update(skip_locked=connection.vendor == "postgresql")
+        )
+        taken = list(found[:limit])
+        Task.objects.filter(pk__in=[task.pk for task in taken]).update(
+            state=Task.State.RUNNING,
+            attempts=F("attempts") + 1,
+            interruptions=F("interruptions") + _IS_LOST,
+            due_at=lease,
+            started_at=now,
+            worker=WORKER,
+        )
+    return [_work(task) for task in taken]
+
+
+def _work(task: Task) -> Work:
+    return Work(
+        id=task.id,
+        kind=task.kind,
+        user_id=UserId(task.user_id),
+        agent=task.agent,
+        prompt=task.prompt,
+        payload=task.payload,
+        origin=task.origin,
+        turn_id=task.turn_id,
+        token_id=task.token_id,
+        request_id=task.request_id,
+        attempts=task.attempts + 1,
+        failures=task.failures,
+        max_failures=task.max_failures,
+    )
+
+
+_IS_LOST = Case(When(state=Task.State.RUNNING, then=Value(1)), default=Value(0))
+
+
+def _takeable(now: datetime) -> Q:
+    lost = Q(
+        state=Task.State.RUNNING,
+        is_cancelled=False,
+        interruptions__lt=MAX_INTERRUPTIONS,
+    )
+    return Q(Q(state=Task.State.QUEUED) | lost, due_at__lte=now)
+
+
+def extend(tasks: Collection[Work], *, now: datetime | None = None) -> set[uuid.UUID]:
+    """Keep the leases of work in hand; return the ids of what is to be ended.
+
+    That is what somebody cancelled, what was erased, and what another worker has.
+    """
+    now = now or datetime.now(UTC)
+    lease = now + timedelta(seconds=LEASE_SECONDS)
+    mine = {task.id: task.attempts for task in tasks}
+    running = Task.objects.filter(pk__in=mine, state=Task.State.RUNNING)
+    running.filter(worker=WORKER).update(due_at=lease)
+    kept = {
+        pk
+        for pk, attempts, is_cancelled in running.values_list(
+            "pk", "attempts", "is_cancelled"
+        )
+        if mine[pk] == attempts and not is_cancelled
+    }
+    return mine.keys() - kept
+
+
+def _mine(task: Work) -> QuerySet[Task]:
+    return Task.objects.filter(
+        pk=task.id,
+        user_id=task.user_id,
+        state=Task.State.RUNNING,
+        attempts=task.attempts,
+        is_cancelled=False,
+    )
+
+
+def done(task: Work, result: str = "", *, turn_id: uuid.UUID | None = None) -> None:
+    """Close work that is done, in the caller's transaction; raises `Gone`.
+
+    So what it came to is stored exactly if its row says that it is done.
+    """
+    fields: dict[str, Any] = {} if turn_id is None else {"turn_id": turn_id}
+    closed = _mine(task).update(
+        state=Task.State.DONE,
+        result=storable(result),
+        error="",
+        finished_at=datetime.now(UTC),
+        **fields,
+    )
+    if not closed:
+        raise Gone
+
+
+def close(
+    task: Work, result: str = "", write: Callable[[], None] | None = None
+) -> None:
+    """Close work that is done, with what it came to, together; raises `Gone`."""
+    with transaction.atomic():
+        # First: who lost the lease writes nothing.
+        done(task, result)
+        if write is not None:
+            write()
+
+
+def failed(task: Work, error: BaseException, *, is_final: bool = False) -> bool:
+    """Note that an attempt failed; say whether the task is errored for good by it.
+
+    Otherwise it is tried again after a pause. The error's text is shown to its user
+    where it is one of ours, and its type alone where it is not.
+    """
+    failures = task.failures + 1
+    told = storable(describe(error))[:MAX_ERROR_LENGTH]
+    is_over = is_final or failures >= task.max_failures
+    if is_over:
+        _mine(task).update(
+            state=Task.State.ERRORED,
+            failures=failures,
+            error=told,
+            finished_at=datetime.now(UTC),
+        )
+    else:
+        asked = getattr(error, "retry_after_seconds", None)
+        pause = pause_seconds(failures, asked)
+        _mine(task).update(
+            state=Task.State.QUEUED,
+            failures=failures,
+            error=told,
+            due_at=datetime.now(UTC) + timedelta(seconds=pause),
+        )
+    return is_over
+
+
+def describe(error: BaseException) -> str:
+    """Return what users are told of an error."""
+    if isinstance(error, CoulisseError):
+        return error.message
+    return f"{type(error).__name__}: see the server's log"
+
+
+def pause_seconds(failures: int, asked: float | None = None) -> float:
+    """Return how long to wait after so many failures; `asked` is the least."""
+    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 4 ** (failures - 1))
+    jitter = random.uniform(longest / 2, longest)  # noqa: S311  no secret hangs on it
+    return max(jitter, asked or 0.0)
+
+
+def put_back(tasks: Collection[Work]) -> None:
+    """Let go of work this process will not finish, for another to begin anew."""
+    now = datetime.now(UTC)
+    for task in tasks:
+        # The number goes up when it is taken, so what is still at it closes nothing.
+        _mine(task).update(state=Task.State.QUEUED, due_at=now)
+
+
+def cancel(task_id: uuid.UUID, *, user_id: UserId | None = None) -> Task | None:
+    """End a task that is not closed: at once where it waits, soon where it runs.
+
+    Return its row as it then is; None where there is none, or none of this user's.
+    """
+    rows = Task.objects.filter(pk=task_id)
+    if user_id is not None:
+        rows = rows.filter(user_id=user_id)
+    now = datetime.now(UTC)
+    rows.filter(state=Task.State.QUEUED).update(
+        state=Task.State.CANCELLED, is_cancelled=True, finished_at=now
+    )
+    rows.filter(state=Task.State.RUNNING).update(is_cancelled=True)
+    return rows.first()
+
+
+def ended(task: Work) -> None:
+    """Close a task whose end was asked for, once it has stopped."""
+    Task.objects.filter(
+        pk=task.id,
+        state=Task.State.RUNNING,
+        attempts=task.attempts,
+        is_cancelled=True,
+    ).update(state=Task.State.CANCELLED, finished_at=datetime.now(UTC))
+
+
+def reap(*, now: datetime | None = None) -> int:
+    """Close the tasks whose workers died under them; return how many.
+
+    Those that may be tried again are left to be taken.
+    """
+    now = now or datetime.now(UTC)
+    lost = Task.objects.filter(state=Task.State.RUNNING, due_at__lte=now)
+    cancelled = lost.filter(is_cancelled=True).update(
+        state=Task.State.CANCELLED, finished_at=now
+    )
+    errored = lost.filter(interruptions__gte=MAX_INTERRUPTIONS).update(
+        state=Task.State.ERRORED, error=INTERRUPTED, finished_at=now
+    )
+    return cancelled + errored
+
+
+def storable(text: str) -> str:
+    """Return a text as any database can hold it: no NUL, no halves of characters."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

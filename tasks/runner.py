@@ -1,0 +1,126 @@
+"""Works the queue off: takes tasks, keeps their leases, closes them.
+
+One of a process, on the event loop that all code of agents shares (`providers.
+blocking`). It looks for work when it is woken, when a task ends, and every few seconds
+in any case: a message that was lost costs that long.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from core import request_ids
+from core.errors import CoulisseError
+from tasks import kinds, queue
+from tasks.kinds import Ending
+from tasks.work import Work
+from turns import lane
+from turns.errors import DatabaseDown
+
+LOOK_SECONDS = 5.0
+HEARTBEAT_SECONDS = 2.0
+
+logger = logging.getLogger(__name__)
+
+
+class Runner:
+    """Does up to so many tasks at a time."""
+
+    def __init__(self, slots: Callable[[], int]) -> None:
+        """`slots` says how many; it is asked at each look, so an edit takes effect."""
+        self._slots = slots
+        self._in_hand: dict[Work, asyncio.Task[None]] = {}
+        self._kicked = asyncio.Event()
+        self._is_stopping = False
+
+    async def run(self) -> None:
+        """Work until `stop`."""
+        heart = asyncio.create_task(self._beat())
+        try:
+            while not self._is_stopping:
+                self._kicked.clear()
+                if not await self._take():
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(LOOK_SECONDS):
+                            await self._kicked.wait()
+        finally:
+            heart.cancel()
+
+    def kick(self) -> None:
+        """Have it look at once. For the event loop's own thread."""
+        self._kicked.set()
+
+    async def stop(self, seconds: float) -> None:
+        """Begin nothing more; put back what has not ended in so many seconds."""
+        self._is_stopping = True
+        self._kicked.set()
+        if self._in_hand:
+            await asyncio.wait(self._in_hand.values(), timeout=seconds)
+        if left := list(self._in_hand):
+            logger.info("%d tasks are put back: this worker stops", len(left))
+            await lane.run_to_end(queue.put_back, left)
+
+    async def _take(self) -> bool:
+        """Take what there is room for; say whether there may be more."""
+        free = self._slots() - len(self._in_hand)
+        if free <= 0:
+            return False
+        try:
+            taken = await lane.run_to_end(queue.claim, free, kinds.names())
+        except DatabaseDown:
+            return False
+        for task in taken:
+            work = asyncio.create_task(self._work(task))
+            self._in_hand[task] = work
+            work.add_done_callback(partial(self._let_go, task))
+        return len(taken) == free
+
+    def _let_go(self, task: Work, _: "asyncio.Task[None]") -> None:
+        self._in_hand.pop(task, None)
+        self._kicked.set()
+
+    async def _work(self, task: Work) -> None:
+        request_ids.current.set(task.request_id or f"task_{task.id.hex}")
+        try:
+            ending = await self._do(task)
+            if not ending.is_closed:
+                await lane.run_to_end(queue.close, task, ending.result, ending.write)
+        except queue.Gone:
+            logger.info("task %s is no longer ours", task.id)
+            await lane.run_to_end(queue.ended, task)
+        except asyncio.CancelledError:
+            await lane.run_to_end(queue.ended, task)
+        except DatabaseDown:
+            logger.error("task %s: the database is away; its lease runs out", task.id)
+        except Exception as exc:
+            if not isinstance(exc, CoulisseError):
+                logger.exception("task %s", task.id)
+            is_over = await lane.run_to_end(queue.failed, task, exc)
+            logger.warning(
+                "task %s of %s failed%s: %s",
+                *(task.id, task.agent, "" if is_over else " and is tried again"),
+                queue.describe(exc),
+            )
+
+    async def _do(self, task: Work) -> Ending:
+        kind = kinds.get(task.kind)
+        if kind is None:
+            raise LookupError(f"no worker does tasks of kind '{task.kind}'")
+        return await kind.run(task)
+
+    async def _beat(self) -> None:
+        """Keep the leases, and end what somebody cancelled."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            held = dict(self._in_hand)
+            if not held:
+                continue
+            try:
+                over = await lane.run_to_end(queue.extend, list(held))
+            except DatabaseDown:
+                continue
+            for task, work in held.items():
+                if task.id in over:
+                    work.cancel()

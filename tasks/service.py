@@ -1,0 +1,81 @@
+"""This process's runner: begun by its worker, kicked by messages, stopped with it."""
+
+import asyncio
+import contextlib
+import threading
+from concurrent.futures import Future
+
+from agents import skills
+from config import live
+from providers import blocking
+from tasks import queue
+from tasks.config import TASKS
+from tasks.runner import Runner
+from turns import lane, tool_servers
+from turns.errors import DatabaseDown
+
+DRAIN_SECONDS = 6.0
+"""For running tasks to end; a second and a half later the process is cut off."""
+
+
+class Service:
+    """A runner with all that agents need in a process, on the shared event loop."""
+
+    def __init__(self) -> None:
+        self._runner: Runner | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._running: Future[None] | None = None
+        self._skills = skills.Watcher(live.current())
+        self._has_begun = threading.Event()
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._skills.start()
+        self._running = blocking.begin(self._run())
+        self._has_begun.wait()
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._runner = Runner(lambda: live.current().get(TASKS).workers)
+        self._has_begun.set()
+        with contextlib.suppress(DatabaseDown):
+            await lane.run_to_end(queue.reap)
+        await self._runner.run()
+
+    def kick(self) -> None:
+        """Look for work at once; from any thread."""
+        if self._runner is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._runner.kick)
+
+    def stop(self) -> None:
+        """Let what is running end, put back the rest, close what agents had open."""
+        if self._runner is None:
+            return
+        blocking.wait(self._wind_up(self._runner), timeout_seconds=DRAIN_SECONDS + 2)
+        self._skills.stop()
+
+    async def _wind_up(self, runner: Runner) -> None:
+        await runner.stop(DRAIN_SECONDS)
+        await tool_servers.close()
+
+
+_service: Service | None = None
+
+
+def start() -> None:
+    """Work the queue off in this process from now on."""
+    global _service
+    _service = Service()
+    _service.start()
+
+
+def kick() -> None:
+    """Have this process look for work, if it does any."""
+    if _service is not None:
+        _service.kick()
+
+
+def stop() -> None:
+    """Stop working."""
+    if _service is not None:
+        _service.stop()

@@ -1,0 +1,29 @@
+"""A piece of work as it is handed to who does it."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.ids import UserId
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A task that was taken: this attempt of it."""
+
+    id: uuid.UUID
+    kind: str
+    user_id: UserId
+    agent: str
+    prompt: str
+    payload: Mapping[str, Any] = field(hash=False)
+    origin: str
+    turn_id: uuid.UUID | None
+    token_id: uuid.UUID | None
+    request_id: str
+    attempts: int
+    """The number of this attempt, from 1; it is the lease's own."""
+    failures: int
+    """How many attempts before it ended with an error."""
+    max_failures: int

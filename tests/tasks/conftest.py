@@ -1,0 +1,74 @@
+"""A worker's runner within the process of the tests."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from core.ids import UserId
+from providers import blocking
+from tasks import queue
+from tasks.models import Task
+from tasks.queue import Draft
+from tasks.runner import Runner
+
+
+class Working:
+    """A runner, and what it did."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def kick(self) -> None:
+        blocking.wait(self._kick(), timeout_seconds=5)
+
+    async def _kick(self) -> None:
+        self._runner.kick()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._runner._in_hand
+
+    def do(self, draft: Draft) -> Task:
+        """Add a task and return its row once it is closed."""
+        (task,) = queue.add([draft])
+        self.kick()
+        return self.closed(task)
+
+    def closed(self, task: Task, *, seconds: float = 10) -> Task:
+        return wait_for(task, lambda row: row.finished_at is not None, seconds)
+
+
+def wait_for(task: Task, is_so: Callable[[Task], bool], seconds: float = 10) -> Task:
+    """Return a task's row as soon as something is true of it."""
+    wait_until(lambda: is_so(Task.objects.get(pk=task.pk)), seconds)
+    return Task.objects.get(pk=task.pk)
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 10) -> None:
+    until = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > until:
+            raise TimeoutError
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def working(server: str) -> Iterator[Working]:
+    """A runner at work, with the standard configuration."""
+    runner = Runner(lambda: 4)
+    running = blocking.begin(runner.run())
+    yield Working(runner)
+    blocking.wait(stop(runner), timeout_seconds=10)
+    running.result(10)
+
+
+async def stop(runner: Runner) -> None:
+    await asyncio.wait_for(runner.stop(2), 5)
+
+
+@pytest.fixture
+def user_id() -> UserId:
+    return UserId(uuid.uuid4())
