@@ -6,6 +6,7 @@ sums of money go by the calendar's month, in UTC.
 """
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 MINUTE, HOUR, DAY, MONTH = 60, 3_600, 86_400, 2_592_000
@@ -43,5 +44,10 @@ def at(length: int, now: int) -> Window:
 
 def month_start(now: int) -> int:
     """Return when the calendar's month began, in UTC, in seconds since 1970."""
-    day = datetime.fromtimestamp(now, UTC)
-    return int(datetime(day.year, day.month, 1, tzinfo=UTC).timestamp())
+    return _month_start(now // DAY)
+
+
+@lru_cache(maxsize=64)
+def _month_start(day: int) -> int:
+    at = datetime.fromtimestamp(day * DAY, UTC)
+    return int(datetime(at.year, at.month, 1, tzinfo=UTC).timestamp())
