@@ -3,6 +3,7 @@
 `python -m bench.provider` prints its port and serves OpenAI's wire until its standard
 input ends. The request's `model` says what to do: `reply` answers whole and at once;
 `tool` first calls the first tool it is given, and replies when it has the result;
+`judge` gives eight out of ten;
 `stream-150-20` streams 150 tokens, one every 20 ms. `GET /last` returns the body of
 the last call.
 """
@@ -20,6 +21,7 @@ TOKEN = "word "
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 STREAM = re.compile(rb'"model":"stream-(\d+)-(\d+)"')
 TOOL = b'"model":"tool"'
+JUDGE = b'"model":"judge"'
 USAGE = {"prompt_tokens": 700, "completion_tokens": TOKENS, "total_tokens": 730}
 HEAD = {"id": "chatcmpl-bench", "created": 1, "model": "canned"}
 
@@ -41,23 +43,15 @@ def _delta(delta: dict[str, str], reason: str | None = None) -> bytes:
     return _chunk([{"index": 0, "delta": delta, "finish_reason": reason}])
 
 
-WHOLE = _response(
-    json.dumps(
-        {
-            **HEAD,
-            "object": "chat.completion",
-            "choices": [
-                {
-                    "index": 0,
-                    "message": {"role": "assistant", "content": TOKEN * TOKENS},
-                    "finish_reason": "stop",
-                }
-            ],
-            "usage": USAGE,
-        },
-        separators=(",", ":"),
-    ).encode()
-)
+def _whole(content: str) -> bytes:
+    message = {"role": "assistant", "content": content}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    fields = {"object": "chat.completion", "choices": [choice], "usage": USAGE}
+    return _response(json.dumps({**HEAD, **fields}, separators=(",", ":")).encode())
+
+
+WHOLE = _whole(TOKEN * TOKENS)
+VERDICT = _whole('{"quality": {"score": 8, "reasoning": "It will do."}}')
 STREAM_HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
     b"Transfer-Encoding: chunked\r\n\r\n"
@@ -83,6 +77,12 @@ def _call(body: bytes) -> bytes:
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
     fields = {"object": "chat.completion", "choices": [choice], "usage": USAGE}
     return _response(json.dumps({**HEAD, **fields}, separators=(",", ":")).encode())
+
+
+def _reply(body: bytes) -> bytes:
+    if JUDGE in body:
+        return VERDICT
+    return _call(body) if TOOL in body else WHOLE
 
 
 class Provider(asyncio.Protocol):
@@ -121,7 +121,7 @@ class Provider(asyncio.Protocol):
         Provider.last = body
         stream = STREAM.search(body)
         if stream is None:
-            self._transport.write(_call(body) if TOOL in body else WHOLE)
+            self._transport.write(_reply(body))
             return
         self._transport.write(FIRST)
         self._left = int(stream[1]) - 1
