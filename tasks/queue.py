@@ -106,18 +106,25 @@ def _row(draft: Draft, now: datetime) -> Task:
 
 
 def claim(
-    limit: int, kinds: Collection[str], *, now: datetime | None = None
+    limit: int,
+    kinds: Collection[str],
+    *,
+    users: Collection[UserId] | None = None,
+    now: datetime | None = None,
 ) -> list[Work]:
     """Take up to `limit` pieces of work, and return them.
 
-    The highest priority first, then the oldest. Those whose lease ran out are taken
-    again. Two workers never take the same one.
+    The highest priority first, then the oldest; with `users` only theirs. Those whose
+    lease ran out are taken again. Two workers never take the same one.
     """
     now = now or datetime.now(UTC)
     lease = now + timedelta(seconds=LEASE_SECONDS)
+    wanted = Q(kind__in=kinds)
+    if users is not None:
+        wanted &= Q(user_id__in=users)
     with transaction.atomic():
         found = (
-            Task.objects.filter(_takeable(now), kind__in=kinds)
+            Task.objects.filter(_takeable(now), wanted)
             .order_by("-priority", "created_at")
             .select_for_update(skip_locked=connection.vendor == "postgresql")
         )

@@ -8,11 +8,12 @@ in any case: a message that was lost costs that long.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from core import request_ids
 from core.errors import CoulisseError
+from core.ids import UserId
 from tasks import kinds, queue
 from tasks.kinds import Ending
 from tasks.work import Work
@@ -28,9 +29,15 @@ logger = logging.getLogger(__name__)
 class Runner:
     """Does up to so many tasks at a time."""
 
-    def __init__(self, slots: Callable[[], int]) -> None:
-        """`slots` says how many; it is asked at each look, so an edit takes effect."""
+    def __init__(
+        self, slots: Callable[[], int], *, users: Collection[UserId] | None = None
+    ) -> None:
+        """`slots` says how many; it is asked at each look, so an edit takes effect.
+
+        With `users` it does theirs alone: for a command that works for them.
+        """
         self._slots = slots
+        self._users = users
         self._in_hand: dict[Work, asyncio.Task[None]] = {}
         self._kicked = asyncio.Event()
         self._is_stopping = False
@@ -68,7 +75,9 @@ class Runner:
         if free <= 0:
             return False
         try:
-            taken = await lane.run_to_end(queue.claim, free, kinds.names())
+            taken = await lane.run_to_end(
+                queue.claim, free, kinds.names(), users=self._users
+            )
         except DatabaseDown:
             return False
         for task in taken:
