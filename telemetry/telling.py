@@ -19,7 +19,7 @@ COMPLETION = "chatcmpl-"
 
 def turn(record: Record) -> dict[str, Any]:
     """Return a turn as a `turn` object, with the tree of its calls."""
-    more = {"error": record.error, "calls": list(_calls(record.calls))}
+    more = {"error": record.error, "calls": list(calls(record.calls))}
     return {**outline(record), **more}
 
 
@@ -50,8 +50,9 @@ def outline(turn: Outline) -> dict[str, Any]:
     }
 
 
-def _calls(calls: Sequence[Call]) -> Iterator[dict[str, Any]]:
-    for call in calls:
+def calls(made: Sequence[Call]) -> Iterator[dict[str, Any]]:
+    """Yield calls, each with those within it."""
+    for call in made:
         if isinstance(call, ModelCall):
             yield _model_call(call)
         else:
@@ -86,7 +87,7 @@ def _tool_call(call: ToolCall) -> dict[str, Any]:
         "seconds": call.seconds,
         "result": call.result,
         "error": call.error,
-        "calls": list(_calls(call.calls)),
+        "calls": list(calls(call.calls)),
     }
 
 
