@@ -249,8 +249,9 @@ async def _ask(task: Task, offered: Offer, current: Round) -> AsyncGenerator[Eve
                 raise
             raise told from exc
         finally:
-            # Also of what was broken off: the provider bills it.
-            if reply.has_begun:
+            # Also of what was broken off: the provider bills it, and the prompt of
+            # what was broken off before a word.
+            if reply.has_begun or entry.is_billed:
                 entry.usage = usage.of(messages, reply)
             entry.finish_reason = reply.finish_reason or ""
 

@@ -21,6 +21,10 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+BROKEN_OFF = "broken off"
+"""The error of an attempt whose caller left when it had been sent."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One request to a provider."""
@@ -31,6 +35,11 @@ class Attempt:
     """Until the reply began or failed."""
     error: str | None = None
     """What went wrong; None is the attempt that was answered."""
+
+    @property
+    def is_billed(self) -> bool:
+        """Whether the provider had it to answer, and nothing of its own failed."""
+        return self.error in (None, BROKEN_OFF)
 
 
 @dataclass(slots=True)
@@ -45,7 +54,7 @@ class ModelCall:
     seconds: float | None = None
     """None while it runs, and for ever when it was broken off."""
     usage: Usage | None = None
-    """What it used, counted or estimated; None when it failed."""
+    """What it used, counted or estimated; None when it failed or was not sent."""
     finish_reason: str = ""
     error: str | None = None
     cost_micro_usd: int | None = None
@@ -53,6 +62,11 @@ class ModelCall:
     attempts: list[Attempt] = field(default_factory=list)
     """Every request it took, in order."""
     _begun: float = field(default_factory=time.perf_counter, repr=False)
+
+    @property
+    def is_billed(self) -> bool:
+        """Whether a provider has the last request to answer, whatever comes of it."""
+        return bool(self.attempts) and self.attempts[-1].is_billed
 
     def end(self, *, error: str | None = None) -> None:
         """Take the time and what went wrong; not called for what is broken off."""

@@ -17,7 +17,7 @@ import orjson
 
 from core.errors import CoulisseError, Invalid, recorded
 from core.events import Event
-from core.trace import Attempt
+from core.trace import BROKEN_OFF, Attempt
 from providers import backoff, breaker, exchange, parameters, pool
 from providers.calls import ModelCall
 from providers.config import Breaker, ProviderConfig
@@ -31,8 +31,8 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-BROKEN_OFF = "broken off"
-"""The error of an attempt whose caller left before it was answered."""
+NOT_SENT = "broken off before it was sent"
+"""The error of an attempt whose caller left while we were connecting, say."""
 _Failed = list[tuple[Endpoint, ProviderFailed]]
 ALWAYS = {"breaker": Breaker(failures=0), "endpoints": ()}
 """Have a provider be asked whatever it did before, and as the one it is."""
@@ -53,8 +53,8 @@ async def run(
     tried again, at other endpoints if there are any, as the configuration allows; none
     is after it. Every request sent is put into `attempts` once its reply has begun or
     failed; one that is broken off before, because the caller leaves, is put there with
-    the error "broken off". Raises what `providers.errors` lists, and Invalid for what
-    the provider's API cannot say.
+    the error `BROKEN_OFF` or `NOT_SENT`. Raises what `providers.errors` lists, and
+    Invalid for what the provider's API cannot say.
     """
     exchange = await _begin(_prepare(name, provider, call, attempts))
     try:
@@ -238,8 +238,7 @@ async def _attempt(request: _Request[T], endpoint: Endpoint) -> Exchange[T]:
         await exchange.start()
     except BaseException as exc:
         exchange.close()
-        error = recorded(exc) if isinstance(exc, Exception) else BROKEN_OFF
-        _note(request, endpoint, sent, error)
+        _note(request, endpoint, sent, _what_went_wrong(exc, exchange))
         if isinstance(exc, CoulisseError):
             lone, rules = request.pool.is_lone, request.pool.provider.breaker
             circuit.fail(exc, rules, lone=lone, trying=trying)
@@ -249,6 +248,12 @@ async def _attempt(request: _Request[T], endpoint: Endpoint) -> Exchange[T]:
     _note(request, endpoint, sent, None)
     circuit.succeed()
     return exchange
+
+
+def _what_went_wrong(error: BaseException, exchange: Exchange[Any]) -> str:
+    if isinstance(error, Exception):
+        return recorded(error)
+    return BROKEN_OFF if exchange.is_sent else NOT_SENT
 
 
 def _note(

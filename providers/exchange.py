@@ -101,6 +101,13 @@ class Exchange(Generic[T]):
         self._source = sending.source
         self._patience = patience
         self._response: aiohttp.ClientResponse | None = None
+        self._upload = aiohttp.UploadTracker()
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether all of the request has left, and what it asks for will be done."""
+        upload = self._upload.upload_complete
+        return upload.done() and upload.exception() is None
 
     async def start(self) -> None:
         """Send the request and wait for the first events."""
@@ -133,6 +140,7 @@ class Exchange(Generic[T]):
                 timeout=_timeout(self._source.provider.timeouts.connect_seconds),
                 # A key must not follow a redirect to who knows where.
                 allow_redirects=False,
+                upload_tracker=self._upload,
             )
         except ValueError as exc:
             # A header or an address that aiohttp finds no way to write.

@@ -1,7 +1,9 @@
 """A provider that fails, over real sockets: what the client sees, how soon, and what
 is charged and stored. `docs/reliability.md` has the same table in words."""
 
+import asyncio
 import functools
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -459,6 +461,7 @@ def test_a_fallback_stands_in_behind_an_open_circuit(suffer, left_alone, user, s
     assert charged(user) == (10, SPARE_MICRO_USD)
 
 
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
 @pytest.mark.parametrize(
     ("do", "stream", "said"),
     [
@@ -468,9 +471,9 @@ def test_a_fallback_stands_in_behind_an_open_circuit(suffer, left_alone, user, s
     ],
     ids=["before-stream", "before-whole", "within"],
 )
-def test_a_client_that_leaves(running, stage, broken, user, do, stream, said):
+def test_a_client_that_leaves(running, stage, broken, user, kind, do, stream, said):
     broken.default = do
-    live.replace(stage.config(Row("client leaves", None, None), "openai"))
+    live.replace(stage.config(Row("client leaves", None, None), kind))
     request = body(user, "hi", agent="lone", stream=stream, **LIMITED)
     with calling(running, request) as caller:
         broken.wait(lambda: broken.requests)
@@ -482,9 +485,37 @@ def test_a_client_that_leaves(running, stage, broken, user, do, stream, said):
     assert turn.outcome == "cancelled"
     kept = [("assistant", said, "cancelled")] if said else []
     assert stored(user) == [("user", "hi", ""), *kept]
+    # The provider has the prompt, and wants to be paid for it.
+    assert turn.usage.input_tokens == PROMPT_TOKENS
+    assert (turn.usage.output_tokens > 0) is bool(said)
     used = turn.usage.input_tokens + turn.usage.output_tokens
-    assert (used > 0) is bool(said)
     assert charged(user) == (used, cost(turn.usage))
+
+
+PROMPT_TOKENS = 5
+"""What "hi" is taken to have."""
+
+
+@EITHER
+def test_a_client_that_leaves_between_two_tries_pays_nothing(
+    running, stage, broken, user, monkeypatch, stream
+):
+    pausing = threading.Event()
+
+    async def pause(seconds: float) -> None:
+        pausing.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(backoff, "pause", pause)
+    broken.default = faults.status(503)
+    live.replace(stage.config(Row("client leaves", None, None), "openai"))
+    request = body(user, "hi", agent="lone", stream=stream, **LIMITED)
+    with calling(running, request):
+        assert pausing.wait(10)
+    turn = the_turn(user)
+    assert turn.outcome == "cancelled"
+    assert turn.calls[0].usage is None
+    assert charged(user) == (0, 0)
 
 
 def dead(*keys: str) -> faults.Fault:

@@ -25,6 +25,7 @@ from providers.errors import (
 from providers.fake import Answer, FakeProvider
 
 from .conftest import asking, said
+from .fault_server import deaf_port
 
 KINDS = pytest.mark.parametrize("kind", ["openai", "anthropic"])
 PLACES = pytest.mark.parametrize("place", ["headers", "first_token", "mid_stream"])
@@ -288,6 +289,21 @@ async def test_an_attempt_that_is_broken_off_is_told(fake):
     with pytest.raises(asyncio.CancelledError):
         await task
     assert [attempt.error for attempt in attempts] == ["broken off"]
+    assert attempts[0].is_billed
+
+
+async def test_an_attempt_that_is_broken_off_while_connecting_was_not_sent():
+    attempts: list[Attempt] = []
+    with deaf_port() as port:
+        address = {"base_url": f"http://127.0.0.1:{port}/v1", "api_key": "key"}
+        provider = ProviderConfig.model_validate({"kind": "openai", **address})
+        task = asyncio.create_task(said(provider, attempts=attempts))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert [attempt.error for attempt in attempts] == ["broken off before it was sent"]
+    assert not attempts[0].is_billed
 
 
 # Timeouts.
