@@ -9,6 +9,10 @@ class DatabaseDown(Unavailable):
     code = "database_unavailable"
 
 
+class Unwanted(Exception):
+    """Nobody may store this turn any more: its task was erased, or given to another."""
+
+
 class MessagesInvalid(Invalid):
     """The messages cannot be continued."""
 

@@ -13,6 +13,7 @@ from memory.transcript import Entry
 from telemetry import client_calls, records
 from telemetry.config import TelemetryConfig
 from telemetry.known import Record
+from turns.errors import Unwanted
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ def keep(
     ids of the calls they answer. What a user said is worth more than how it was
     answered: where the database takes the messages but not the record, they are stored
     without. Where it does not take the messages either, what the turn cost is charged
-    all the same, and its error is raised.
+    all the same, and its error is raised; so is `Unwanted`, which `also` may raise.
     """
 
     def append() -> None:
@@ -53,6 +54,9 @@ def keep(
             # Last, because others wait for the meters it holds.
             settle()
         return
+    except Unwanted:
+        settle()
+        raise
     except (DataError, IntegrityError):
         logger.exception("the record of turn %s was not stored", turn_id)
     try:
@@ -66,10 +70,17 @@ def keep(
 
 
 def keep_nothing(*, settle: Callable[[], None], also: Callable[[], None]) -> None:
-    """Charge a turn that leaves no trace, and write what was asked for with it."""
-    with transaction.atomic():
-        also()
+    """Charge a turn that leaves no trace, and write what was asked for with it.
+
+    Raises `Unwanted` if `also` does; it is charged all the same.
+    """
+    try:
+        with transaction.atomic():
+            also()
+            settle()
+    except Unwanted:
         settle()
+        raise
 
 
 def keep_record(

@@ -4,8 +4,8 @@ Each tool is made for one turn and knows its user; no argument of the model's ch
 whom it works for.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agents import catalog, lineup, skills
@@ -22,6 +22,7 @@ from mcp_bridge.toolset import Grant
 from memory import plan
 from turns import memory_tools, tool_servers
 from turns.options import Options
+from turns.turn import TurnRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class Toolbox:
     options: Options
     depth: int = 0
     """How many agents stand above those it opens for."""
+    request: TurnRequest | None = None
+    """The turn's; None where there is none."""
 
     async def open(self, agent: AgentConfig) -> list[Tool]:
         """Return all an agent may call, under names that are theirs alone.
@@ -43,6 +46,7 @@ class Toolbox:
             *self._memory(agent),
             *self._subagents(agent),
             *self._skills(agent),
+            *self._offered(agent),
             *await self._servers(agent),
         ]
         return distinct(own)
@@ -56,7 +60,7 @@ class Toolbox:
     def _subagents(self, agent: AgentConfig) -> Iterable[Tool]:
         if not agent.subagents:
             return
-        below = Toolbox(self.config, self.user_id, self.options, self.depth + 1)
+        below = replace(self, depth=self.depth + 1)
         for name in agent.subagents:
             called = catalog.find(self.config, name)
             yield Subagent(
@@ -70,6 +74,12 @@ class Toolbox:
     def _skills(self, agent: AgentConfig) -> Iterable[Tool]:
         return skills.tools(self.config, agent.skills) if agent.skills else ()
 
+    def _offered(self, agent: AgentConfig) -> Iterable[Tool]:
+        if self.request is None:
+            return
+        for maker in _makers:
+            yield from maker(self, self.request, agent)
+
     async def _servers(self, agent: AgentConfig) -> Iterable[Tool]:
         if not agent.mcp_tools:
             return ()
@@ -80,6 +90,20 @@ class Toolbox:
             pool=tool_servers.POOL,
             credentials=tool_servers.SIGN_INS,
         )
+
+
+Maker = Callable[[Toolbox, TurnRequest, AgentConfig], Iterable[Tool]]
+
+_makers: list[Maker] = []
+
+
+def offer(maker: Maker) -> None:
+    """Have agents be given the tools that a maker makes for them.
+
+    For apps above this one, when they are loaded.
+    """
+    if maker not in _makers:
+        _makers.append(maker)
 
 
 @dataclass(frozen=True, slots=True)
