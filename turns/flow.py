@@ -44,7 +44,7 @@ from turns import (
 )
 from turns.afterwards import Ended
 from turns.arrears import Debt
-from turns.errors import DatabaseDown
+from turns.errors import DatabaseDown, Unwanted
 from turns.granting import Allowance, Wish
 from turns.toolbox import Toolbox
 from turns.turn import Moment, Turn, TurnRequest
@@ -104,7 +104,8 @@ async def prepare(request: TurnRequest) -> Turn:
     if options.is_memory_off:
         remembering = None
     new: Sequence[Message] = context.new_messages(request.messages)
-    tools = await Toolbox(config, user_id, options).open(agent)
+    box = Toolbox(config, user_id, options, request=request)
+    tools = await box.open(agent)
     toolbox.check_names(agent, tools, request.tools)
     instructions = [options.language_instruction]
     if request.format is not None:
@@ -153,7 +154,9 @@ async def prepare(request: TurnRequest) -> Turn:
         new=new,
         prompt=[*system, *context.told(past.block), *spoken],
         memory=settings,
-        study=None if remembering is None else Study(agent.name, options.time_zone),
+        study=None
+        if remembering is None or not request.learns
+        else Study(agent.name, options.time_zone),
         telemetry=config.get(TELEMETRY),
         began=began,
         config=config,
@@ -221,13 +224,16 @@ async def finish(
 ) -> None:
     """Store what the turn added and what it called, in one trip, unless incognito.
 
-    A turn that failed before it said anything adds nothing to the transcript. What it
-    used is charged whatever became of it.
+    A turn that failed before it said anything adds nothing to the transcript, nor does
+    a task's that failed at all, for it may be tried again. What it used is charged
+    whatever became of it. Raises `Unwanted` if nobody may store it any more.
     """
     charge = leaving.charge(turn)
     settle = partial(granting.settle, turn.allowance, charge)
     is_incognito = turn.request.options.is_incognito
-    is_void = outcome == "error" and not reply.said_something
+    is_void = outcome == "error" and (
+        turn.request.origin == "task" or not reply.said_something
+    )
     study = None if is_void else turn.study
     record = leaving.record(turn, reply, outcome, error)
     also = partial(_follow, Ended(turn, reply, record), outcome)
@@ -265,6 +271,8 @@ async def finish(
 def _follow(ended: Ended, outcome: Outcome) -> None:
     if outcome == "ok":
         afterwards.write(ended)
+    elif ended.turn.request.on_break is not None:
+        ended.turn.request.on_break()
 
 
 async def _finish_early(
@@ -274,6 +282,8 @@ async def _finish_early(
         return
     try:
         await finish(turn, reply, outcome=outcome, error=error)
+    except Unwanted:
+        logger.info("turn %s is nobody's any more", turn.request.turn_id)
     except CoulisseError as exc:
         # The client is gone or about to hear of a worse error; say it in the log.
         logger.error("turn %s was not stored: %s", turn.request.turn_id, exc)

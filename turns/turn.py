@@ -26,6 +26,7 @@ Origin = Literal["chat", "task", "smoke"]
 """What began a turn: a client, a piece of background work, a synthetic user."""
 
 OnEnd = Callable[[Reply, Sequence[Call]], None]
+OnBreak = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,13 @@ class TurnRequest:
     origin: Origin = "chat"
     on_end: OnEnd | None = None
     """Writes more in the transaction that stores the turn, if it ended well. What it
-    raises, the turn raises, and nothing is stored."""
+    raises, the turn raises; with `Unwanted` it is charged, and nothing is stored."""
+    on_break: OnBreak | None = None
+    """The same for a turn that was cancelled or failed."""
+    learns: bool = True
+    """Whether what is said to the agent is learnt from as a user's own words."""
+    generation: int = 0
+    """How many turns, each asked for by the one before, led to it."""
 
 
 @dataclass(frozen=True, slots=True)
