@@ -136,7 +136,7 @@ async def prepare(request: TurnRequest) -> Turn:
         agent=agent,
         asked=options.token_limits,
         prompt_tokens=sent_tokens,
-        parameters=lineup.merged(agent.parameters, request.parameters),
+        parameters=request.parameters,
         now=int(began.at.timestamp()),
         is_incognito=options.is_incognito,
         is_exempt=request.origin == "smoke",

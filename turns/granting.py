@@ -29,7 +29,9 @@ from memory.gather import Gathered, Wanted
 from providers import prices
 from turns import context
 
-MOST_REPLY_TOKENS = 10**9
+MOST_REPLY_TOKENS = 128_000
+"""What no model says more than in one reply, whatever it is asked for: else a single
+request could set aside all that a limit leaves to everyone."""
 
 REPLY_TOKENS = 1_000
 """What a reply is taken to have where the request does not limit it."""
@@ -48,7 +50,7 @@ class Wish:
     prompt_tokens: int
     """About how many it sends, without what is read of the past."""
     parameters: Mapping[str, Any]
-    """The request's and the agent's, by OpenAI's names."""
+    """The request's, by OpenAI's names; each model has its own besides."""
     now: int
     """Seconds since 1970."""
     is_incognito: bool = False
@@ -135,8 +137,13 @@ def _reserved(wish: Wish) -> Allowance | None:
     if not caps:
         is_valid = token is None or meters.is_valid(token, now=wish.now)
         return Allowance(charged) if is_valid else None
-    guess = wish.prompt_tokens + reply_tokens(wish.parameters)
-    micro_usd = _estimated(wish) if limits.needs_price(caps) else 0
+    models = lineup.of(wish.config, wish.agent)
+    # Whichever of them answers.
+    longest = max(_reply_tokens(wish, model) for model in models)
+    guess = wish.prompt_tokens + longest
+    micro_usd = 0
+    if limits.needs_price(caps):
+        micro_usd = max(_priced(wish, model) for model in models)
     with transaction.atomic():
         used = meters.reserve(
             {cap.key for cap in caps},
@@ -159,18 +166,18 @@ def _reserved(wish: Wish) -> Allowance | None:
     )
 
 
-def _estimated(wish: Wish) -> int:
-    """Return the most the first call may cost, whichever model answers it."""
-    return max(_priced(wish, model) for model in lineup.of(wish.config, wish.agent))
+def _reply_tokens(wish: Wish, model: Model) -> int:
+    return reply_tokens(model.parameters(wish.parameters))
 
 
 def _priced(wish: Wish, model: Model) -> int:
+    """Return the most a call of this model may cost."""
     known = prices.estimate(
         wish.config,
         model.provider_name,
         model.name,
         wish.prompt_tokens,
-        reply_tokens(wish.parameters),
+        _reply_tokens(wish, model),
     )
     if known is None:
         raise PriceUnknown(

@@ -13,7 +13,7 @@ from access.meters import EPOCH_SECONDS
 from access.models import Meter
 from core.events import Usage
 from tests.conftest import CONFIG
-from tests.gateway.calls import PATH, body, until
+from tests.gateway.calls import PATH, bearer, body, post, says, until
 
 pytestmark = pytest.mark.database
 
@@ -127,6 +127,51 @@ def test_a_hundred_at_once_do_not_overspend(url, fake, user, mint):
     assert len(fake.requests) == 10
     assert meter(secret).micro_usd == 10 * COST
     assert meter(secret).requests == 10
+    assert aside(secret) == (0, 0, 0)
+
+
+FALLBACKS = """
+  - name: guarded
+    provider: openai
+    model: gpt-test
+    max_tokens: 20
+    fallbacks: [talker, {provider: openai, model: gpt-dear}]
+  - name: talker
+    provider: openai
+    model: gpt-test
+    max_tokens: 200
+"""
+ONE_TOKEN = COST // 10
+PROMPT = 5
+
+
+@pytest.mark.parametrize(
+    ("asked", "tokens", "dollar_tokens"),
+    [
+        # Of prompt and reply: the longest, and the dearest, at ten times the price.
+        ({}, PROMPT + 200, 10 * (PROMPT + 20)),
+        # The request's own word stands before everyone's.
+        ({"max_completion_tokens": 300}, PROMPT + 300, 10 * (PROMPT + 300)),
+        # No model says as much as that.
+        ({"max_tokens": 10**9}, PROMPT + 128_000, 10 * (PROMPT + 128_000)),
+    ],
+    ids=["own", "request", "too-much"],
+)
+def test_what_is_set_aside_covers_whoever_answers(
+    configure, running, fake, user, mint, asked, tokens, dollar_tokens
+):
+    dear = "gpt-dear: {input: 1000000, output: 1000000}"
+    text = PRICED.replace("prices: {openai: {", f"prices: {{openai: {{{dear}, ")
+    configure(text.replace("\nauth:", FALLBACKS + "\nauth:"))
+    secret = mint(user, budget="total", limit_micro_usd=10**13)
+    fake.hang()
+    with ThreadPoolExecutor(1) as pool:
+        request = {"model": "guarded", "messages": [says("hi")], **asked}
+        answer = pool.submit(post, running, request, headers=bearer(secret))
+        fake.wait(lambda: fake.requests)
+        assert aside(secret) == (1, tokens, dollar_tokens * ONE_TOKEN)
+        fake.release()
+        assert answer.result().status_code == 200
     assert aside(secret) == (0, 0, 0)
 
 
