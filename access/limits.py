@@ -79,17 +79,20 @@ def of(
     user_id: UserId,
     agent: str,
     *,
+    experiment: str = "",
     asked: Mapping[str, int],
     now: int,
 ) -> list[Cap]:
     """Return everything that holds for a request.
 
     `asked` are the request's own limits on its user's tokens: `hour`, `day`, `month`.
+    What an experiment answers counts for the variant, and for the experiment where a
+    limit names it.
     """
     user = subject_of_user(user_id)
     caps = [_cap(user, _asked(period, most), now) for period, most in asked.items()]
     for limit in config.get(LIMITS):
-        subject = _subject(limit, caller, user_id, agent)
+        subject = _subject(limit, caller, user_id, (agent, experiment))
         if subject is not None:
             whose = (
                 f"of this {limit.per}" if limit.per != "principal" else "of this user"
@@ -126,14 +129,20 @@ def _asked(period: str, most: int) -> Figure:
     return Figure(counted, length, most, words)
 
 
-def _subject(limit: Limit, caller: Caller, user_id: UserId, agent: str) -> str | None:
-    """Return whose meter a limit is on; None where it does not hold."""
+def _subject(
+    limit: Limit, caller: Caller, user_id: UserId, agents: tuple[str, str]
+) -> str | None:
+    """Return whose meter a limit is on; None where it does not hold.
+
+    `agents` are who answers, and the experiment that chose them, if one did.
+    """
     match limit.per:
         case "principal":
             is_named = limit.name is None or identity.derive(limit.name) == user_id
             return subject_of_user(user_id) if is_named else None
         case "agent":
-            return f"agent:{agent}" if limit.name in (None, agent) else None
+            name = agents[0] if limit.name is None else limit.name
+            return f"agent:{name}" if name in agents else None
         case "token":
             token = caller.token
             if token is None or limit.name not in (None, token.label):

@@ -17,6 +17,9 @@ class TurnsQuery(CallerQuery):
     agent: Annotated[str, AfterValidator(without_nul)] | None = Field(
         default=None, description="Only this agent's."
     )
+    experiment: Annotated[str, AfterValidator(without_nul)] | None = Field(
+        default=None, description="Only those of this experiment."
+    )
     outcome: Outcome | None = Field(
         default=None, description="Only those that ended so."
     )
@@ -94,7 +97,10 @@ class Outline(BaseModel):
     completion_id: str = Field(description="The `id` of the reply the client got.")
     user_id: str
     thread_id: str | None
-    agent: str
+    agent: str = Field(description="Who answered: of an experiment, the variant.")
+    experiment: str | None = Field(description="What the client asked for instead.")
+    variant: str | None = Field(description="The agent, where an experiment chose it.")
+    origin: Literal["chat", "task"]
     user_message: str
     stream: bool
     started_at: datetime

@@ -45,6 +45,8 @@ async def list_turns(request: HttpRequest, asked: Query[TurnsQuery]) -> HttpResp
         records.page,
         user_id=user_id,
         agent=asked.agent,
+        experiment=asked.experiment,
+        origins=records.USERS_OWN,
         outcome=asked.outcome,
         request_id=asked.request_id,
         since=asked.since,

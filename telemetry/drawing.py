@@ -38,10 +38,16 @@ def _head(turn: Outline) -> str:
     return "  ".join(
         [
             *(str(turn.turn_id), f"{turn.started_at:%Y-%m-%d %H:%M:%S}"),
-            *(_cut(turn.agent), ended, _seconds(turn.seconds), _tokens(turn.usage)),
+            *(_agent(turn), ended, _seconds(turn.seconds), _tokens(turn.usage)),
             cost(turn.cost_micro_usd),
         ]
     )
+
+
+def _agent(turn: Outline) -> str:
+    """Return who answered, what chose them, and what it was for if for no client."""
+    told = f"{turn.agent} of {turn.experiment}" if turn.experiment else turn.agent
+    return _cut(told if turn.origin == "chat" else f"{told} [{turn.origin}]")
 
 
 def _calls(calls: Sequence[Call], indent: str) -> Iterator[str]:

@@ -13,6 +13,10 @@ from core.trace import Call
 Outcome = Literal["ok", "cancelled", "error"]
 """How a turn ended; `cancelled` is one whose client left."""
 
+Origin = Literal["chat", "task", "smoke", "shadow"]
+"""What began a turn: a client, a piece of background work, a synthetic user, or the
+trial of another variant beside the one that answered."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outline:
@@ -23,6 +27,10 @@ class Outline:
     thread: str
     """The user's thread; "" is their default one."""
     agent: str
+    """Who answered: of an experiment, the variant."""
+    experiment: str
+    """The experiment that chose the agent; "" is none."""
+    origin: Origin
     user_message: str
     """What the user said last."""
     is_streamed: bool

@@ -95,6 +95,9 @@ def _fields(record: Record, tool_calls: int) -> dict[str, object]:
     told = {
         "turn_id": str(record.turn_id),
         "agent": record.agent,
+        "experiment": record.experiment or None,
+        "variant": record.agent if record.experiment else None,
+        "origin": None if record.origin == "chat" else record.origin,
         "outcome": record.outcome,
         "seconds": round(record.seconds, 4),
         "input_tokens": record.usage.input_tokens,

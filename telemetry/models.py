@@ -14,6 +14,15 @@ class Outcome(models.TextChoices):
     ERROR = "error"
 
 
+class Origin(models.TextChoices):
+    """What began a turn."""
+
+    CHAT = "chat"
+    TASK = "task"
+    SMOKE = "smoke"
+    SHADOW = "shadow"
+
+
 class Kind(models.TextChoices):
     """Whose tool was called."""
 
@@ -40,6 +49,7 @@ class Turn(models.Model):
     agent = models.CharField(max_length=255)
     experiment = models.CharField(max_length=255, null=True)  # noqa: DJ001
     """The experiment that chose the agent; null is none."""
+    origin = models.CharField(max_length=16, choices=Origin, default=Origin.CHAT)
     user_message = models.TextField(blank=True, default="")
     is_streamed = models.BooleanField()
     started_at = models.DateTimeField()
@@ -63,7 +73,10 @@ class Turn(models.Model):
     tool_calls = models.IntegerField()
 
     class Meta:
-        constraints = [one_of(Outcome, "outcome", "telemetry_turn_outcome")]
+        constraints = [
+            one_of(Outcome, "outcome", "telemetry_turn_outcome"),
+            one_of(Origin, "origin", "telemetry_turn_origin"),
+        ]
         indexes = [
             # Newest first, read backwards; the id tells those of one instant apart.
             models.Index(fields=["started_at", "id"], name="telemetry_turn_at"),
@@ -74,6 +87,11 @@ class Turn(models.Model):
                 fields=["started_at", "id"],
                 condition=Q(outcome="error"),
                 name="telemetry_turn_failed",
+            ),
+            models.Index(
+                fields=["experiment", "started_at"],
+                condition=Q(experiment__isnull=False),
+                name="telemetry_turn_experiment",
             ),
         ]
 

@@ -2,7 +2,7 @@
 
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -13,7 +13,7 @@ from django.db.models import Q, QuerySet
 from core.ids import TurnId, UserId
 from telemetry import rows
 from telemetry.config import TelemetryConfig
-from telemetry.known import Listed, Outcome, Outline, Record
+from telemetry.known import Listed, Origin, Outcome, Outline, Record
 from telemetry.models import ModelCall as ModelCallRow
 from telemetry.models import ToolCall as ToolCallRow
 from telemetry.models import Turn
@@ -21,6 +21,9 @@ from telemetry.rows import Row
 
 BATCH = 500
 """Rows of one INSERT: databases limit the values of a statement."""
+
+USERS_OWN: tuple[Origin, ...] = ("chat", "task")
+"""What users began themselves, so they may see it."""
 
 
 def insert(record: Record, settings: TelemetryConfig) -> None:
@@ -56,10 +59,13 @@ def _statement(table: str, names: tuple[str, ...], count: int) -> str:
 
 
 def tree(turn_id: TurnId, user_id: UserId | None = None) -> Record | None:
-    """Return a turn with all it called, or None; with `user_id` only this user's."""
+    """Return a turn with all it called, or None; with `user_id` only one of their own.
+
+    Trials that were made of what they said are not that.
+    """
     found = Turn.objects.filter(pk=turn_id)
     if user_id is not None:
-        found = found.filter(user_id=user_id)
+        found = found.filter(user_id=user_id, origin__in=USERS_OWN)
     return next(iter(whole(found)), None)
 
 
@@ -113,6 +119,8 @@ def page(
     *,
     user_id: UserId | None = None,
     agent: str | None = None,
+    experiment: str | None = None,
+    origins: Collection[Origin] | None = None,
     outcome: Outcome | None = None,
     request_id: str | None = None,
     since: datetime | None = None,
@@ -125,6 +133,7 @@ def page(
     """
     given = {
         *(("user_id", user_id), ("agent", agent), ("outcome", outcome)),
+        *(("experiment", experiment), ("origin__in", origins)),
         *(("request_id", request_id), ("started_at__gte", since)),
     }
     wanted = {name: value for name, value in given if value is not None}

@@ -22,7 +22,8 @@ USAGE = (
     "reasoning_tokens",
 )
 OUTLINE = (
-    *("id", "user_id", "thread", "agent", "user_message", "is_streamed"),
+    *("id", "user_id", "thread", "agent", "experiment", "origin"),
+    *("user_message", "is_streamed"),
     *("started_at", "seconds", "outcome", "finish_reason", "error"),
     *("request_id", "token_id", "cost_micro_usd", *USAGE),
 )
@@ -38,6 +39,8 @@ TOOL_CALL = (
 )
 
 Row = tuple[Any, ...]
+
+_EXPERIMENT = OUTLINE.index("experiment")
 
 _ID = models.Turn._meta.get_field("id")
 
@@ -65,7 +68,8 @@ class Rows:
     def _turn(self, record: Record) -> Row:
         return (
             *(self._id, stored_id(record.user_id), text.storable(record.thread)),
-            *(text.name(record.agent), self._payload(record.user_message)),
+            *(text.name(record.agent), text.name(record.experiment) or None),
+            *(record.origin, self._payload(record.user_message)),
             *(record.is_streamed, _instant(record.started_at), record.seconds),
             *(
                 record.outcome,
@@ -143,7 +147,9 @@ def usage(values: Row) -> Usage | None:
 
 def outline(row: Row) -> Row:
     """Return a row of `OUTLINE` as the arguments of `known.Outline`."""
-    return (*row[: -len(USAGE)], usage(row[-len(USAGE) :]))
+    values = list(row[: -len(USAGE)])
+    values[_EXPERIMENT] = values[_EXPERIMENT] or ""
+    return (*values, usage(row[-len(USAGE) :]))
 
 
 def nested(model_calls: Sequence[Row], tool_calls: Sequence[Row]) -> list[Call]:

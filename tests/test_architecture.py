@@ -17,7 +17,8 @@ from config import loader
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
     *("core", "config", "providers", "mcp_bridge", "access", "telemetry", "agents"),
-    *("memory", "turns", "tasks", "gateway", "processes", "studio", "coulisse_site"),
+    *("memory", "experiments", "turns", "tasks", "gateway", "processes", "studio"),
+    "coulisse_site",
 )
 EXAMPLES = sorted((ROOT / "examples").glob("**/*.y*ml"))
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from access import identity
-from agents import catalog, lineup, loop
+from agents import lineup, loop
 from agents.lineup import Lineup
 from agents.loop import Task
 from config import live
@@ -39,6 +39,7 @@ from turns import (
     lane,
     leaving,
     recollection,
+    routing,
     structured,
     toolbox,
 )
@@ -94,11 +95,13 @@ async def prepare(request: TurnRequest) -> Turn:
     """Find who asks and who answers, and compose the prompt."""
     began = Moment()
     config = live.current()
-    agent = catalog.find(config, request.agent)
-    identity.check_agent(request.caller, agent.name)
+    routing.check(config, request.agent)
+    identity.check_agent(request.caller, request.agent)
     user_id = identity.resolve(
         config, request.caller, request.safety_identifier, request.user
     )
+    route = await routing.find(config, request.agent, user_id)
+    agent = route.agent
     options = request.options
     settings, remembering = plan.of_agent(config, agent.name)
     if options.is_memory_off:
@@ -134,6 +137,7 @@ async def prepare(request: TurnRequest) -> Turn:
         caller=request.caller,
         user_id=user_id,
         agent=agent,
+        experiment=route.experiment,
         asked=options.token_limits,
         prompt_tokens=sent_tokens,
         parameters=request.parameters,
@@ -162,6 +166,7 @@ async def prepare(request: TurnRequest) -> Turn:
         config=config,
         allowance=allowance,
         tools=tools,
+        experiment=route.experiment,
     )
 
 

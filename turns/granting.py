@@ -45,6 +45,8 @@ class Wish:
     caller: Caller
     user_id: UserId
     agent: AgentConfig
+    experiment: str
+    """What was asked for, where the agent is a variant of it; else ""."""
     asked: Mapping[str, int]
     """The request's own limits on its user's tokens, by period."""
     prompt_tokens: int
@@ -67,6 +69,7 @@ class Wish:
             self.caller,
             self.user_id,
             self.agent.name,
+            experiment=self.experiment,
             asked=self.asked,
             now=self.now,
         )
@@ -195,7 +198,7 @@ def _renewed(wish: Wish) -> Wish:
         raise CredentialRefused
     caller = by_token(token)
     # The turn came this far by what was remembered.
-    identity.check_agent(caller, wish.agent.name)
+    identity.check_agent(caller, wish.experiment or wish.agent.name)
     identity.resolve(wish.config, caller, str(wish.user_id))
     return replace(wish, caller=caller)
 

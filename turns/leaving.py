@@ -103,6 +103,8 @@ def record(
         user_id=turn.user_id,
         thread=request.options.thread,
         agent=turn.agent.name,
+        experiment=turn.experiment,
+        origin=request.origin,
         user_message=recollection.last_said(request.messages),
         is_streamed=request.stream,
         started_at=turn.began.at,

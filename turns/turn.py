@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from access.caller import OPEN, Caller
 from agents.config import AgentConfig
@@ -18,12 +18,10 @@ from core.trace import Call
 from memory.config import MemoryConfig
 from memory.lessons import Study
 from telemetry.config import TelemetryConfig
+from telemetry.known import Origin
 from turns import structured
 from turns.granting import Allowance
 from turns.options import Options
-
-Origin = Literal["chat", "task", "smoke"]
-"""What began a turn: a client, a piece of background work, a synthetic user."""
 
 OnEnd = Callable[[Reply, Sequence[Call]], None]
 OnBreak = Callable[[], None]

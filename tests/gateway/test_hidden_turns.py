@@ -19,6 +19,7 @@ HIDDEN = CONFIG + "\ntelemetry: {sqlite: {show_to_users: false}}\n"
 
 OUTLINE = {
     *("id", "object", "completion_id", "user_id", "thread_id", "agent"),
+    *("experiment", "variant", "origin"),
     *("user_message", "stream", "started_at", "seconds", "outcome", "finish_reason"),
     "usage",
     "cost_usd",

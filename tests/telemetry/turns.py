@@ -51,6 +51,8 @@ def record(*calls: Call, **fields: Any) -> Record:
         "user_id": UserId(uuid.uuid4()),
         "thread": "",
         "agent": "assistant",
+        "experiment": "",
+        "origin": "chat",
         "user_message": "What is 1 + 1?",
         "is_streamed": False,
         "started_at": NOON,

@@ -20,6 +20,7 @@ class Command(MemoryCommand):
         super().add_arguments(parser)
         parser.add_argument("--user", help="Only this user's.")
         parser.add_argument("--agent", help="Only this agent's.")
+        parser.add_argument("--experiment", help="Only this experiment's.")
         parser.add_argument(
             "--failed", action="store_true", help="Only those that ended in an error."
         )
@@ -37,6 +38,7 @@ class Command(MemoryCommand):
         page, has_more = records.page(
             user_id=None if user is None else identity.derive(identity.checked(user)),
             agent=options["agent"],
+            experiment=options["experiment"],
             outcome="error" if options["failed"] else None,
             request_id=options["request"],
             limit=options["limit"],

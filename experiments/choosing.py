@@ -1,0 +1,106 @@
+"""Which variant answers: by a hash of who asks, or by chance.
+
+A hash needs no table: the same user gets the same variant in every process and after
+every restart, as long as the variants and their weights stay. Source: "Strategies" of
+the reference.
+"""
+
+import hashlib
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from core.ids import UserId
+from experiments.config import ExperimentConfig, Variant
+
+
+class Scored(Protocol):
+    """How a variant did."""
+
+    @property
+    def count(self) -> int:
+        """How many scores it has."""
+
+    @property
+    def mean(self) -> float:
+        """Of its scores, which there are."""
+
+
+Drawn = Callable[[], float]
+"""Gives numbers from 0 up to 1, one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the arms of a bandit stand."""
+
+    starved: Sequence[str]
+    """Those with fewer scores than they must have."""
+    leader: str | None
+    """The best, once every arm has enough; the file's first of several."""
+
+
+def choose(
+    experiment: ExperimentConfig,
+    user_id: UserId,
+    scores: Mapping[str, Scored] | None = None,
+) -> str:
+    """Return the agent that answers; `scores` are a bandit's, by agent."""
+    if experiment.strategy == "shadow":
+        return experiment.primary or experiment.agents[0]
+    drawn = numbers(experiment, user_id)
+    if experiment.strategy == "bandit":
+        return _arm(experiment, scores or {}, drawn)
+    return by_weight(experiment.variants, drawn())
+
+
+def numbers(experiment: ExperimentConfig, user_id: UserId) -> Drawn:
+    """Return where numbers come from: a hash of the user, or chance."""
+    if not experiment.sticky_by_user:
+        return random.random
+    told = user_id.bytes + experiment.name.encode()
+    digest = hashlib.sha256(told).digest()
+    parts = (digest[start : start + 8] for start in range(0, len(digest), 8))
+    # 53 bits: as many as a number below 1 can tell apart.
+    found = (int.from_bytes(part) / 2**64 for part in parts)
+    return lambda: min(next(found), 1 - 2**-53)
+
+
+def by_weight(variants: Sequence[Variant], at: float) -> str:
+    """Return the variant at a place from 0 to 1 along all the weights."""
+    left = at * sum(variant.weight for variant in variants)
+    for variant in variants:
+        left -= variant.weight
+        if left < 0:
+            return variant.agent
+    return variants[-1].agent
+
+
+def standing(experiment: ExperimentConfig, scores: Mapping[str, Scored]) -> Standing:
+    """Return how the arms stand by their recent scores."""
+    counts = {
+        arm: scores[arm].count if arm in scores else 0 for arm in experiment.agents
+    }
+    starved = [arm for arm in counts if counts[arm] < experiment.min_samples]
+    scored = [arm for arm in counts if counts[arm]]
+    if starved or not scored:
+        return Standing(starved, None)
+    return Standing((), max(scored, key=lambda arm: scores[arm].mean))
+
+
+def _arm(
+    experiment: ExperimentConfig, scores: Mapping[str, Scored], drawn: Drawn
+) -> str:
+    """Explore what lacks scores, then now and then anything, else take the leader."""
+    stands = standing(experiment, scores)
+    is_adventurous = drawn() < experiment.epsilon
+    if stands.starved:
+        return _one_of(stands.starved, drawn())
+    if stands.leader is None or is_adventurous:
+        return _one_of(experiment.agents, drawn())
+    return stands.leader
+
+
+def _one_of(names: Sequence[str], at: float) -> str:
+    return names[int(at * len(names))]

@@ -1,0 +1,49 @@
+"""What began a turn, and which experiment chose who answered."""
+
+import uuid
+
+import pytest
+
+from core.ids import UserId
+from telemetry import drawing, records, telling
+from tests.telemetry.turns import model_call, put, record
+
+pytestmark = pytest.mark.database
+
+
+@pytest.fixture
+def owner(database) -> UserId:
+    return UserId(uuid.uuid4())
+
+
+def test_both_are_read_back_as_they_were(owner):
+    kept = put(model_call(), user_id=owner, experiment="helper", origin="task")
+    plain = put(model_call(), user_id=owner)
+    for each in (kept, plain):
+        found = records.tree(each.turn_id)
+        assert (found.experiment, found.origin) == (each.experiment, each.origin)
+    listed, _ = records.page(user_id=owner, experiment="helper")
+    assert [turn.turn_id for turn in listed] == [kept.turn_id]
+
+
+def test_users_see_what_they_began_and_no_trial(owner):
+    made = {
+        origin: put(user_id=owner, origin=origin).turn_id
+        for origin in ("chat", "task", "smoke", "shadow")
+    }
+    seen = {origin for origin in made if records.tree(made[origin], owner)}
+    assert seen == {"chat", "task"}
+    listed, _ = records.page(user_id=owner, origins=records.USERS_OWN)
+    assert {turn.turn_id for turn in listed} == {made["chat"], made["task"]}
+    assert records.tree(made["shadow"]) is not None
+
+
+def test_a_variant_is_told_where_an_experiment_chose_it():
+    told = telling.outline(record(experiment="helper"))
+    assert (told["agent"], told["experiment"], told["variant"]) == (
+        *("assistant", "helper", "assistant"),
+    )
+    assert telling.outline(record())["variant"] is None
+    line = next(drawing.tree(record(experiment="helper", origin="shadow")))
+    assert "assistant of helper [shadow]" in line
+    assert "  assistant  ok" in next(drawing.tree(record()))

@@ -1,0 +1,70 @@
+"""Which agent answers to a name: the agent of that name, or a variant of an experiment.
+
+Agents and experiments share their names, so a client that asks for either is none the
+wiser.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from agents.config import AGENTS, AgentConfig
+from agents.errors import AgentUnknown
+from config.sections import Config
+from config.spelling import did_you_mean
+from core.ids import UserId
+from experiments import choosing
+from experiments.config import EXPERIMENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Who answers, and what chose them."""
+
+    agent: AgentConfig
+    experiment: str = ""
+    """The experiment it is a variant of; "" where it was asked for itself."""
+
+
+def names(config: Config) -> list[str]:
+    """Return all that can be asked for: agents first, then experiments."""
+    return [*config.get(AGENTS), *config.get(EXPERIMENTS)]
+
+
+def exists(config: Config, name: str) -> bool:
+    """Return whether anything goes by that name."""
+    return name in config.get(AGENTS) or name in config.get(EXPERIMENTS)
+
+
+def check(config: Config, name: str, *, offered: Collection[str] | None = None) -> None:
+    """Raise `AgentUnknown` where nothing goes by that name.
+
+    Where some alone are offered, the others are as if they were not there.
+    """
+    if exists(config, name) and (offered is None or name in offered):
+        return
+    known = [each for each in names(config) if offered is None or each in offered]
+    raise AgentUnknown(
+        f"The model '{name}' does not exist: no agent has that name"
+        f"{did_you_mean(name, known)}",
+        param="model",
+    )
+
+
+def purpose(config: Config, name: str) -> str | None:
+    """Return what others are told of an agent or an experiment, if anything."""
+    found = config.get(AGENTS).get(name) or config.get(EXPERIMENTS).get(name)
+    return None if found is None else found.purpose
+
+
+async def find(config: Config, name: str, user_id: UserId) -> Route:
+    """Return who answers a user who asks for `name`; raises `AgentUnknown`.
+
+    An agent is found at once.
+    """
+    agent = config.get(AGENTS).get(name)
+    if agent is not None:
+        return Route(agent)
+    check(config, name)
+    experiment = config.get(EXPERIMENTS)[name]
+    chosen = choosing.choose(experiment, user_id)
+    return Route(config.get(AGENTS)[chosen], name)
