@@ -58,6 +58,11 @@ def _statement(table: str, names: tuple[str, ...], count: int) -> str:
     return f"INSERT INTO {table} ({columns}) VALUES {marks}"  # noqa: S608  names alone
 
 
+def is_there(turn_id: TurnId) -> bool:
+    """Return whether a turn has a record."""
+    return Turn.objects.filter(pk=turn_id).exists()
+
+
 def tree(turn_id: TurnId, user_id: UserId | None = None) -> Record | None:
     """Return a turn with all it called, or None; with `user_id` only one of their own.
 

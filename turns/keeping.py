@@ -15,6 +15,8 @@ from telemetry.config import TelemetryConfig
 from telemetry.known import Record
 from turns.errors import Unwanted
 
+UNRECORDED = "the record of turn %s was not stored"
+
 logger = logging.getLogger(__name__)
 
 
@@ -58,7 +60,7 @@ def keep(
         settle()
         raise
     except (DataError, IntegrityError):
-        logger.exception("the record of turn %s was not stored", turn_id)
+        logger.exception(UNRECORDED, turn_id)
     try:
         with transaction.atomic():
             append()
@@ -88,12 +90,16 @@ def keep_record(
 ) -> bool:
     """Store the record and the charge of a turn alone, unless its record is there.
 
-    Return whether it was not.
+    Return whether it was not. Where the database does not take the record, the turn is
+    charged without.
     """
     try:
         with transaction.atomic():
             records.insert(record, telemetry)
             settle()
-    except IntegrityError:
-        return False
+    except (DataError, IntegrityError):
+        if records.is_there(record.turn_id):
+            return False
+        logger.exception(UNRECORDED, record.turn_id)
+        settle()
     return True

@@ -3,12 +3,13 @@
 import threading
 
 import pytest
+from django.db.utils import DataError
 
 from telemetry.models import Turn
 from tests.gateway.calls import stored, until
 from tests.gateway.test_budgets import COST, aside, ask, meter, mint, url
 from tests.gateway.test_errors import without_database
-from turns import arrears, granting, lane
+from turns import arrears, granting, keeping, lane
 from turns.errors import DatabaseDown
 
 __all__ = ["mint", "url"]
@@ -73,6 +74,27 @@ def test_what_was_written_after_all_is_not_charged_twice(
     until(lambda: "were charged after all" in caplog.text)
     assert (meter(secret).micro_usd, meter(secret).requests) == (COST, 1)
     assert aside(secret) == (0, 0, 0)
+
+
+def break_a_constraint(record, settings) -> None:
+    Turn(pk=record.turn_id).save()
+
+
+def send_no_text(record, settings) -> None:
+    raise DataError("not text")
+
+
+@pytest.mark.parametrize("refuse", [break_a_constraint, send_no_text])
+def test_one_whose_record_cannot_be_kept_is_charged_without(
+    url, fake, user, mint, monkeypatch, caplog, refuse
+):
+    secret = mint(user, budget="total", limit_micro_usd=9 * COST)
+    monkeypatch.setattr(keeping.records, "insert", refuse)
+    ended_without_database(fake, url, secret)
+    until(lambda: "are charged now" in caplog.text)
+    assert (meter(secret).micro_usd, meter(secret).requests) == (COST, 1)
+    assert aside(secret) == (0, 0, 0)
+    assert "was not stored" in caplog.text
 
 
 def test_one_that_leaves_no_record_is_told_of_in_the_log(url, fake, user, mint, caplog):
