@@ -15,7 +15,6 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from access.limits_config import LIMITS, Limit
 from agents.memory_config import AgentMemory, Probability, read_memory
 from config.sections import Config, Location, Problem, Section
 from config.spelling import did_you_mean
@@ -34,14 +33,6 @@ PARAMETERS = {
 }
 """The fields that are defaults of request parameters, under OpenAI's names."""
 
-
-def refuse_planned(value: Any) -> None:
-    """Refuse what this version cannot do; an empty list asks for nothing."""
-    if value:
-        raise ValueError("is not available in this version of Coulisse; remove it")
-
-
-Planned = Annotated[Any, AfterValidator(refuse_planned)]
 
 Fallback = Annotated[
     Annotated[str, Tag("agent")] | Annotated[ModelChoice, Tag("model")],
@@ -131,7 +122,9 @@ class AgentConfig(BaseModel):
         description="Fields added to the provider's request as they are, such as "
         "`top_k` for a server of your own.",
     )
-    judges: Planned = Field(default=None, description="Not available in this version.")
+    judges: tuple[str, ...] = Field(
+        default=(), description="Judges that score its replies, by name."
+    )
     mcp_tools: tuple[ToolGrant, ...] = Field(
         default=(), description="The MCP servers whose tools it may use."
     )
@@ -153,7 +146,7 @@ class AgentConfig(BaseModel):
         description="Skills it may look up, by name; unknown names are ignored.",
     )
     subagents: tuple[str, ...] = Field(
-        default=(), description="Agents it may call, by name."
+        default=(), description="Agents and experiments it may call, by name."
     )
     fallbacks: tuple[Fallback, ...] = Field(
         default=(),
@@ -186,7 +179,6 @@ def by_name(agents: list[AgentConfig]) -> dict[str, AgentConfig]:
 def check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Problem]:
     """Find agents whose provider is not configured or cannot do what they ask."""
     providers = config.get(PROVIDERS)
-    yield from _check_limits(agents, config)
     for index, agent in enumerate(agents.values()):
         if agent.provider not in providers:
             hint = did_you_mean(agent.provider, providers)
@@ -199,7 +191,7 @@ def check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Pro
             continue
         yield from _check_learner(index, agent, config)
         yield from _check_grants(index, agent, config)
-        yield from _check_subagents(index, agent, agents)
+        yield from _check_subagents(index, agent)
         yield from _check_fallbacks(index, agent, agents, providers)
         provider = providers[agent.provider]
         for name in parameters.refused(provider, agent.parameters):
@@ -208,18 +200,6 @@ def check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Pro
                 f"agent '{agent.name}' sets '{name}', which provider "
                 f"'{agent.provider}' ({provider.kind}) does not take; remove it",
                 "coulisse.E202",
-            )
-
-
-def _check_limits(agents: Mapping[str, Any], config: Config) -> Iterable[Problem]:
-    entries: tuple[Limit, ...] = config.get(LIMITS)
-    for index, limit in enumerate(entries):
-        if limit.per == "agent" and limit.name not in (None, *agents):
-            yield Problem(
-                ("limits", index, "name"),
-                f"a limit is for agent '{limit.name}', which does not exist"
-                f"{did_you_mean(limit.name or '', agents)}",
-                "coulisse.E211",
             )
 
 
@@ -261,9 +241,7 @@ def _check_grants(index: int, agent: AgentConfig, config: Config) -> Iterable[Pr
         named.add(grant.server)
 
 
-def _check_subagents(
-    index: int, agent: AgentConfig, agents: Mapping[str, AgentConfig]
-) -> Iterable[Problem]:
+def _check_subagents(index: int, agent: AgentConfig) -> Iterable[Problem]:
     for position, name in enumerate(agent.subagents):
         at = ("agents", index, "subagents", position)
         if name == agent.name:
@@ -271,13 +249,6 @@ def _check_subagents(
                 at,
                 f"agent '{agent.name}' lists itself under subagents; remove it",
                 "coulisse.E205",
-            )
-        elif name not in agents:
-            yield Problem(
-                at,
-                f"agent '{agent.name}' calls agent '{name}', which does not exist"
-                f"{did_you_mean(name, agents)}",
-                "coulisse.E206",
             )
         elif name in agent.subagents[:position]:
             yield Problem(

@@ -37,15 +37,17 @@ COULISSE_SECTIONS = [
     "config.config.VARS",
     "experiments.config.EXPERIMENTS",
     "gateway.config.MCP_SERVER",
+    "judges.config.JUDGES",
     "mcp_bridge.config.MCP",
     "mcp_bridge.config.PUBLIC_BASE_URL",
     "memory.config.MEMORY",
     "providers.config.PROVIDERS",
     "providers.price_config.PRICES",
+    "smoke.config.SMOKE_TESTS",
     "tasks.config.TASKS",
     "telemetry.config.TELEMETRY",
 ]
-COULISSE_CHECKS: list[str] = []
+COULISSE_CHECKS: list[str] = ["turns.judge_checks.check_judges"]
 
 DEBUG = False
 # Nothing is routed or answered by the Host header, and a server on 0.0.0.0 is known
@@ -61,9 +63,11 @@ INSTALLED_APPS = [
     "agents",
     "memory",
     "experiments",
+    "judges",
     "turns",
     "tasks",
     "gateway",
+    "smoke",
     "processes",
     "studio",
     "django.contrib.auth",
@@ -288,6 +292,8 @@ CELERY_BEAT_SCHEDULE = {
     "mcp-sweep": every(600, "mcp_bridge.jobs.sweep"),
     "memory-consolidate": every(600, "memory.jobs.consolidate"),
     "memory-sweep": every(30, "memory.jobs.sweep"),
+    "smoke-prune": every(3600, "smoke.jobs.prune"),
+    "smoke-sweep": every(30, "smoke.jobs.sweep"),
     "tasks-sweep": every(30, "tasks.jobs.sweep"),
     "telemetry-prune": every(3600, "telemetry.jobs.prune"),
 }

@@ -72,7 +72,13 @@ class Message(models.Model):
                 fields=["thread", "position"],
                 condition=Q(importance__gt=0.5),
                 name="memory_message_important",
-            )
+            ),
+            # A turn is found by its reply; its other messages stand before that.
+            models.Index(
+                fields=["turn_id"],
+                condition=Q(finish_reason__gt=""),
+                name="memory_message_reply",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -17,8 +17,17 @@ from config import loader
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
     *("core", "config", "providers", "mcp_bridge", "access", "telemetry", "agents"),
-    *("memory", "experiments", "turns", "tasks", "gateway", "processes", "studio"),
-    "coulisse_site",
+    *(
+        "memory",
+        "experiments",
+        "judges",
+        "turns",
+        "tasks",
+        "gateway",
+        "processes",
+        "studio",
+        "coulisse_site",
+    ),
 )
 EXAMPLES = sorted((ROOT / "examples").glob("**/*.y*ml"))
 

@@ -1,0 +1,1 @@
+"""Judges: models that score replies, and what people say of them."""

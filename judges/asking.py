@@ -1,0 +1,136 @@
+"""Asking a judge's model about a reply: one call for all criteria, or two."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from config.sections import Config
+from core import usage
+from core.events import Usage
+from core.messages import Message
+from core.reply import Reply
+from judges import answers, prompt
+from judges.answers import Unreadable, Verdict
+from judges.config import JudgeConfig
+from judges.errors import AnswerUnreadable, JudgeTimedOut
+from judges.material import Material
+from providers import client, kinds, parameters, prices
+from providers.calls import ModelCall
+from providers.config import PROVIDERS
+from providers.errors import RequestRefused
+
+LOCAL_TOKENS = 400
+"""Most tokens the model on this machine answers with: it holds up agents' replies."""
+
+
+@dataclass(slots=True)
+class Bill:
+    """What was asked of a judge's model until now, and what it cost."""
+
+    calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost_micro_usd: int | None = 0
+    """None where no price is known."""
+
+    def add(self, used: Usage, cost_micro_usd: int | None) -> None:
+        """Put down one more answer."""
+        self.calls += 1
+        self.usage += used
+        if self.cost_micro_usd is None or cost_micro_usd is None:
+            self.cost_micro_usd = None
+        else:
+            self.cost_micro_usd += cost_micro_usd
+
+
+async def ask(
+    config: Config, judge: JudgeConfig, material: Material, *, user: str, bill: Bill
+) -> dict[str, Verdict]:
+    """Return what a judge says of a reply, by its criteria.
+
+    An answer that cannot be read is asked for once more. What is used is put into
+    `bill` as it is used, so that it is known when this raises: `AnswerUnreadable`,
+    `JudgeTimedOut`, and what `providers.errors` lists.
+    """
+    messages = prompt.messages(judge.rubrics, material)
+    problem = ""
+    for _ in range(2):
+        reply = await _answer(config, judge, messages, user, bill)
+        text = reply.text or reply.refusal
+        try:
+            return answers.read(text, judge.rubrics)
+        except Unreadable as exc:
+            problem = str(exc)
+            is_whole = reply.finish_reason != "length"
+            messages = [
+                *messages,
+                *prompt.correction(judge.rubrics, text, problem, is_whole=is_whole),
+            ]
+    raise AnswerUnreadable(
+        f"judge '{judge.name}': {judge.model}'s answer could not be read: {problem}",
+        provider=judge.provider,
+    )
+
+
+async def _answer(
+    config: Config,
+    judge: JudgeConfig,
+    messages: Sequence[Message],
+    user: str,
+    bill: Bill,
+) -> Reply:
+    asked = _parameters(config, judge)
+    try:
+        async with asyncio.timeout(judge.timeout_seconds):
+            try:
+                reply = await _run(config, judge, messages, asked, user)
+            except RequestRefused:
+                # Reasoning models take no temperature, many servers no schema: not
+                # every refusal says which. What was asked for is a help, not a need.
+                needed = {k: v for k, v in asked.items() if k == "max_tokens"}
+                if needed == asked:
+                    raise
+                reply = await _run(config, judge, messages, needed, user)
+    except TimeoutError as exc:
+        raise JudgeTimedOut(
+            f"judge '{judge.name}': {judge.model} did not answer within "
+            f"{judge.timeout_seconds:g} seconds",
+            provider=judge.provider,
+        ) from exc
+    used = usage.of(messages, reply)
+    now = datetime.now(UTC)
+    bill.add(used, prices.cost(config, judge.provider, judge.model, used, at=now))
+    return reply
+
+
+def _parameters(config: Config, judge: JudgeConfig) -> dict[str, Any]:
+    """Return what makes a judge's model answer coldly, and in shape."""
+    provider = config.get(PROVIDERS)[judge.provider]
+    asked: dict[str, Any] = {}
+    if not parameters.refused(provider, ["temperature"]):
+        asked["temperature"] = 0
+    if kinds.structured_outputs(provider) == "native":
+        asked["response_format"] = prompt.response_format(judge.rubrics)
+    if judge.max_tokens is not None:
+        asked["max_tokens"] = judge.max_tokens
+    elif provider.kind == "local":
+        asked["max_tokens"] = LOCAL_TOKENS
+    return asked
+
+
+async def _run(
+    config: Config,
+    judge: JudgeConfig,
+    messages: Sequence[Message],
+    asked: Mapping[str, Any],
+    user: str,
+) -> Reply:
+    provider = config.get(PROVIDERS)[judge.provider]
+    call = ModelCall(judge.model, messages, parameters=asked, stream=False, user=user)
+    reply = Reply()
+    async with aclosing(client.run(judge.provider, provider, call)) as events:
+        async for event in events:
+            reply.add(event)
+    return reply

@@ -1,0 +1,119 @@
+"""The YAML's `judges:` list.
+
+| id | what is wrong |
+|---|---|
+| coulisse.E651 | a judge's provider is not under `providers:` |
+"""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
+
+from config.sections import Config, Problem, Section
+from config.spelling import did_you_mean
+from providers.config import PROVIDERS
+
+MAX_CRITERIA = 20
+"""Of one judge: they are all scored in one answer."""
+
+Criterion = Annotated[
+    str,
+    # No dot: `judge.criterion` is how others name it.
+    StringConstraints(pattern=r"^[^\W\d][\w-]*$", max_length=64),
+]
+Description = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000)
+]
+
+
+def distinct(rubrics: dict[str, str]) -> dict[str, str]:
+    """Refuse criteria that a model could take for one another."""
+    seen: dict[str, str] = {}
+    for name in rubrics:
+        other = seen.setdefault(name.casefold(), name)
+        if other != name:
+            raise PydanticCustomError(
+                "duplicate_criterion",
+                "the criteria '{other}' and '{name}' differ in their letters' case "
+                "alone; rename one",
+                {"other": other, "name": name},
+            )
+    return rubrics
+
+
+class JudgeConfig(BaseModel):
+    """A model that scores replies, and by what."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(
+        min_length=1, max_length=255, description="What agents call it. Unique."
+    )
+    provider: str = Field(description="A name under `providers:`.")
+    model: str = Field(
+        min_length=1, description="The provider's own name of the model that judges."
+    )
+    rubrics: Annotated[
+        dict[Criterion, Description],
+        Field(min_length=1, max_length=MAX_CRITERIA),
+        AfterValidator(distinct),
+    ] = Field(
+        description="What is scored: a criterion's name and what to look for, without "
+        "a word on scale or format. All are scored in one call."
+    )
+    sampling_rate: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="Which share of the replies it scores; drawn for each.",
+    )
+    timeout_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        le=600,
+        description="Most time one answer of its model may take, retries included.",
+    )
+    max_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Most tokens its answer may have, thinking included. Unset: the "
+        "model's own limit.",
+    )
+
+
+def by_name(judges: list[JudgeConfig]) -> dict[str, JudgeConfig]:
+    """Return the judges by name, in the file's order; no name may be taken twice."""
+    named: dict[str, JudgeConfig] = {}
+    for index, judge in enumerate(judges):
+        if judge.name in named:
+            raise PydanticCustomError(
+                "duplicate_name",
+                "another judge is already called '{name}'; rename one",
+                {"name": judge.name, "at": (index, "name")},
+            )
+        named[judge.name] = judge
+    return named
+
+
+def check_judges(judges: dict[str, JudgeConfig], config: Config) -> Iterable[Problem]:
+    """Find judges whose provider is not configured."""
+    providers = config.get(PROVIDERS)
+    for index, judge in enumerate(judges.values()):
+        if judge.provider not in providers:
+            yield Problem(
+                ("judges", index, "provider"),
+                f"judge '{judge.name}' uses provider '{judge.provider}', which is not "
+                f"under providers:{did_you_mean(judge.provider, providers)}",
+                "coulisse.E651",
+            )
+
+
+JUDGES: Section[dict[str, JudgeConfig]] = Section(
+    key="judges",
+    shape=Annotated[list[JudgeConfig], AfterValidator(by_name)],
+    default=dict,
+    noun="judge",
+    check=check_judges,
+)

@@ -1,0 +1,104 @@
+"""What judges and people say of replies."""
+
+import uuid
+
+from django.db import models
+from django.db.models import Q
+
+
+class Score(models.Model):
+    """What one judge says of one reply by one criterion."""
+
+    class Origin(models.TextChoices):
+        """What the reply was given to."""
+
+        CHAT = "chat"
+        TASK = "task"
+        SMOKE = "smoke"
+        SHADOW = "shadow"
+
+    turn_id = models.UUIDField()
+    """The turn the reply belongs to; a shadow's has an id of its own."""
+    user_id = models.UUIDField()
+    """Whose turn it was; erased with them."""
+    judge = models.CharField(max_length=255)
+    criterion = models.CharField(max_length=64)
+    value = models.PositiveSmallIntegerField()
+    """From 0 to 10."""
+    reasoning = models.TextField(blank=True, default="")
+    agent = models.CharField(max_length=255)
+    """Who replied: of an experiment, the variant."""
+    experiment = models.CharField(max_length=255, blank=True, default="")
+    """The experiment that chose the agent; "" is none."""
+    origin = models.CharField(max_length=16, choices=Origin, default=Origin.CHAT)
+    judged_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["turn_id", "judge", "criterion"], name="judges_score_of_turn"
+            ),
+            models.CheckConstraint(
+                condition=Q(value__gte=0, value__lte=10), name="judges_score_value"
+            ),
+            models.CheckConstraint(
+                condition=Q(origin__in=["chat", "task", "smoke", "shadow"]),
+                name="judges_score_origin",
+            ),
+        ]
+        indexes = [
+            # Means are read from it alone, whichever of its fields are given.
+            models.Index(
+                fields=[
+                    *("judge", "criterion", "agent", "experiment"),
+                    *("judged_at", "value"),
+                ],
+                name="judges_score_means",
+            ),
+            models.Index(
+                fields=["user_id", "-judged_at", "-id"], name="judges_score_of_user"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.judge}.{self.criterion}: {self.value} for {self.agent}"
+
+
+class Feedback(models.Model):
+    """What a user says of a reply they got: a score or a thumb, and why."""
+
+    class Thumb(models.TextChoices):
+        UP = "up"
+        DOWN = "down"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    turn_id = models.UUIDField()
+    user_id = models.UUIDField()
+    score = models.PositiveSmallIntegerField(null=True)
+    """From 0 to 10; null where they gave a thumb."""
+    thumb = models.CharField(max_length=4, choices=Thumb, null=True)  # noqa: DJ001
+    comment = models.TextField(blank=True, default="")
+    agent = models.CharField(max_length=255)
+    experiment = models.CharField(max_length=255, blank=True, default="")
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user_id", "turn_id"], name="judges_feedback_of_turn"
+            ),
+            models.CheckConstraint(
+                condition=Q(score__gte=0, score__lte=10, thumb=None)
+                | Q(score=None, thumb__in=["up", "down"]),
+                name="judges_feedback_one_of",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["turn_id"], name="judges_feedback_turn"),
+            models.Index(fields=["agent", "created_at"], name="judges_feedback_agent"),
+        ]
+
+    def __str__(self) -> str:
+        said = self.thumb if self.score is None else f"{self.score}/10"
+        return f"{said} for {self.agent}"

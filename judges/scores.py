@@ -1,0 +1,170 @@
+"""The scores of judges: written once a reply is judged, and their means."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, F, Max, Min, QuerySet, Sum
+
+from core.ids import UserId
+from judges.answers import Verdict
+from judges.models import Score
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """How many scores there are, their sum, and the sum of their squares."""
+
+    count: int
+    total: float
+    squares: float
+
+    @property
+    def mean(self) -> float:
+        """The mean; 0 where there are none."""
+        return self.total / self.count if self.count else 0.0
+
+    @property
+    def variance(self) -> float:
+        """The sample's variance; 0 where there are not two."""
+        if self.count < 2:
+            return 0.0
+        # Whole numbers from 0 to 10: nothing is lost in the difference.
+        spread = self.squares - self.total * self.total / self.count
+        return max(spread, 0.0) / (self.count - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What one judge makes of one agent by one criterion."""
+
+    agent: str
+    judge: str
+    criterion: str
+    stats: Stats
+    lowest: int
+    highest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A reply that was judged."""
+
+    turn_id: UUID
+    user_id: UserId
+    judge: str
+    agent: str
+    experiment: str = ""
+    origin: str = "chat"
+
+
+def write(judged: Judged, verdicts: Mapping[str, Verdict]) -> None:
+    """Store what a judge says of a reply, in place of what it said before."""
+    now = datetime.now(UTC)
+    rows = [
+        Score(
+            turn_id=judged.turn_id,
+            user_id=judged.user_id,
+            judge=judged.judge,
+            criterion=criterion,
+            value=verdict.score,
+            reasoning=verdict.reasoning,
+            agent=judged.agent,
+            experiment=judged.experiment,
+            origin=judged.origin,
+            judged_at=now,
+        )
+        for criterion, verdict in verdicts.items()
+    ]
+    Score.objects.bulk_create(
+        rows,
+        update_conflicts=True,
+        unique_fields=["turn_id", "judge", "criterion"],
+        update_fields=["value", "reasoning", "judged_at"],
+    )
+
+
+SUMS: dict[str, Any] = {
+    "count": Count("value"),
+    "total": Sum("value"),
+    "squares": Sum(F("value") * F("value")),
+}
+
+
+def stats(
+    judge: str,
+    criterion: str,
+    agents: Collection[str],
+    *,
+    since: datetime | None = None,
+    experiment: str | None = None,
+) -> dict[str, Stats]:
+    """Return what a judge makes of agents by one criterion, by the agents' names.
+
+    Those it has not scored are left out. With `experiment`, only what they replied as
+    variants of it. One query, answered from an index.
+    """
+    found = Score.objects.filter(judge=judge, criterion=criterion, agent__in=agents)
+    if since is not None:
+        found = found.filter(judged_at__gte=since)
+    if experiment is not None:
+        found = found.filter(experiment=experiment)
+    rows = found.values("agent").annotate(**SUMS).order_by()
+    return {row["agent"]: _stats(row) for row in rows}
+
+
+def lines(
+    *,
+    judge: str | None = None,
+    agent: str | None = None,
+    experiment: str | None = None,
+    user_id: UserId | None = None,
+    since: datetime | None = None,
+) -> list[Line]:
+    """Return what judges make of agents, by agent, judge and criterion."""
+    given = {
+        *(("judge", judge), ("agent", agent), ("experiment", experiment)),
+        *(("user_id", user_id), ("judged_at__gte", since)),
+    }
+    wanted = {name: value for name, value in given if value is not None}
+    rows = (
+        Score.objects.filter(**wanted)
+        .values("agent", "judge", "criterion")
+        .annotate(**SUMS, lowest=Min("value"), highest=Max("value"))
+        .order_by("agent", "judge", "criterion")
+    )
+    return [
+        Line(
+            *(row["agent"], row["judge"], row["criterion"]),
+            *(_stats(row), row["lowest"], row["highest"]),
+        )
+        for row in rows
+    ]
+
+
+def _stats(row: Mapping[str, Any]) -> Stats:
+    return Stats(row["count"], row["total"], row["squares"])
+
+
+def of_turns(turn_ids: Iterable[UUID]) -> list[Score]:
+    """Return the scores of turns, by turn, judge and criterion."""
+    found = Score.objects.filter(turn_id__in=list(turn_ids))
+    return list(found.order_by("turn_id", "judge", "criterion"))
+
+
+def recent(user_id: UserId, limit: int) -> list[Score]:
+    """Return a user's newest scores, the newest first."""
+    return list(of_user(user_id).order_by("-judged_at", "-id")[:limit])
+
+
+def of_user(user_id: UserId) -> QuerySet[Score]:
+    """Return all scores of a user's replies."""
+    return Score.objects.filter(user_id=user_id)
+
+
+def judged_by(judge: str, turn_ids: Collection[UUID]) -> set[UUID]:
+    """Return which of these turns a judge has scored."""
+    found = Score.objects.filter(judge=judge, turn_id__in=turn_ids)
+    return set(found.values_list("turn_id", flat=True))

@@ -1,0 +1,36 @@
+"""The rows that judging reads and writes, beside the scores."""
+
+import uuid
+
+from django.db import transaction
+
+from core.ids import TurnId, UserId
+from judges import material as materials
+from judges.material import MAX_EARLIER, MAX_OF_TURN, Material
+from memory import past_turn
+from tasks import queue
+from tasks.models import Task
+from tasks.work import Work
+
+
+def material(user_id: UserId, turn_id: uuid.UUID | None) -> Material | None:
+    """Return what a judge reads of a turn that is stored; None where none is."""
+    if turn_id is None:
+        return None
+    past = past_turn.read(
+        user_id, TurnId(turn_id), earlier=MAX_EARLIER, most=MAX_OF_TURN
+    )
+    if past is None:
+        return None
+    return materials.of(past.earlier, past.turn, past.reply.text)
+
+
+def failed(task: Work, error: BaseException, receipt: str, *, is_final: bool) -> bool:
+    """Note that a reply could not be judged, and what the attempt cost."""
+    with transaction.atomic():
+        is_over = queue.failed(task, error, is_final=is_final)
+        if is_over:
+            Task.objects.filter(
+                pk=task.id, state=Task.State.ERRORED, attempts=task.attempts
+            ).update(result=receipt)
+    return is_over

@@ -1,0 +1,107 @@
+"""Tasks that judge a reply: what was said is read, a model asked, scores are stored."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import orjson
+
+from config import live
+from core.errors import CoulisseError
+from judges import asking, scores
+from judges.answers import Verdict
+from judges.asking import Bill
+from judges.config import JUDGES, JudgeConfig
+from judges.errors import AnswerUnreadable
+from judges.material import Material
+from judges.scores import Judged
+from tasks import judge_rows, judging
+from tasks.kinds import Ending, Kind
+from tasks.work import Work
+from turns import lane
+
+logger = logging.getLogger(__name__)
+
+NOT_CONFIGURED = "the judge is no longer configured"
+NOT_STORED = "the turn is not stored"
+
+
+async def run(task: Work) -> Ending:
+    """Score one reply; an answer that cannot be read ends the task for good."""
+    config = live.current()
+    judge = config.get(JUDGES).get(task.payload["judge"])
+    if judge is None:
+        return _skipped(task, NOT_CONFIGURED)
+    material = await _material(task)
+    if material is None:
+        return _skipped(task, NOT_STORED)
+    bill = Bill()
+    try:
+        verdicts = await asking.ask(
+            config, judge, material, user=task.user_id.hex, bill=bill
+        )
+    except CoulisseError as exc:
+        is_final = isinstance(exc, AnswerUnreadable) or not _may_pass(exc)
+        receipt = _receipt(judge, bill, {})
+        await lane.run_to_end(judge_rows.failed, task, exc, receipt, is_final=is_final)
+        # Not what it says: it may quote the model, and the model the user.
+        logger.warning(
+            "judge '%s' did not score turn %s: %s", judge.name, task.turn_id, exc.code
+        )
+        return Ending(is_closed=True)
+    return Ending(
+        _receipt(judge, bill, verdicts),
+        partial(scores.write, _judged(task), verdicts),
+    )
+
+
+async def _material(task: Work) -> Material | None:
+    told = task.payload.get("material")
+    if told is not None:
+        return Material.from_json(told)
+    return await lane.run(judge_rows.material, task.user_id, task.turn_id)
+
+
+def _may_pass(exc: CoulisseError) -> bool:
+    """Whether the same may go better a while later."""
+    return bool(getattr(exc, "retryable", True))
+
+
+def _judged(task: Work) -> Judged:
+    if task.turn_id is None:
+        raise LookupError("a task that judges names the turn it is about")
+    return Judged(
+        task.turn_id,
+        task.user_id,
+        task.payload["judge"],
+        task.agent,
+        task.payload.get("experiment", ""),
+        task.payload.get("origin", "chat"),
+    )
+
+
+def _skipped(task: Work, why: str) -> Ending:
+    told = {"judge": task.payload["judge"], "skipped": why}
+    return Ending(orjson.dumps(told).decode())
+
+
+def _receipt(judge: JudgeConfig, bill: Bill, verdicts: Mapping[str, Verdict]) -> str:
+    """Return what a task's row tells of what was asked, what it cost, and the scores.
+
+    Not their reasons: those are in the scores' own rows.
+    """
+    told: dict[str, Any] = {
+        "judge": judge.name,
+        "provider": judge.provider,
+        "model": judge.model,
+        "calls": bill.calls,
+        "usage": asdict(bill.usage),
+        "cost_micro_usd": bill.cost_micro_usd,
+        "scores": {name: verdict.score for name, verdict in verdicts.items()},
+    }
+    return orjson.dumps(told).decode()
+
+
+KIND = Kind(judging.KIND, run, max_failures=judging.MAX_FAILURES)
