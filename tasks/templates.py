@@ -1,0 +1,71 @@
+"""Texts with places for what a webhook was sent: `{{a.b.c}}`.
+
+What is put in is text: a place that it names in turn stays as it is.
+"""
+
+import re
+from typing import Any
+
+import orjson
+
+PLACE = re.compile(r"\{\{([^{}]+)\}\}")
+
+
+class Missing(LookupError):
+    """The payload has nothing at a path."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+def is_template(text: str) -> bool:
+    """Return whether a text has places."""
+    return PLACE.search(text) is not None
+
+
+def fill(template: str, payload: Any) -> str:
+    """Return the text; a place whose path is missing stays, as `{{ a.b.c }}`."""
+
+    def filled(place: re.Match[str]) -> str:
+        path = place[1].strip()
+        try:
+            return _text(_at(payload, path))
+        except Missing:
+            return f"{{{{ {path} }}}}"
+
+    return PLACE.sub(filled, template)
+
+
+def fill_whole(template: str, payload: Any) -> str:
+    """Return the text; raises `Missing` for a path that leads nowhere, or to null."""
+
+    def filled(place: re.Match[str]) -> str:
+        path = place[1].strip()
+        value = _at(payload, path)
+        if value is None:
+            raise Missing(path)
+        return _text(value)
+
+    return PLACE.sub(filled, template)
+
+
+def _at(payload: Any, path: str) -> Any:
+    """Return what is at a path; a number counts a list's entries from 0."""
+    value = payload
+    for step in path.split("."):
+        if isinstance(value, dict) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and _is_index(step) and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            raise Missing(path)
+    return value
+
+
+def _is_index(step: str) -> bool:
+    return step.isascii() and step.isdecimal() and len(step) <= 6
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
