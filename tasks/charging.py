@@ -20,5 +20,7 @@ def caller_of(token_id: uuid.UUID | None) -> Caller:
     row = Token.objects.filter(pk=token_id).first()
     token = None if row is None else tokens.find(row.digest, datetime.now(UTC))
     if token is None:
-        raise CredentialRefused
+        raise CredentialRefused(
+            "The API token that asked for this is revoked, expired or unknown"
+        )
     return caller.by_token(token)

@@ -12,3 +12,11 @@ from tasks.work import Work
 def by_reply(task: Work, turn_id: TurnId, reply: Reply, _: Sequence[Call]) -> None:
     """Close a task with what its agent said; raises `queue.Gone`."""
     queue.done(task, reply.text or reply.refusal, turn_id=turn_id)
+
+
+def if_ours(task: Work) -> None:
+    """Let what an attempt that broke off said be stored; raises `queue.Gone`.
+
+    Not where its user was erased meanwhile, nor where another attempt has begun.
+    """
+    queue.hold(task)

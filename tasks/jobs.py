@@ -3,15 +3,13 @@
 Messages have it look at once; without any it looks every few seconds.
 """
 
-import logging
 import threading
+from datetime import UTC, datetime
 from typing import Any
 
 from celery import shared_task, signals
 
-from tasks import queue, service
-
-logger = logging.getLogger(__name__)
+from tasks import lost, retention, service
 
 
 @shared_task(name="tasks.jobs.work", ignore_result=True)
@@ -22,10 +20,15 @@ def work() -> None:
 
 @shared_task(name="tasks.jobs.sweep", ignore_result=True)
 def sweep() -> None:
-    """Close what was lost with its workers, and look for work."""
-    if lost := queue.reap():
-        logger.warning("%d tasks were lost with their workers", lost)
+    """Take up what was lost with its workers, and look for work."""
+    lost.sweep()
     service.kick()
+
+
+@shared_task(name="tasks.jobs.prune", ignore_result=True)
+def prune() -> None:
+    """Delete the tasks that ended longer ago than they are kept."""
+    retention.run(datetime.now(UTC))
 
 
 @signals.worker_init.connect

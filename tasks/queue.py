@@ -6,11 +6,7 @@ is at it. Who takes a row counts its attempts up, and closes it by that number: 
 whose lease was lost can write nothing.
 """
 
-import logging
-import os
 import random
-import socket
-import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,8 +19,10 @@ from django.db.models import Case, F, Q, QuerySet, Value, When
 from core import request_ids
 from core.errors import CoulisseError
 from core.ids import UserId
+from tasks import workers
 from tasks.models import Task
 from tasks.work import Work
+from turns.errors import Unwanted
 
 LEASE_SECONDS = 30.0
 """How long a worker may be silent; it extends its leases every few seconds."""
@@ -37,13 +35,11 @@ INTERRUPTED = "process restarted before task completed"
 """Source: "Boot-time reaping" of the reference."""
 
 OPEN = (Task.State.QUEUED, Task.State.RUNNING)
-WORKER = f"{socket.gethostname()}:{os.getpid()}:{time.time():.0f}"[:255]
-
-logger = logging.getLogger(__name__)
+CLOSED = (Task.State.DONE, Task.State.ERRORED, Task.State.CANCELLED)
 
 
-class Gone(Exception):
-    """The task is not this worker's any more: cancelled, erased, or another took it."""
+class Gone(Unwanted):
+    """The task is not this worker's any more: erased, or another took it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +106,14 @@ def claim(
     kinds: Collection[str],
     *,
     users: Collection[UserId] | None = None,
+    once: Collection[str] = (),
     now: datetime | None = None,
 ) -> list[Work]:
     """Take up to `limit` pieces of work, and return them.
 
     The highest priority first, then the oldest; with `users` only theirs. Those whose
-    lease ran out are taken again. Two workers never take the same one.
+    lease ran out are taken again, unless they are of kinds that run `once`. Two workers
+    never take the same one.
     """
     now = now or datetime.now(UTC)
     lease = now + timedelta(seconds=LEASE_SECONDS)
@@ -124,7 +122,7 @@ def claim(
         wanted &= Q(user_id__in=users)
     with transaction.atomic():
         found = (
-            Task.objects.filter(_takeable(now), wanted)
+            Task.objects.filter(_takeable(now, once), wanted)
             .order_by("-priority", "created_at")
             .select_for_update(skip_locked=connection.vendor == "postgresql")
         )
@@ -135,7 +133,7 @@ def claim(
             interruptions=F("interruptions") + _IS_LOST,
             due_at=lease,
             started_at=now,
-            worker=WORKER,
+            worker=workers.own(),
         )
     return [_work(task) for task in taken]
 
@@ -161,13 +159,18 @@ def _work(task: Task) -> Work:
 _IS_LOST = Case(When(state=Task.State.RUNNING, then=Value(1)), default=Value(0))
 
 
-def _takeable(now: datetime) -> Q:
+def _takeable(now: datetime, once: Collection[str]) -> Q:
     lost = Q(
+        ~_is_given_up(once),
         state=Task.State.RUNNING,
         is_cancelled=False,
-        interruptions__lt=MAX_INTERRUPTIONS,
     )
     return Q(Q(state=Task.State.QUEUED) | lost, due_at__lte=now)
+
+
+def _is_given_up(once: Collection[str]) -> Q:
+    """Return what is not begun again when its worker died."""
+    return Q(interruptions__gte=MAX_INTERRUPTIONS) | Q(kind__in=once)
 
 
 def extend(tasks: Collection[Work], *, now: datetime | None = None) -> set[uuid.UUID]:
@@ -179,7 +182,7 @@ def extend(tasks: Collection[Work], *, now: datetime | None = None) -> set[uuid.
     lease = now + timedelta(seconds=LEASE_SECONDS)
     mine = {task.id: task.attempts for task in tasks}
     running = Task.objects.filter(pk__in=mine, state=Task.State.RUNNING)
-    running.filter(worker=WORKER).update(due_at=lease)
+    running.filter(worker=workers.own()).update(due_at=lease)
     kept = {
         pk
         for pk, attempts, is_cancelled in running.values_list(
@@ -196,14 +199,23 @@ def _mine(task: Work) -> QuerySet[Task]:
         user_id=task.user_id,
         state=Task.State.RUNNING,
         attempts=task.attempts,
-        is_cancelled=False,
     )
+
+
+def hold(task: Work) -> None:
+    """Keep everybody else from a task until the transaction ends; raises `Gone`.
+
+    What is written of an attempt that broke off is written in the same.
+    """
+    if not _mine(task).update(due_at=F("due_at")):
+        raise Gone
 
 
 def done(task: Work, result: str = "", *, turn_id: uuid.UUID | None = None) -> None:
     """Close work that is done, in the caller's transaction; raises `Gone`.
 
-    So what it came to is stored exactly if its row says that it is done.
+    So what it came to is stored exactly if its row says that it is done. One that
+    somebody has just cancelled is done all the same.
     """
     fields: dict[str, Any] = {} if turn_id is None else {"turn_id": turn_id}
     closed = _mine(task).update(
@@ -231,9 +243,11 @@ def close(
 def failed(task: Work, error: BaseException, *, is_final: bool = False) -> bool:
     """Note that an attempt failed; say whether the task is errored for good by it.
 
-    Otherwise it is tried again after a pause. The error's text is shown to its user
-    where it is one of ours, and its type alone where it is not.
+    Otherwise it is tried again after a pause, unless somebody cancelled it. The error's
+    text is shown to its user where it is one of ours, and its type alone where it is
+    not.
     """
+    ended(task)
     failures = task.failures + 1
     told = storable(describe(error))[:MAX_ERROR_LENGTH]
     is_over = is_final or failures >= task.max_failures
@@ -274,6 +288,7 @@ def put_back(tasks: Collection[Work]) -> None:
     """Let go of work this process will not finish, for another to begin anew."""
     now = datetime.now(UTC)
     for task in tasks:
+        ended(task)
         # The number goes up when it is taken, so what is still at it closes nothing.
         _mine(task).update(state=Task.State.QUEUED, due_at=now)
 
@@ -296,28 +311,55 @@ def cancel(task_id: uuid.UUID, *, user_id: UserId | None = None) -> Task | None:
 
 def ended(task: Work) -> None:
     """Close a task whose end was asked for, once it has stopped."""
-    Task.objects.filter(
-        pk=task.id,
-        state=Task.State.RUNNING,
-        attempts=task.attempts,
-        is_cancelled=True,
-    ).update(state=Task.State.CANCELLED, finished_at=datetime.now(UTC))
+    _mine(task).filter(is_cancelled=True).update(
+        state=Task.State.CANCELLED, finished_at=datetime.now(UTC)
+    )
 
 
-def reap(*, now: datetime | None = None) -> int:
+def disown(*, now: datetime | None = None) -> int:
+    """End the leases of workers of this machine that have died; return how many.
+
+    Those of other machines are given up when they run out.
+    """
+    running = Task.objects.filter(state=Task.State.RUNNING)
+    names = running.exclude(worker=workers.own()).values_list("worker", flat=True)
+    gone = workers.gone(names.distinct())
+    if not gone:
+        return 0
+    return running.filter(worker__in=gone).update(due_at=now or datetime.now(UTC))
+
+
+def reap(*, once: Collection[str] = (), now: datetime | None = None) -> int:
     """Close the tasks whose workers died under them; return how many.
 
-    Those that may be tried again are left to be taken.
+    Those that may be begun again are left to be taken; kinds that run `once` may not.
     """
     now = now or datetime.now(UTC)
     lost = Task.objects.filter(state=Task.State.RUNNING, due_at__lte=now)
     cancelled = lost.filter(is_cancelled=True).update(
         state=Task.State.CANCELLED, finished_at=now
     )
-    errored = lost.filter(interruptions__gte=MAX_INTERRUPTIONS).update(
+    errored = lost.filter(_is_given_up(once)).update(
         state=Task.State.ERRORED, error=INTERRUPTED, finished_at=now
     )
     return cancelled + errored
+
+
+def replay(ids: Collection[uuid.UUID]) -> int:
+    """Put back what failed or was cancelled, to be done anew; return how many."""
+    ended = Task.objects.filter(
+        pk__in=ids, state__in=(Task.State.ERRORED, Task.State.CANCELLED)
+    )
+    return ended.update(
+        state=Task.State.QUEUED,
+        is_cancelled=False,
+        failures=0,
+        interruptions=0,
+        error="",
+        due_at=datetime.now(UTC),
+        started_at=None,
+        finished_at=None,
+    )
 
 
 def storable(text: str) -> str:

@@ -11,17 +11,23 @@ import logging
 from collections.abc import Callable, Collection
 from functools import partial
 
+from config import live
 from core import request_ids
 from core.errors import CoulisseError
 from core.ids import UserId
-from tasks import kinds, queue
+from tasks import failures, kinds, lost, queue
+from tasks.config import TASKS
+from tasks.errors import DeadlinePassed
 from tasks.kinds import Ending
 from tasks.work import Work
 from turns import lane
 from turns.errors import DatabaseDown
 
 LOOK_SECONDS = 5.0
-HEARTBEAT_SECONDS = 2.0
+CANCEL_SECONDS = 1.0
+"""For what is broken off to close its streams."""
+HEARTBEAT_SECONDS = 1.0
+"""How soon what somebody cancelled is ended; leases last much longer."""
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +47,7 @@ class Runner:
         self._in_hand: dict[Work, asyncio.Task[None]] = {}
         self._kicked = asyncio.Event()
         self._is_stopping = False
+        self._taking = asyncio.Lock()
 
     async def run(self) -> None:
         """Work until `stop`."""
@@ -61,30 +68,40 @@ class Runner:
 
     async def stop(self, seconds: float) -> None:
         """Begin nothing more; put back what has not ended in so many seconds."""
-        self._is_stopping = True
+        async with self._taking:
+            self._is_stopping = True
         self._kicked.set()
         if self._in_hand:
             await asyncio.wait(self._in_hand.values(), timeout=seconds)
-        if left := list(self._in_hand):
+        if left := dict(self._in_hand):
             logger.info("%d tasks are put back: this worker stops", len(left))
-            await lane.run_to_end(queue.put_back, left)
+            # First: from then on they store nothing.
+            await lane.run_to_end(queue.put_back, list(left))
+            for work in left.values():
+                work.cancel()
+            await asyncio.wait(left.values(), timeout=CANCEL_SECONDS)
 
     async def _take(self) -> bool:
         """Take what there is room for; say whether there may be more."""
-        free = self._slots() - len(self._in_hand)
-        if free <= 0:
-            return False
-        try:
-            taken = await lane.run_to_end(
-                queue.claim, free, kinds.names(), users=self._users
-            )
-        except DatabaseDown:
-            return False
-        for task in taken:
-            work = asyncio.create_task(self._work(task))
-            self._in_hand[task] = work
-            work.add_done_callback(partial(self._let_go, task))
-        return len(taken) == free
+        async with self._taking:
+            free = self._slots() - len(self._in_hand)
+            if free <= 0 or self._is_stopping:
+                return False
+            try:
+                taken = await lane.run_to_end(
+                    queue.claim,
+                    free,
+                    kinds.names(),
+                    users=self._users,
+                    once=lost.once(),
+                )
+            except DatabaseDown:
+                return False
+            for task in taken:
+                work = asyncio.create_task(self._work(task))
+                self._in_hand[task] = work
+                work.add_done_callback(partial(self._let_go, task))
+            return len(taken) == free
 
     def _let_go(self, task: Work, _: "asyncio.Task[None]") -> None:
         self._in_hand.pop(task, None)
@@ -92,6 +109,12 @@ class Runner:
 
     async def _work(self, task: Work) -> None:
         request_ids.current.set(task.request_id or f"task_{task.id.hex}")
+        try:
+            await self._do_and_close(task)
+        except DatabaseDown:
+            logger.error("task %s: the database is away; its lease runs out", task.id)
+
+    async def _do_and_close(self, task: Work) -> None:
         try:
             ending = await self._do(task)
             if not ending.is_closed:
@@ -102,11 +125,12 @@ class Runner:
         except asyncio.CancelledError:
             await lane.run_to_end(queue.ended, task)
         except DatabaseDown:
-            logger.error("task %s: the database is away; its lease runs out", task.id)
+            raise
         except Exception as exc:
             if not isinstance(exc, CoulisseError):
                 logger.exception("task %s", task.id)
-            is_over = await lane.run_to_end(queue.failed, task, exc)
+            is_final = not failures.may_pass(exc)
+            is_over = await lane.run_to_end(queue.failed, task, exc, is_final=is_final)
             logger.warning(
                 "task %s of %s failed%s: %s",
                 *(task.id, task.agent, "" if is_over else " and is tried again"),
@@ -117,7 +141,14 @@ class Runner:
         kind = kinds.get(task.kind)
         if kind is None:
             raise LookupError(f"no worker does tasks of kind '{task.kind}'")
-        return await kind.run(task)
+        seconds = live.current().get(TASKS).timeout_seconds
+        try:
+            async with asyncio.timeout(seconds) as deadline:
+                return await kind.run(task)
+        except TimeoutError as exc:
+            if not deadline.expired():
+                raise
+            raise DeadlinePassed(seconds) from exc
 
     async def _beat(self) -> None:
         """Keep the leases, and end what somebody cancelled."""

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from agents import skills
 from config import live
 from providers import blocking
-from tasks import queue
+from tasks import lost
 from tasks.config import TASKS
 from tasks.runner import Runner
 from turns import lane, tool_servers
@@ -16,6 +16,12 @@ from turns.errors import DatabaseDown
 
 DRAIN_SECONDS = 6.0
 """For running tasks to end; a second and a half later the process is cut off."""
+
+
+def slots() -> int:
+    """Return how many tasks this process may do at a time, by the YAML as it is now."""
+    settings = live.current().get(TASKS)
+    return settings.workers if settings.enabled else 0
 
 
 class Service:
@@ -36,10 +42,10 @@ class Service:
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._runner = Runner(lambda: live.current().get(TASKS).workers)
+        self._runner = Runner(slots)
         self._has_begun.set()
         with contextlib.suppress(DatabaseDown):
-            await lane.run_to_end(queue.reap)
+            await lane.run_to_end(lost.sweep)
         await self._runner.run()
 
     def kick(self) -> None:

@@ -4,9 +4,9 @@ import uuid
 from contextlib import aclosing
 from functools import partial
 
-from core.ids import TurnId
+from access.caller import OPEN, Caller
 from core.messages import Message
-from tasks import charging, closing
+from tasks import attempts, charging, closing
 from tasks.kinds import Ending, Kind
 from tasks.work import Work
 from turns import flow, lane, options
@@ -17,24 +17,30 @@ NAME = "agent"
 
 async def run(task: Work) -> Ending:
     """Take a turn of a task's agent, as a request would, and close the task with it."""
-    turn_id = TurnId(uuid.uuid5(task.id, str(task.attempts)))
-
+    turn_id = attempts.turn_id(task.id, task.attempts)
     request = TurnRequest(
         turn_id=turn_id,
         agent=task.agent,
         messages=[Message("user", task.prompt)],
         options=options.read(task.payload.get("metadata", {})),
         parameters={},
-        caller=await lane.run(charging.caller_of, task.token_id),
+        caller=await _caller(task.token_id),
         request_id=task.request_id,
         user=str(task.user_id),
         origin="task",
         on_end=partial(closing.by_reply, task, turn_id),
+        on_break=partial(closing.if_ours, task),
+        learns=task.payload.get("learns", True),
+        generation=task.payload.get("generation", 0),
     )
     async with aclosing(flow.run(request)) as events:
         async for _ in events:
             pass
     return Ending(is_closed=True)
+
+
+async def _caller(token_id: uuid.UUID | None) -> Caller:
+    return OPEN if token_id is None else await lane.run(charging.caller_of, token_id)
 
 
 KIND = Kind(NAME, run, is_listed=True)

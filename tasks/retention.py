@@ -1,0 +1,50 @@
+"""Tasks that ended long enough ago are deleted."""
+
+import logging
+import time
+from datetime import datetime, timedelta
+
+from config import live
+from tasks import queue
+from tasks.config import TASKS
+from tasks.models import Task
+
+BATCH = 500
+"""Tasks of one transaction: who writes meanwhile waits for it on SQLite."""
+MOST_SECONDS = 600.0
+"""Of one run; the next one goes on."""
+
+logger = logging.getLogger(__name__)
+
+
+def run(now: datetime) -> int:
+    """Delete the tasks that ended more than `keep_days` ago; return how many.
+
+    Of what is done once only, somebody may ask again from then on.
+    """
+    keep_days = live.current().get(TASKS).keep_days
+    if keep_days is None:
+        return 0
+    before = now - timedelta(days=keep_days)
+    end = time.monotonic() + MOST_SECONDS
+    deleted = 0
+    while count := _delete_batch(before):
+        deleted += count
+        if count < BATCH or time.monotonic() >= end:
+            break
+    if deleted:
+        logger.info("deleted %d tasks that ended %d days ago", deleted, keep_days)
+    return deleted
+
+
+def _delete_batch(before: datetime) -> int:
+    """Delete the oldest, then leave the database to others for as long."""
+    begun = time.monotonic()
+    # No task ends before it is made: that has an index to walk along.
+    old = Task.objects.filter(
+        created_at__lt=before, finished_at__lt=before, state__in=queue.CLOSED
+    ).order_by("created_at", "-id")
+    ids = list(old.values_list("pk", flat=True)[:BATCH])
+    count, _ = Task.objects.filter(pk__in=ids).delete()
+    time.sleep(time.monotonic() - begun)
+    return count

@@ -1,0 +1,62 @@
+"""Who works: each worker process has a name by which others on its machine can tell
+whether it is still there.
+
+`HOST:PID:STARTED`. The host is told by this start of it and, where there are such, by
+its namespace of processes: two containers, or two machines of one name, see different
+processes under the same number.
+"""
+
+import hashlib
+import os
+import socket
+import uuid
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+NAMESPACE = Path("/proc/self/ns/pid")
+MAX_HOST_LENGTH = 200
+CLOCK_DRIFT_SECONDS = 2.0
+"""How far a start may seem to move when the clock is set, and is rounded."""
+
+
+def own() -> str:
+    """Return this process's name."""
+    return _own(os.getpid())
+
+
+@cache
+def _own(pid: int) -> str:
+    return f"{_host()}:{pid}:{psutil.Process(pid).create_time():.0f}"
+
+
+@cache
+def _host() -> str:
+    """Return where process numbers mean what they mean here."""
+    parts = []
+    with suppress(OSError):
+        parts = [BOOT_ID.read_text(), os.readlink(NAMESPACE)]
+    told = hashlib.sha256("".join(parts or [str(uuid.getnode())]).encode())
+    return f"{socket.gethostname()[:MAX_HOST_LENGTH]}/{told.hexdigest()[:12]}"
+
+
+def gone(names: Iterable[str]) -> list[str]:
+    """Return those of the workers that ran on this machine and have ended."""
+    return [name for name in names if _has_ended(name)]
+
+
+def _has_ended(name: str) -> bool:
+    host, _, process = name.partition(":")
+    pid, _, started = process.partition(":")
+    if host != _host() or not pid.isdecimal() or not started.isdecimal():
+        return False
+    try:
+        found = psutil.Process(int(pid))
+        is_same = abs(found.create_time() - int(started)) < CLOCK_DRIFT_SECONDS
+        return not is_same or found.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
