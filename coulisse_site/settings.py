@@ -294,6 +294,7 @@ CELERY_BEAT_SCHEDULE = {
     "memory-sweep": every(30, "memory.jobs.sweep"),
     "smoke-prune": every(3600, "smoke.jobs.prune"),
     "smoke-sweep": every(30, "smoke.jobs.sweep"),
+    "tasks-prune": every(3600, "tasks.jobs.prune"),
     "tasks-sweep": every(30, "tasks.jobs.sweep"),
     "telemetry-prune": every(3600, "telemetry.jobs.prune"),
 }
