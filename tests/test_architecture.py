@@ -24,6 +24,7 @@ PACKAGES = (
         "turns",
         "tasks",
         "gateway",
+        "smoke",
         "processes",
         "studio",
         "coulisse_site",

@@ -1,0 +1,1 @@
+"""Smoke tests: conversations of agents with synthetic users, and what came of them."""

@@ -1,0 +1,239 @@
+"""The YAML's `smoke_tests:` list.
+
+| id | what is wrong |
+|---|---|
+| coulisse.E801 | a persona's provider is not under `providers:` |
+| coulisse.E802 | a test's target is neither an agent nor an experiment |
+| coulisse.E803 | a persona sets a parameter its provider does not take |
+| coulisse.E804 | a test's fields contradict each other |
+"""
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from agents.config import ReasoningEffort
+from agents.memory_config import Probability
+from config.sections import Config, Problem, Section
+from config.spelling import did_you_mean
+from providers import parameters
+from providers.config import PROVIDERS
+from turns import routing
+
+PARAMETERS = {"max_tokens", "reasoning_effort", "seed", "temperature", "top_p"}
+"""The persona's fields that are sent as they are, under OpenAI's names."""
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+class Persona(BaseModel):
+    """A model that plays the user."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    provider: str = Field(description="A name under `providers:`.")
+    model: str = Field(min_length=1, description="The provider's own name of it.")
+    preamble: str = Field(
+        min_length=1,
+        description="Who the user is, what they want and how they end the "
+        "conversation.",
+    )
+    temperature: float | None = Field(
+        default=None, ge=0, le=2, description="How freely the persona speaks."
+    )
+    top_p: Probability | None = Field(
+        default=None, description="As `temperature`, by the probability of words."
+    )
+    max_tokens: int | None = Field(
+        default=None, ge=1, description="Most tokens of one message."
+    )
+    seed: int | None = Field(
+        default=None, description="Has some providers say the same again."
+    )
+    reasoning_effort: ReasoningEffort | None = Field(
+        default=None, description="How long a reasoning model thinks."
+    )
+    extra_body: dict[str, Any] = Field(
+        default={}, description="Fields added to the provider's request as they are."
+    )
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters it sets, under OpenAI's names."""
+        return self.model_dump(include=PARAMETERS, exclude_none=True)
+
+
+class Expectations(BaseModel):
+    """What must be true of a run for it to pass."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tools_called: tuple[Text, ...] = Field(
+        default=(),
+        description="Tools, or subagents by their names, that must be called, at any "
+        "depth.",
+    )
+    tools_not_called: tuple[Text, ...] = Field(
+        default=(), description="Tools, or subagents, that must not be called."
+    )
+    contains: tuple[Text, ...] = Field(
+        default=(),
+        description="Texts that must stand in one of the agent's replies, in any case "
+        "of letters.",
+    )
+    not_contains: tuple[Text, ...] = Field(
+        default=(), description="Texts that no reply of the agent's may have."
+    )
+    min_score: dict[str, Annotated[float, Field(ge=0, le=10)]] = Field(
+        default={},
+        description="The least mean of a run's scores, by `judge.criterion`.",
+    )
+    max_turns: int | None = Field(
+        default=None,
+        ge=1,
+        description="Most replies it may take until somebody says the stop marker.",
+    )
+    max_cost_usd: float | None = Field(
+        default=None, ge=0, description="Most dollars the agent's replies may cost."
+    )
+
+
+class SmokeTest(BaseModel):
+    """A persona, and whom it talks to."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1, max_length=255, description="Unique.")
+    target: str = Field(
+        min_length=1,
+        max_length=255,
+        description="The agent or experiment it talks to.",
+    )
+    persona: Persona = Field(description="The synthetic user.")
+    initial_message: str | None = Field(
+        default=None,
+        min_length=1,
+        description="What the persona says first. Unset: the model opens.",
+    )
+    stop_marker: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A text that ends the conversation, whoever says it.",
+    )
+    max_turns: int = Field(
+        default=10, ge=1, le=1_000, description="Most replies of the agent."
+    )
+    repetitions: int = Field(
+        default=1,
+        ge=1,
+        le=1_000,
+        description="Conversations of one launch, each with a user of its own.",
+    )
+    timeout_seconds: float = Field(
+        default=600,
+        gt=0,
+        le=86_400,
+        description="How long one conversation may take.",
+    )
+    expect: Expectations = Field(
+        default=Expectations(), description="What must be true of each conversation."
+    )
+    keep_days: int | None = Field(
+        default=30,
+        ge=1,
+        le=36_500,
+        description="How long its runs are kept, in days. `null` keeps them for ever.",
+    )
+
+
+def by_name(tests: list[SmokeTest]) -> dict[str, SmokeTest]:
+    """Return the tests by name, in the file's order; no name may be taken twice."""
+    named: dict[str, SmokeTest] = {}
+    for index, test in enumerate(tests):
+        if test.name in named:
+            raise PydanticCustomError(
+                "duplicate_name",
+                "another smoke test is already called '{name}'; rename one",
+                {"name": test.name, "at": (index, "name")},
+            )
+        named[test.name] = test
+    return named
+
+
+def check_tests(tests: dict[str, SmokeTest], config: Config) -> Iterable[Problem]:
+    """Find tests that talk to nobody, and those that can never pass."""
+    for index, test in enumerate(tests.values()):
+        yield from _check_target(index, test, config)
+        yield from _check_persona(index, test, config)
+        yield from _check_sense(index, test)
+
+
+def _check_target(index: int, test: SmokeTest, config: Config) -> Iterable[Problem]:
+    if not routing.exists(config, test.target):
+        hint = did_you_mean(test.target, routing.names(config))
+        yield Problem(
+            ("smoke_tests", index, "target"),
+            f"smoke test '{test.name}' talks to '{test.target}', which is neither an "
+            f"agent nor an experiment{hint}",
+            "coulisse.E802",
+        )
+
+
+def _check_persona(index: int, test: SmokeTest, config: Config) -> Iterable[Problem]:
+    providers, persona = config.get(PROVIDERS), test.persona
+    provider = providers.get(persona.provider)
+    if provider is None:
+        yield Problem(
+            ("smoke_tests", index, "persona", "provider"),
+            f"the persona of smoke test '{test.name}' uses provider "
+            f"'{persona.provider}', which is not under providers:"
+            f"{did_you_mean(persona.provider, providers)}",
+            "coulisse.E801",
+        )
+        return
+    for name in parameters.refused(provider, persona.parameters):
+        yield Problem(
+            ("smoke_tests", index, "persona", name),
+            f"the persona of smoke test '{test.name}' sets '{name}', which provider "
+            f"'{persona.provider}' ({provider.kind}) does not take; remove it",
+            "coulisse.E803",
+        )
+
+
+def _check_sense(index: int, test: SmokeTest) -> Iterable[Problem]:
+    at, expect = ("smoke_tests", index), test.expect
+    marker, first = test.stop_marker, test.initial_message
+    if marker is not None and first is not None and marker in first:
+        yield _contradiction(
+            (*at, "initial_message"),
+            f"the first message of smoke test '{test.name}' has its stop_marker: the "
+            "conversation would end before it begins",
+        )
+    if expect.max_turns is not None and marker is None:
+        yield _contradiction(
+            (*at, "expect", "max_turns"),
+            f"smoke test '{test.name}' expects an end within {expect.max_turns} turns, "
+            "and has no stop_marker that would end it",
+        )
+    for name in sorted({*expect.tools_called} & {*expect.tools_not_called}):
+        yield _contradiction(
+            (*at, "expect", "tools_not_called"),
+            f"smoke test '{test.name}' expects '{name}' to be called and not to be "
+            "called",
+        )
+
+
+def _contradiction(location: tuple[str | int, ...], message: str) -> Problem:
+    return Problem(location, message, "coulisse.E804")
+
+
+SMOKE_TESTS: Section[dict[str, SmokeTest]] = Section(
+    key="smoke_tests",
+    shape=Annotated[list[SmokeTest], AfterValidator(by_name)],
+    default=dict,
+    noun="smoke test",
+    check=check_tests,
+)

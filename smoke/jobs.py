@@ -1,0 +1,17 @@
+"""Celery's ways in."""
+
+from celery import shared_task
+
+from smoke import runs
+
+
+@shared_task(name="smoke.jobs.sweep", ignore_result=True)
+def sweep() -> None:
+    """Close the runs that are over."""
+    runs.sweep()
+
+
+@shared_task(name="smoke.jobs.prune", ignore_result=True)
+def prune() -> None:
+    """Delete the runs that are old enough."""
+    runs.prune()

@@ -1,0 +1,140 @@
+"""Conversations with synthetic users: each run, and its lines."""
+
+import uuid
+
+from django.db import models
+from django.db.models import Q
+
+
+class Run(models.Model):
+    """One conversation, from its launch to its verdict."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued"
+        RUNNING = "running"
+        JUDGING = "judging"
+        """It is over, and scores of its replies are waited for."""
+        DONE = "done"
+        FAILED = "failed"
+        """It broke off; what was said until then is kept."""
+        CANCELLED = "cancelled"
+
+    class Stop(models.TextChoices):
+        """Why a conversation ended."""
+
+        PERSONA = "persona_marker"
+        AGENT = "assistant_marker"
+        MAX_TURNS = "max_turns"
+        SILENCE = "silence"
+        TIMEOUT = "timeout"
+        ERROR = "error"
+
+    class Verdict(models.TextChoices):
+        PASSED = "passed"
+        FAILED = "failed"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    batch = models.UUIDField()
+    """What was launched together."""
+    repetition = models.IntegerField()
+    """Its number in the batch, from 1."""
+    test = models.CharField(max_length=255)
+    target = models.CharField(max_length=255)
+    """The agent or experiment, as the test names it."""
+    agent = models.CharField(max_length=255, blank=True, default="")
+    """Which agent answered; "" until one has."""
+    user_id = models.UUIDField()
+    """The synthetic user: of this run alone."""
+    origin = models.CharField(max_length=32)
+    """What launched it: `command`, `schedule`."""
+    settings = models.JSONField()
+    """The test as it was then."""
+    state = models.CharField(max_length=16, choices=State, default=State.QUEUED)
+    attempt = models.IntegerField(default=0)
+    """Which attempt of its task may write."""
+    stopped_because = models.CharField(
+        max_length=32, choices=Stop, blank=True, default=""
+    )
+    error = models.TextField(blank=True, default="")
+    turns = models.IntegerField(default=0)
+    """Replies of the agent."""
+    cost_micro_usd = models.BigIntegerField(null=True, default=0)
+    """Of the agent's replies; null is not known."""
+    persona_micro_usd = models.BigIntegerField(null=True, default=0)
+    """Of the persona's messages."""
+    scores = models.JSONField(default=dict)
+    """`{"judge.criterion": {"mean": …, "count": …}}`, once it is judged."""
+    verdict = models.CharField(max_length=16, choices=Verdict, blank=True, default="")
+    failures = models.JSONField(default=list)
+    """Sentences: what was expected and is not so."""
+    created_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    """When the conversation was over."""
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(
+                    state__in=[
+                        *("queued", "running", "judging"),
+                        *("done", "failed", "cancelled"),
+                    ]
+                ),
+                name="smoke_run_state",
+            )
+        ]
+        indexes = [
+            models.Index(fields=["-created_at", "id"], name="smoke_run_newest"),
+            models.Index(fields=["test", "-created_at"], name="smoke_run_of_test"),
+            models.Index(fields=["batch", "repetition"], name="smoke_run_of_batch"),
+            models.Index(fields=["user_id"], name="smoke_run_of_user"),
+            models.Index(
+                fields=["created_at"],
+                condition=Q(state__in=["queued", "running", "judging"]),
+                name="smoke_run_open",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"smoke run {self.id} of {self.test}"
+
+
+class Line(models.Model):
+    """What one side said."""
+
+    class Speaker(models.TextChoices):
+        PERSONA = "persona"
+        ASSISTANT = "assistant"
+
+    # The unique constraint's index finds a run's lines.
+    run = models.ForeignKey(
+        Run, on_delete=models.CASCADE, related_name="lines", db_index=False
+    )
+    position = models.IntegerField()
+    speaker = models.CharField(max_length=16, choices=Speaker)
+    text = models.TextField(blank=True, default="")
+    agent = models.CharField(max_length=255, blank=True, default="")
+    """Which agent, if it was one."""
+    turn_id = models.UUIDField(null=True)
+    """The turn a reply was; its scores are under it."""
+    calls = models.JSONField(default=list)
+    """The calls of models and tools a line took, those within others in them."""
+    cost_micro_usd = models.BigIntegerField(null=True)
+    seconds = models.FloatField()
+    said_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["run", "position"], name="smoke_line_place"
+            ),
+            models.CheckConstraint(
+                condition=Q(speaker__in=["persona", "assistant"]),
+                name="smoke_line_speaker",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.speaker}: {self.text[:40]}"

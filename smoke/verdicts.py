@@ -1,0 +1,96 @@
+"""Closes runs: once their replies are judged, or have been waited for long enough."""
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+
+from django.db.models import QuerySet
+
+from judges import scores
+from smoke import calls, expectations
+from smoke.config import SmokeTest
+from smoke.expectations import Mean, Seen
+from smoke.models import Line, Run
+from tasks import judging, queue
+from tasks.models import Task
+
+SCORES_SECONDS = 600.0
+"""How long the scores of a conversation are waited for."""
+
+
+def settle(run_id: uuid.UUID, *, now: datetime | None = None) -> bool:
+    """Close a run whose replies are judged; say whether this closed it."""
+    now = now or datetime.now(UTC)
+    run = Run.objects.filter(pk=run_id, state=Run.State.JUDGING).first()
+    if run is None or (_is_awaited(run) and not _is_late(run, now)):
+        return False
+    return _close(run, now)
+
+
+def settle_all(*, now: datetime | None = None) -> int:
+    """Close all runs that can be closed; return how many."""
+    found = Run.objects.filter(state=Run.State.JUDGING).values_list("pk", flat=True)
+    return sum(settle(run_id, now=now) for run_id in list(found))
+
+
+def _judging(run: Run) -> QuerySet[Task]:
+    return Task.objects.filter(user_id=run.user_id, kind=judging.KIND)
+
+
+def _is_awaited(run: Run) -> bool:
+    return _judging(run).filter(state__in=queue.OPEN).exists()
+
+
+def _is_late(run: Run, now: datetime) -> bool:
+    most = timedelta(seconds=SCORES_SECONDS)
+    return run.ended_at is not None and now >= run.ended_at + most
+
+
+def _close(run: Run, now: datetime) -> bool:
+    expect = SmokeTest.model_validate(run.settings).expect
+    seen = _seen(run)
+    unmet = expectations.unmet(expect, seen)
+    verdict = Run.Verdict.FAILED if unmet else Run.Verdict.PASSED
+    closed = Run.objects.filter(pk=run.pk, state=Run.State.JUDGING).update(
+        state=Run.State.DONE,
+        verdict=verdict,
+        failures=unmet,
+        scores={name: asdict(mean) for name, mean in seen.scores.items()},
+        finished_at=now,
+    )
+    return bool(closed)
+
+
+def _seen(run: Run) -> Seen:
+    replies = list(
+        run.lines.filter(speaker=Line.Speaker.ASSISTANT).order_by("position")
+    )
+    return Seen(
+        replies=[line.text for line in replies],
+        tools=calls.tools(call for line in replies for call in line.calls),
+        stopped_because=run.stopped_because,
+        cost_micro_usd=run.cost_micro_usd,
+        scores=_means(line.turn_id for line in replies if line.turn_id is not None),
+        unscored=_unscored(run),
+    )
+
+
+def _means(turn_ids: Iterable[uuid.UUID]) -> dict[str, Mean]:
+    values: dict[str, list[int]] = {}
+    for score in scores.of_turns(turn_ids):
+        values.setdefault(f"{score.judge}.{score.criterion}", []).append(score.value)
+    return {
+        name: Mean(sum(found) / len(found), len(found))
+        for name, found in sorted(values.items())
+    }
+
+
+def _unscored(run: Run) -> dict[str, str]:
+    """Return why judges have not scored all there is, by their names."""
+    prefix = judging.origin("")
+    why = {}
+    for task in _judging(run).exclude(state=Task.State.DONE):
+        waited = f"it was not judged within {SCORES_SECONDS:.0f} seconds"
+        why[task.origin.removeprefix(prefix)] = task.error or waited
+    return why
