@@ -1,9 +1,10 @@
-"""What `manage.py check` says of credentials that are allowed and not wise.
+"""What `manage.py check` says of credentials and limits that are allowed and not wise.
 
 | id | what is unwise |
 |---|---|
 | coulisse.W301 | one username for all, which makes one user of them |
 | coulisse.W302 | an identity provider is asked over plain http |
+| coulisse.W303 | a limit of API tokens where nobody is asked for one |
 """
 
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from django.conf import settings
 from django.core import checks
 
 from access.auth_config import AUTH, AuthConfig, ScopeConfig
+from access.limits_config import LIMITS, Limit
 from config import loader
 from config.errors import ConfigInvalid
 from core.loopback import is_loopback
@@ -26,13 +28,14 @@ def check_auth(**_: Any) -> list[checks.CheckMessage]:
     if not path.exists():
         return []
     try:
-        auth = loader.load(path).get(AUTH)
+        config = loader.load(path)
     except ConfigInvalid:
         return []  # The configuration's own check says why.
-    return [checks.Warning(message, id=kind) for kind, message in concerns(auth)]
+    found = concerns(config.get(AUTH), config.get(LIMITS))
+    return [checks.Warning(message, id=kind) for kind, message in found]
 
 
-def concerns(auth: AuthConfig) -> Iterator[tuple[str, str]]:
+def concerns(auth: AuthConfig, limits: tuple[Limit, ...]) -> Iterator[tuple[str, str]]:
     """Return what is unwise, each with its id."""
     proxy = auth.proxy
     if proxy is not None and proxy.binds_users and len(proxy.logins) == 1:
@@ -49,6 +52,15 @@ def concerns(auth: AuthConfig) -> Iterator[tuple[str, str]]:
                 f"auth.{name}.oidc: 'issuer_url' is plain http to another machine; "
                 "whoever is between can log in as anybody: use https",
             )
+    if proxy is None or proxy.tokens is None:
+        for index, limit in enumerate(limits):
+            if limit.per == "token":
+                yield (
+                    "coulisse.W303",
+                    f"limits[{index}] is per token and never holds, because no request "
+                    "carries an API token: set auth.proxy to 'tokens: {}', or limit "
+                    "each 'principal'",
+                )
 
 
 def is_in_the_open(scope: ScopeConfig) -> bool:

@@ -221,6 +221,26 @@ def test_check_warns_of_what_is_not_wise(auth, expected, tmp_path, settings):
     assert found == [f"coulisse.{code}" for code in expected]
 
 
+@pytest.mark.parametrize(
+    ("auth", "per", "expected"),
+    [
+        ("{}", "token", ["coulisse.W303"]),
+        ("{proxy: {basic: {password: x}}}", "token", ["coulisse.W303"]),
+        ("{proxy: {tokens: {}}}", "token", []),
+        ("{}", "principal", []),
+    ],
+)
+def test_check_warns_of_a_limit_that_never_holds(
+    auth, per, expected, tmp_path, settings
+):
+    settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"
+    limits = f"limits: [{{per: agent, concurrent: 9}}, {{per: {per}, concurrent: 2}}]"
+    settings.COULISSE_CONFIG.write_text(f"{YAML.replace('AUTH', auth)}\n{limits}\n")
+    found = checks.check_auth()
+    assert [message.id for message in found] == expected
+    assert all("limits[1] is per token" in message.msg for message in found)
+
+
 # Passwords and their hashes.
 
 
