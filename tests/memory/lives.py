@@ -1,5 +1,6 @@
 """A user of whom every table knows something."""
 
+import uuid
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +10,10 @@ from django.db import connection, models
 
 from core.ids import UserId, new_turn_id
 from core.messages import Message, ToolCall
+from judges import scores
+from judges.answers import Verdict
+from judges.models import Feedback
+from judges.scores import Judged
 from mcp_bridge.models import McpToken
 from memory import history
 from memory.models import (
@@ -70,7 +75,23 @@ def live(user_id: UserId, secret: str = "plums") -> None:
     put(model_call(), search, user_id=user_id, user_message=secret, started_at=AT)
     sign_in(user_id, secret)
     queue.add([Draft("agent", user_id, "assistant", secret)])
+    appraise(user_id, said.turn_id, secret)
     assert old.pk != new.pk
+
+
+def appraise(user_id: UserId, turn_id: uuid.UUID, secret: str) -> None:
+    """Store what a judge and the user say of a reply."""
+    judged = Judged(turn_id, user_id, "quality", "assistant")
+    scores.write(judged, {"tone": Verdict(7, f"It is kind about {secret}.")})
+    Feedback.objects.create(
+        user_id=user_id,
+        turn_id=turn_id,
+        thumb="up",
+        comment=secret,
+        agent="assistant",
+        created_at=AT,
+        updated_at=AT,
+    )
 
 
 def sign_in(user_id: UserId, secret: str) -> None:

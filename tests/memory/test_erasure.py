@@ -55,6 +55,8 @@ def test_what_would_go_is_what_goes(owner):
     would_delete = erasure.count(owner)
     assert would_delete == {
         "tasks": 1,
+        "scores": 1,
+        "feedback": 1,
         "passages": 2,
         "fact_changes": 2,
         "facts": 2,

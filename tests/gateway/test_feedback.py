@@ -1,0 +1,130 @@
+"""Users say what they think of the replies they got."""
+
+import uuid
+
+import pytest
+
+from access import identity
+from gateway.feedback_schemas import DeletedFeedback, Feedback
+from judges.models import Feedback as Row
+from memory import erasure
+from tests.gateway.calls import ask
+from tests.gateway.hands import ok
+
+pytestmark = pytest.mark.database
+
+PATH = "/v1/feedback"
+
+
+@pytest.fixture
+def reply(client, hands) -> str:
+    """The id of a reply they got."""
+    return ask(client, hands.user, "What is the weather?").id
+
+
+def say(hands, message: str, **said):
+    return ok(hands.send("POST", PATH, {"message_id": message, **said}))
+
+
+def rows(hands) -> list[Row]:
+    return list(Row.objects.filter(user_id=identity.derive(hands.user)))
+
+
+@pytest.mark.parametrize(
+    "said", [{"score": 0}, {"score": 10, "comment": "Just so."}, {"thumb": "down"}]
+)
+def test_a_user_says_what_they_think(hands, reply, said):
+    told = say(hands, reply, **said)
+    assert {name: told[name] for name in said} == said
+    assert told["message_id"] == reply
+    assert told["agent"] == "assistant"
+    assert hands.get(f"{PATH}/{reply}") == told
+    Feedback.model_validate(told)
+
+
+def test_a_message_has_several_names(hands, reply):
+    turn = str(uuid.UUID(reply.removeprefix("chatcmpl-")))
+    told = say(hands, turn, thumb="up")
+    assert (told["turn_id"], told["message_id"]) == (turn, reply)
+    assert hands.get(f"{PATH}/{turn}") == told
+
+
+def test_a_second_word_takes_the_firsts_place(hands, reply):
+    first = say(hands, reply, score=3, comment="Wrong town.")
+    second = say(hands, reply, thumb="up")
+    assert (second["score"], second["thumb"], second["comment"]) == (None, "up", None)
+    assert second["created_at"] == first["created_at"]
+    assert second["updated_at"] > first["updated_at"]
+    assert len(rows(hands)) == 1
+
+
+def test_it_can_be_taken_back(hands, reply):
+    say(hands, reply, score=3)
+    told = ok(hands.send("DELETE", f"{PATH}/{reply}"))
+    assert told == {"object": "feedback.deleted", "message_id": reply, "deleted": True}
+    DeletedFeedback.model_validate(told)
+    for method in ("GET", "DELETE"):
+        error = hands.refused(method, f"{PATH}/{reply}", 404)
+        assert error["code"] == "feedback_not_found"
+    assert rows(hands) == []
+
+
+def test_nobody_speaks_of_anothers_message(hands, neighbour, reply):
+    say(hands, reply, score=3)
+    body = {"message_id": reply, "score": 9}
+    refusal = neighbour.refused("POST", PATH, 404, body=body)
+    nobody = {"message_id": str(uuid.uuid4()), "score": 9}
+    assert refusal == neighbour.refused("POST", PATH, 404, body=nobody)
+    assert (refusal["code"], refusal["param"]) == ("message_not_found", "message_id")
+    neighbour.refused("GET", f"{PATH}/{reply}", 404)
+    neighbour.refused("DELETE", f"{PATH}/{reply}", 404)
+    assert [row.score for row in rows(hands)] == [3]
+
+
+def test_nothing_is_kept_of_an_incognito_turn(client, hands):
+    message = ask(client, hands.user, metadata={"memory": "incognito"}).id
+    body = {"message_id": message, "thumb": "up"}
+    hands.refused("POST", PATH, 404, body=body)
+
+
+@pytest.mark.parametrize(
+    ("said", "param"),
+    [
+        ({}, "score"),
+        ({"comment": "Fine."}, "score"),
+        ({"score": 5, "thumb": "up"}, "thumb"),
+        ({"score": 11}, "score"),
+        ({"score": -1}, "score"),
+        ({"score": 7.5}, "score"),
+        ({"score": "7"}, "score"),
+        ({"score": True}, "score"),
+        ({"thumb": "sideways"}, "thumb"),
+        ({"score": 5, "comment": "x" * 4_001}, "comment"),
+        ({"score": 5, "comment": "\0"}, "comment"),
+        ({"score": 5, "rating": 5}, "rating"),
+    ],
+)
+def test_what_says_nothing_is_refused(hands, reply, said, param):
+    error = hands.refused("POST", PATH, body={"message_id": reply, **said})
+    assert error["param"] == param
+    assert rows(hands) == []
+
+
+def test_the_message_must_be_named(hands, reply):
+    assert hands.refused("POST", PATH, body={"score": 1})["param"] == "message_id"
+    for name in ("", "x", "chatcmpl-", "0" * 33):
+        body = {"message_id": name, "score": 1}
+        assert hands.refused("POST", PATH, 404, body=body)["param"] == "message_id"
+
+
+def test_it_is_in_the_description_of_the_api(hands):
+    paths = hands.get("/v1/openapi.json")["paths"]
+    assert paths[PATH]["post"]["tags"] == ["Feedback"]
+    assert {"get", "delete"} <= paths[f"{PATH}/{{message_id}}"].keys()
+
+
+def test_who_is_erased_has_said_nothing(hands, reply):
+    say(hands, reply, score=3, comment="Secret.")
+    assert erasure.erase(identity.derive(hands.user))["feedback"] == 1
+    assert rows(hands) == []
+    hands.refused("POST", PATH, 404, body={"message_id": reply, "score": 1})
