@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import threading
+from collections.abc import Collection
 from concurrent.futures import Future
 
 from agents import skills
 from config import live
+from core.ids import UserId
 from providers import blocking
 from tasks import lost
 from tasks.config import TASKS
@@ -24,10 +26,17 @@ def slots() -> int:
     return settings.workers if settings.enabled else 0
 
 
+def workers() -> int:
+    """Return how many tasks a command does at a time, for those it asked for."""
+    return live.current().get(TASKS).workers
+
+
 class Service:
     """A runner with all that agents need in a process, on the shared event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, users: Collection[UserId] | None = None) -> None:
+        """With `users` it works for them alone, even where `tasks:` is off."""
+        self._users = users
         self._runner: Runner | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running: Future[None] | None = None
@@ -42,7 +51,10 @@ class Service:
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._runner = Runner(slots)
+        if self._users is None:
+            self._runner = Runner(slots)
+        else:
+            self._runner = Runner(workers, users=self._users)
         self._has_begun.set()
         with contextlib.suppress(DatabaseDown):
             await lane.run_to_end(lost.sweep)

@@ -1,5 +1,7 @@
 """Wakes a worker when there is work. A message may be late, shared or lost."""
 
+from collections.abc import Callable
+
 import celery
 
 from core.wake import Wake
@@ -13,7 +15,20 @@ def send() -> None:
     celery.current_app.send_task(TASK, ignore_result=True, retry=False, expires=60)
 
 
-_wake = Wake(send, pause_seconds=PAUSE_SECONDS, waiting="background work")
+_way = send
+
+
+def _go() -> None:
+    _way()
+
+
+_wake = Wake(_go, pause_seconds=PAUSE_SECONDS, waiting="background work")
+
+
+def by(way: Callable[[], None]) -> None:
+    """Wake otherwise than by a message: in a command that does the work itself."""
+    global _way
+    _way = way
 
 
 def soon() -> None:
