@@ -22,9 +22,6 @@ class Author:
     """The client's address, or the machine a command runs on."""
 
 
-UNNAMED = Author("unnamed")
-
-
 @dataclass(frozen=True, slots=True)
 class Deed:
     """Something that is done, or about to be."""

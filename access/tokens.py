@@ -18,7 +18,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from access import audit, caller, deeds, identity
+from access import audit, caller, identity
 from access.caller import Budget
 from access.deeds import Author, Deed
 from access.errors import TokenAmbiguous, TokenInvalid, TokenUnknown
@@ -45,11 +45,11 @@ def mint(
     label: str,
     principal: str,
     *,
+    by: Author,
     budget: Budget = "unlimited",
     limit_micro_usd: int | None = None,
     expires_at: datetime | None = None,
     agents: Collection[str] | None = None,
-    by: Author = deeds.UNNAMED,
     now: datetime | None = None,
 ) -> tuple[Token, str]:
     """Make a token; return its row and the secret, of which this is the only copy.
@@ -145,9 +145,7 @@ def get(id: str) -> Token:
     return found[0]
 
 
-def revoke(
-    id: str, *, by: Author = deeds.UNNAMED, now: datetime | None = None
-) -> tuple[Token, bool]:
+def revoke(id: str, *, by: Author, now: datetime | None = None) -> tuple[Token, bool]:
     """Have a token be refused from now on; return it and whether it was not before.
 
     Takes an id or its unique beginning, and raises as `get` does.

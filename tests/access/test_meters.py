@@ -12,6 +12,7 @@ from access.meters import EPOCH_SECONDS, Charge, Key, Reservation
 from access.models import Meter
 from access.models import Token as TokenRow
 from access.windows import Window
+from tests.access.authors import ADA
 
 pytestmark = pytest.mark.database
 
@@ -149,7 +150,7 @@ def test_two_statements_are_all_a_turn_takes(
 
 
 def minted(**fields) -> tuple[TokenRow, tokens.caller.Token]:
-    made, secret = tokens.mint("ci", f"user-{uuid.uuid4()}", **fields)
+    made, secret = tokens.mint("ci", f"user-{uuid.uuid4()}", by=ADA, **fields)
     found = tokens.find(tokens.digest(secret), datetime.now(UTC))
     assert found is not None
     return made, found
@@ -164,7 +165,7 @@ def test_a_token_that_is_valid_may_set_aside(subject):
 
 def test_a_revoked_token_sets_nothing_aside(subject):
     made, token = minted()
-    tokens.revoke(str(made.id))
+    tokens.revoke(str(made.id), by=ADA)
     now = int(datetime.now(UTC).timestamp())
     assert not meters.is_valid(token, now=now)
     assert not meters.reserve([hour(subject)], token, tokens=1, micro_usd=1, now=now)

@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from access import identity, token_lines, token_pages, tokens, windows
 from access.models import Meter
 from access.token_pages import Listed
+from tests.access.authors import ADA
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -24,7 +25,7 @@ def principal() -> str:
 
 
 def mint(principal, label="laptop", at=NOW, **terms):
-    return tokens.mint(label, principal, now=at, **terms)[0]
+    return tokens.mint(label, principal, now=at, by=ADA, **terms)[0]
 
 
 def use(row, *, length=windows.EVER, at=NOW, **figures):
@@ -65,7 +66,7 @@ def test_its_spend_is_this_months_and_that_of_all_time(principal):
 
 def test_the_newest_are_first_and_those_that_ended_are_left_out(principal):
     revoked = mint(principal, at=NOW - 3 * HOUR)
-    tokens.revoke(str(revoked.id), now=NOW)
+    tokens.revoke(str(revoked.id), now=NOW, by=ADA)
     expired = mint(principal, at=NOW - 2 * HOUR, expires_at=NOW)
     old = mint(principal, at=NOW - HOUR, expires_at=NOW + HOUR)
     new = mint(principal)
@@ -101,7 +102,7 @@ def test_a_users_tokens_are_found_by_each_name_of_the_user(principal):
     mint(f"{principal}x")
     assert set(token_pages.of_user(user_id)) == {by_name, by_id}
     assert token_pages.count_active(user_id, now=NOW) == 2
-    tokens.revoke(str(by_id.id), now=NOW)
+    tokens.revoke(str(by_id.id), now=NOW, by=ADA)
     assert token_pages.count_active(user_id, now=NOW) == 1
 
 
@@ -132,5 +133,5 @@ def test_what_has_ended_says_when(principal):
     assert "  $0.0005 in all  " in line
     assert "  spent $0.0004 + 3 turns of unknown price  " in line
     assert line.endswith("never used  expired 2026-11-21 13:00")
-    row, _ = tokens.revoke(str(row.id), now=NOW)
+    row, _ = tokens.revoke(str(row.id), now=NOW, by=ADA)
     assert "revoked 2026-11-21 12:00" in token_lines.line(Listed(row, "revoked"))

@@ -11,19 +11,18 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from access import audit, caller, tokens
-from access.deeds import Author
 from access.errors import TokenAmbiguous, TokenInvalid, TokenUnknown
 from access.models import AuditEntry, Token
+from tests.access.authors import ADA
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-ADA = Author("command line: ada", "command line on desk")
 
 
 def mint(label="laptop", principal="alice", **terms):
-    return tokens.mint(label, principal, **{"now": NOW, **terms})
+    return tokens.mint(label, principal, by=ADA, **{"now": NOW, **terms})
 
 
 def find(secret, at=NOW):
@@ -155,11 +154,11 @@ def test_limits_are_kept_to_the_micro_dollar(limit):
 
 def test_a_revoked_token_is_refused_at_once_and_stays_so():
     row, secret = mint()
-    revoked, is_new = tokens.revoke(str(row.id), now=NOW)
+    revoked, is_new = tokens.revoke(str(row.id), now=NOW, by=ADA)
     assert is_new
     assert (revoked.revoked_at, revoked.version) == (NOW, 2)
     assert find(secret) is None
-    again, is_new = tokens.revoke(str(row.id), now=NOW + HOUR)
+    again, is_new = tokens.revoke(str(row.id), now=NOW + HOUR, by=ADA)
     assert not is_new
     assert (again.revoked_at, again.version) == (NOW, 2)
 
@@ -171,7 +170,7 @@ def test_of_many_who_revoke_at_once_one_does():
 
     def revoke():
         barrier.wait(5)
-        outcomes.append(tokens.revoke(str(row.id))[1])
+        outcomes.append(tokens.revoke(str(row.id), by=ADA)[1])
         connection.close()
 
     threads = [threading.Thread(target=revoke) for _ in range(4)]
@@ -203,7 +202,7 @@ def test_an_id_may_be_cut_short():
         assert tokens.get(text) == one
     assert tokens.get(f"{start}bfffffffffffffffffffffff") == two
     with pytest.raises(TokenAmbiguous, match="several tokens begin with") as caught:
-        tokens.revoke(start)
+        tokens.revoke(start, by=ADA)
     assert str(one.id) in caught.value.message
     assert str(two.id) in caught.value.message
     assert not Token.objects.filter(revoked_at=NOW, pk__in=[one.pk, two.pk]).exists()
@@ -215,14 +214,14 @@ def test_an_id_may_be_cut_short():
 )
 def test_what_is_no_id_of_a_token_is_unknown(text):
     with pytest.raises(TokenUnknown):
-        tokens.revoke(text)
+        tokens.revoke(text, by=ADA)
 
 
 # Written down
 
 
 def test_minting_and_revoking_are_written_down():
-    row, _ = mint(budget="total", limit_micro_usd=5, agents=["writer"], by=ADA)
+    row, _ = mint(budget="total", limit_micro_usd=5, agents=["writer"])
     tokens.revoke(str(row.id), by=ADA)
     tokens.revoke(str(row.id), by=ADA)
     (revoked, minted), has_more = audit.page(target=str(row.id))

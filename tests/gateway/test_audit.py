@@ -6,6 +6,7 @@ from django.test.utils import override_settings
 from access import audit, identity, reloads, tokens
 from access.models import AuditEntry
 from config import live, loader
+from tests.access.authors import ADA
 from tests.gateway.hands import Hands, ok
 from turns.errors import DatabaseDown
 
@@ -90,7 +91,7 @@ def test_a_token_is_named_by_its_label(hands, configure):
         "agents: [{name: assistant, provider: openai, model: gpt-test}]\n"
         "auth: {proxy: {tokens: {}}}\n"
     )
-    row, secret = tokens.mint("laptop", hands.user)
+    row, secret = tokens.mint("laptop", hands.user, by=ADA)
     bearer = {"Authorization": f"Bearer {secret}"}
     ok(hands.client.post("/v1/memories", json={"content": "A"}, headers=bearer), 201)
     [entry] = entries(hands, action="memory")

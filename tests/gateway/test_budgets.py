@@ -12,6 +12,7 @@ from access import limits, tokens, windows
 from access.meters import EPOCH_SECONDS
 from access.models import Meter
 from core.events import Usage
+from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import PATH, bearer, body, post, says, until
 
@@ -40,7 +41,7 @@ def mint(database):
     """Return a function that makes a token, and returns its secret."""
 
     def mint(user: str, **fields) -> str:
-        return tokens.mint("ci", user, **fields)[1]
+        return tokens.mint("ci", user, by=ADA, **fields)[1]
 
     return mint
 
@@ -264,10 +265,10 @@ def test_a_model_of_unknown_price_is_refused_to_a_budget(
 
 
 def test_a_revoked_token_is_refused_at_once(url, fake, user, mint):
-    row, secret = tokens.mint("ci", user)
+    row, secret = tokens.mint("ci", user, by=ADA)
     for _ in range(2):
         assert ask(url, secret).status_code == 200
-    tokens.revoke(str(row.id))
+    tokens.revoke(str(row.id), by=ADA)
     refusal = ask(url, secret)
     assert refusal.status_code == 401
     assert refusal.json()["error"]["code"] == "invalid_api_key"
@@ -275,7 +276,9 @@ def test_a_revoked_token_is_refused_at_once(url, fake, user, mint):
 
 
 def test_a_changed_budget_holds_at_once(url, fake, user, mint):
-    row, secret = tokens.mint("ci", user, budget="total", limit_micro_usd=9 * COST)
+    row, secret = tokens.mint(
+        "ci", user, budget="total", limit_micro_usd=9 * COST, by=ADA
+    )
     assert ask(url, secret).status_code == 200
     type(row).objects.filter(pk=row.pk).update(limit_micro_usd=COST, version=2)
     assert ask(url, secret).status_code == 429

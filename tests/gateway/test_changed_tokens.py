@@ -7,6 +7,7 @@ from django.db.models import F
 from access import identity, tokens
 from access.models import Token
 from memory.models import Thread
+from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import PATH, bearer
 from tests.gateway.test_authentication import refusal
@@ -28,7 +29,7 @@ def mint(database, user):
     """Return a function that makes a token for the test's user."""
 
     def mint(**terms) -> str:
-        return tokens.mint("test", user, **terms)[1]
+        return tokens.mint("test", user, by=ADA, **terms)[1]
 
     return mint
 

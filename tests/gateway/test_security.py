@@ -11,6 +11,7 @@ import pytest
 from access import identity, tokens
 from memory import wake
 from memory.models import Fact, Message, Thread
+from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway import mcp_calls
 from tests.gateway.calls import PATH, bearer
@@ -63,13 +64,13 @@ def guarded(configure, monkeypatch):
 @pytest.fixture
 def mine(guarded, user) -> dict[str, str]:
     """The headers of somebody with a token of their own."""
-    return bearer(tokens.mint("test", user)[1])
+    return bearer(tokens.mint("test", user, by=ADA)[1])
 
 
 @pytest.fixture
 def theirs(guarded, user) -> dict[str, str]:
     """The headers of somebody else."""
-    return bearer(tokens.mint("test", f"{user}-b")[1])
+    return bearer(tokens.mint("test", f"{user}-b", by=ADA)[1])
 
 
 def asked(**more) -> dict:
@@ -85,7 +86,7 @@ def code(answer: httpx2.Response) -> tuple[int, str | None]:
 
 
 def test_a_guess_that_is_nearly_right_takes_as_long_as_any(guarded, http, user):
-    _, secret = tokens.mint("test", user)
+    _, secret = tokens.mint("test", user, by=ADA)
     last = "A" if secret[-1] != "A" else "B"
     guesses = {
         "near": secret[:-1] + last,
@@ -119,14 +120,14 @@ def test_a_guess_that_is_nearly_right_takes_as_long_as_any(guarded, http, user):
     ],
 )
 def test_only_the_very_token_will_do(guarded, http, user, change):
-    _, secret = tokens.mint("test", user)
+    _, secret = tokens.mint("test", user, by=ADA)
     headers = {"Authorization": f"Bearer {change(secret)}".encode()}
     assert http.get("/v1/models", headers=headers).status_code == 401
     assert http.get("/v1/models", headers=bearer(secret)).status_code == 200
 
 
 def test_a_token_belongs_into_one_header(guarded, http, user):
-    _, secret = tokens.mint("test", user)
+    _, secret = tokens.mint("test", user, by=ADA)
     for headers in (
         {"x-api-key": secret},
         {"api-key": secret},
@@ -271,7 +272,7 @@ def test_names_that_look_alike_are_different_users(configure, fake, http, user, 
 
 @pytest.mark.parametrize("alike", ["\u0430da", "ad\u0430", "ada\u200b"])
 def test_nor_is_one_s_token_good_for_the_other(guarded, http, user, alike):
-    headers = bearer(tokens.mint("test", f"{user}-ada")[1])
+    headers = bearer(tokens.mint("test", f"{user}-ada", by=ADA)[1])
     name = f"{user}-{alike}"
     answer = http.post(PATH, json=asked(safety_identifier=name), headers=headers)
     assert code(answer) == (403, "identity_mismatch")

@@ -14,6 +14,7 @@ from access import audit, identity, tokens
 from core.ids import UserId
 from memory import erasure, export
 from telemetry import telling
+from tests.access.authors import ADA
 from tests.memory.lives import live, rows_of
 from tests.telemetry.turns import deep, put
 
@@ -162,18 +163,18 @@ def test_only_the_named_user_is_erased(name, owner):
 
 
 def test_tokens_that_act_for_an_erased_user_stay_and_are_told_of(name, owner):
-    row, _ = tokens.mint("laptop", name)
+    row, _ = tokens.mint("laptop", name, by=ADA)
     said = StringIO()
     run("erase-user", name, yes=True, stderr=said)
     assert said.getvalue().startswith(f"1 active API token acts for user {name} still")
-    tokens.revoke(str(row.id))
+    tokens.revoke(str(row.id), by=ADA)
     said = StringIO()
     run("erase-user", name, yes=True, stderr=said)
     assert said.getvalue() == ""
 
 
 def test_an_export_tells_of_tokens_without_their_digests(name, owner):
-    row, secret = tokens.mint("laptop", name)
+    row, secret = tokens.mint("laptop", name, by=ADA)
     printed = run("export-user", name)
     [told] = json.loads(printed)["api_tokens"]
     assert told["label"] == "laptop"

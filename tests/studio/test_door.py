@@ -11,6 +11,7 @@ from access import oidc, tokens
 from gateway.session import Session
 from studio import door, local, people
 from studio.sessions import SessionStore
+from tests.access.authors import ADA
 from tests.access.identity_provider import IdentityProvider
 from tests.conftest import CONFIG
 from tests.gateway.calls import basic
@@ -150,7 +151,7 @@ def test_a_credential_of_one_scope_is_none_in_the_other(configure, http, databas
     configure(
         CONFIG + "auth: {admin: {basic: {password: open-it}}, proxy: {tokens: {}}}\n"
     )
-    _, secret = tokens.mint("test", "somebody")
+    _, secret = tokens.mint("test", "somebody", by=ADA)
     token = {"Authorization": f"Bearer {secret}"}
     assert http.get("/v1/models", headers=token).status_code == 200
     assert http.get("/admin/", headers=token).status_code == 401

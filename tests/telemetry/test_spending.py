@@ -18,6 +18,7 @@ from core.ids import UserId
 from telemetry import spending
 from telemetry.config import SqliteConfig, TelemetryConfig
 from telemetry.spending import Spent
+from tests.access import authors
 from tests.telemetry.turns import model_call, put, tool_call
 from turns import spent_lines
 
@@ -166,7 +167,7 @@ def test_what_is_unknown_is_shown_apart(file):
 
 
 def test_tokens_are_named(file):
-    row, _ = tokens.mint("laptop", "ada")
+    row, _ = tokens.mint("laptop", "ada", by=authors.ADA)
     put(asked("small", 5), started_at=THEN, token_id=row.id)
     put(asked("small", 1), started_at=THEN)
     (_, first, second, _), _ = run(file, "--by", "token")
