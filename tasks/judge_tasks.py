@@ -17,7 +17,7 @@ from judges.config import JUDGES, JudgeConfig
 from judges.errors import AnswerUnreadable
 from judges.material import Material
 from judges.scores import Judged
-from tasks import judge_rows, judging
+from tasks import failures, judge_rows, judging
 from tasks.kinds import Ending, Kind
 from tasks.work import Work
 from turns import lane
@@ -43,7 +43,9 @@ async def run(task: Work) -> Ending:
             config, judge, material, user=task.user_id.hex, bill=bill
         )
     except CoulisseError as exc:
-        is_final = isinstance(exc, AnswerUnreadable) or not _may_pass(exc)
+        # One that could not be read was asked for twice.
+        is_read = not isinstance(exc, AnswerUnreadable)
+        is_final = not (is_read and failures.may_pass(exc))
         receipt = _receipt(judge, bill, {})
         await lane.run_to_end(judge_rows.failed, task, exc, receipt, is_final=is_final)
         # Not what it says: it may quote the model, and the model the user.
@@ -62,11 +64,6 @@ async def _material(task: Work) -> Material | None:
     if told is not None:
         return Material.from_json(told)
     return await lane.run(judge_rows.material, task.user_id, task.turn_id)
-
-
-def _may_pass(exc: CoulisseError) -> bool:
-    """Whether the same may go better a while later."""
-    return bool(getattr(exc, "retryable", True))
 
 
 def _judged(task: Work) -> Judged:

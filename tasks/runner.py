@@ -36,14 +36,20 @@ class Runner:
     """Does up to so many tasks at a time."""
 
     def __init__(
-        self, slots: Callable[[], int], *, users: Collection[UserId] | None = None
+        self,
+        slots: Callable[[], int],
+        *,
+        users: Collection[UserId] | None = None,
+        only: Collection[str] | None = None,
     ) -> None:
         """`slots` says how many; it is asked at each look, so an edit takes effect.
 
-        With `users` it does theirs alone: for a command that works for them.
+        With `users` it does theirs alone, with `only` those of some kinds: for a
+        command that works for them.
         """
         self._slots = slots
         self._users = users
+        self._only = only
         self._in_hand: dict[Work, asyncio.Task[None]] = {}
         self._kicked = asyncio.Event()
         self._is_stopping = False
@@ -91,7 +97,7 @@ class Runner:
                 taken = await lane.run_to_end(
                     queue.claim,
                     free,
-                    kinds.names(),
+                    kinds.names() if self._only is None else self._only,
                     users=self._users,
                     once=lost.once(),
                 )
