@@ -42,12 +42,26 @@ OpenTools = Callable[[AgentConfig], Awaitable[Sequence[Tool]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Subagent:
-    """An agent another one may call."""
+class Answering:
+    """Who answers a call."""
 
     agent: AgentConfig
     models: Sequence[Model]
     """Those that may answer for it, its own first."""
+
+
+Find = Callable[[], Awaitable[Answering]]
+
+
+@dataclass(frozen=True, slots=True)
+class Subagent:
+    """An agent another one may call, or several under one name."""
+
+    target: str
+    """What the YAML calls it."""
+    purpose: str | None
+    find: Find
+    """Returns who answers this time."""
     open_tools: OpenTools
     """Returns the tools it may use, for the turn's user."""
     depth: int
@@ -58,15 +72,11 @@ class Subagent:
 
     @property
     def name(self) -> str:
-        return tool_names.safe(self.agent.name)
-
-    @property
-    def target(self) -> str:
-        return self.agent.name
+        return tool_names.safe(self.target)
 
     @property
     def description(self) -> str:
-        return self.agent.purpose or f"Invoke the '{self.agent.name}' subagent."
+        return self.purpose or f"Invoke the '{self.target}' subagent."
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -82,14 +92,18 @@ class Subagent:
         if self.depth > MAX_DEPTH:
             raise SubagentFailed(
                 f"agents are calling each other {MAX_DEPTH} deep already, which is the "
-                f"most: '{self.agent.name}' was not called; answer without it"
+                f"most: '{self.target}' was not called; answer without it"
             )
+        message = message_of(arguments)
+        answering = await self.find()
+        agent = answering.agent
+        record.target = agent.name
         task = loop.Task(
-            self.agent,
-            Lineup(self.models),
-            self._prompt(message_of(arguments)),
+            agent,
+            Lineup(answering.models),
+            prompt(agent, message),
             {},
-            own_tools=await self.open_tools(self.agent),
+            own_tools=await self.open_tools(agent),
             says_last_alone=True,
             is_overheard=False,
             user=self.user,
@@ -101,18 +115,20 @@ class Subagent:
                 reply.add(event)
         return self._last_word(reply)
 
-    def _prompt(self, message: str) -> list[Message]:
-        preamble = self.agent.preamble.strip()
-        system = [Message("system", preamble)] if preamble else []
-        return [*system, Message("user", message)]
-
     def _last_word(self, reply: Reply) -> str:
         text = reply.text or reply.refusal
         if not text:
-            raise SubagentFailed(f"agent '{self.agent.name}' said nothing")
+            raise SubagentFailed(f"agent '{self.target}' said nothing")
         if reply.finish_reason == "length":
             return f"{text}\n(cut off: the agent came to the end of its limits)"
         return text
+
+
+def prompt(agent: AgentConfig, message: str) -> list[Message]:
+    """Return all that the agent is told."""
+    preamble = agent.preamble.strip()
+    system = [Message("system", preamble)] if preamble else []
+    return [*system, Message("user", message)]
 
 
 def message_of(arguments: Mapping[str, Any]) -> str:

@@ -47,7 +47,12 @@ COULISSE_SECTIONS = [
     "tasks.config.TASKS",
     "telemetry.config.TELEMETRY",
 ]
-COULISSE_CHECKS: list[str] = ["turns.judge_checks.check_judges"]
+COULISSE_CHECKS: list[str] = [
+    "turns.experiment_checks.check_metrics",
+    "turns.experiment_checks.check_names",
+    "turns.experiment_checks.check_variants",
+    "turns.judge_checks.check_judges",
+]
 
 DEBUG = False
 # Nothing is routed or answered by the Host header, and a server on 0.0.0.0 is known

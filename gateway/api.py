@@ -10,14 +10,13 @@ from ninja import Body, NinjaAPI
 from ninja.errors import HttpError, ValidationError
 from ninja.parser import Parser
 
-from agents import catalog
-from agents.config import AGENTS
 from config import live
 from core.errors import CoulisseError, Invalid
 from gateway import (
     authentication,
     chat,
     errors,
+    feedback,
     mcp_connections,
     memories,
     my_data,
@@ -27,6 +26,7 @@ from gateway import (
 )
 from gateway.schemas import ChatRequest
 from gateway.session import LoginRequired
+from turns import routing
 
 STARTED_AT = int(time.time())
 """When this process began to offer its models, in seconds since 1970."""
@@ -69,6 +69,7 @@ api.exception_handler(LoginRequired)(login_at)
 api.exception_handler(ValidationError)(errors.on_invalid_body)
 api.exception_handler(HttpError)(errors.on_http_error)
 api.exception_handler(Exception)(errors.on_internal_error)
+api.add_router("/feedback", feedback.router)
 api.add_router("/mcp", mcp_connections.router)
 api.add_router("/memories", memories.router)
 api.add_router("/turns", turns.router)
@@ -88,16 +89,16 @@ async def create_completion(
     return await chat.complete(turn)
 
 
-@api.get("/models", tags=["Models"], summary="List the agents")
+@api.get("/models", tags=["Models"], summary="List the agents and experiments")
 async def list_models(request: HttpRequest) -> HttpResponse:
     caller = authentication.caller_of(request)
-    agents = live.current().get(AGENTS)
-    models = [wire.model(name, STARTED_AT) for name in agents if caller.may_call(name)]
+    names = filter(caller.may_call, routing.names(live.current()))
+    models = [wire.model(name, STARTED_AT) for name in names]
     return errors.json_response({"object": "list", "data": models})
 
 
-@api.get("/models/{path:name}", tags=["Models"], summary="Show one agent")
+@api.get("/models/{path:name}", tags=["Models"], summary="Show one agent or experiment")
 async def show_model(request: HttpRequest, name: str) -> HttpResponse:
     caller = authentication.caller_of(request)
-    agent = catalog.find(live.current(), name, offered=caller.agents)
-    return errors.json_response(wire.model(agent.name, STARTED_AT))
+    routing.check(live.current(), name, offered=caller.agents)
+    return errors.json_response(wire.model(name, STARTED_AT))

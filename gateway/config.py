@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from agents.config import AGENTS
 from config.config import SERVER
 from config.sections import Config, Problem, Section
 from config.spelling import did_you_mean
 from mcp_bridge.config import MCP, public_base_url
+from turns import routing
 
 HERE = {"localhost", "127.0.0.1", "::1", "0.0.0.0"}  # noqa: S104 (named, not bound)
 """What a server on this machine may be called by."""
@@ -49,14 +49,14 @@ def check(settings: McpServerConfig, config: Config) -> Iterable[Problem]:
 
 def check_agents(settings: McpServerConfig, config: Config) -> Iterable[Problem]:
     """Refuse agents that do not exist, and agents offered twice."""
-    known = config.get(AGENTS)
+    known = routing.names(config)
     offered = settings.agents or ()
     for place, name in enumerate(offered):
         location = ("mcp_server", "agents", place)
         if name not in known:
             yield Problem(
                 location,
-                f"mcp_server offers the agent '{name}', which is not under agents:"
+                f"mcp_server offers the agent '{name}', which does not exist"
                 f"{did_you_mean(name, known)}",
                 "coulisse.E561",
             )

@@ -1,4 +1,4 @@
-"""What MCP clients can call here: each agent, and the memory of who calls.
+"""What MCP clients can call here: agents, experiments, and the memory of who calls.
 
 Worked out for each request, so an edit of the YAML is seen at once.
 """
@@ -16,7 +16,6 @@ from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 from pydantic import BaseModel, Field
 
 from access.caller import Caller
-from agents.config import AGENTS, AgentConfig
 from config.sections import Config
 from core import redaction, request_ids, tool_names
 from core.events import HandoffStarted
@@ -29,7 +28,7 @@ from gateway import wire
 from gateway.config import MCP_SERVER
 from gateway.house_exchange import Exchange
 from memory import plan
-from turns import flow, memory_tools, options
+from turns import flow, memory_tools, options, routing
 from turns.memory_tools import Arguments, MemoryTool
 from turns.turn import TurnRequest
 
@@ -88,11 +87,12 @@ def offered(config: Config, caller: Caller) -> dict[str, HouseTool]:
     """Return what is offered to a caller now, by the names clients call."""
     found: dict[str, HouseTool] = {}
     settings = config.get(MCP_SERVER)
-    agents = config.get(AGENTS)
+    agents = routing.names(config)
     chosen = agents if settings.agents is None else settings.agents
     for name, agent in _named(agents).items():
         if agent in chosen and caller.may_call(agent):
-            found[name] = AgentTool(name, agents[agent], caller)
+            purpose = routing.purpose(config, agent)
+            found[name] = AgentTool(name, agent, purpose, caller)
     users = plan.of_users(config)
     if settings.memory_tools and users is not None:
         for name in MEMORY_TOOLS:
@@ -119,18 +119,19 @@ def _named(agents: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class AgentTool:
-    """An agent that can be asked."""
+    """An agent or experiment that can be asked."""
 
     name: str
-    agent: AgentConfig
+    agent: str
+    purpose: str | None
     caller: Caller
 
     @property
     def definition(self) -> Tool:
         return Tool(
             name=self.name,
-            title=self.agent.name,
-            description=self.agent.purpose or f"Ask the agent '{self.agent.name}'.",
+            title=self.agent,
+            description=self.purpose or f"Ask the agent '{self.agent}'.",
             input_schema=_schema(AskArguments),
             output_schema=_schema(AskResult),
             annotations=ToolAnnotations(read_only_hint=False, open_world_hint=True),
@@ -144,7 +145,7 @@ class AgentTool:
         thread = {} if asked.thread_id is None else {"thread_id": asked.thread_id}
         request = TurnRequest(
             turn_id=new_turn_id(),
-            agent=self.agent.name,
+            agent=self.agent,
             messages=[Message("user", asked.message)],
             options=options.read(thread),
             parameters={},
@@ -153,13 +154,13 @@ class AgentTool:
             safety_identifier=str(user_id),
             request_id=request_ids.current.get(),
         )
-        exchange.note = f"{self.agent.name} is thinking"
+        exchange.note = f"{self.agent} is thinking"
         reply = Reply()
         async with aclosing(flow.run(request)) as told:
             async for event in told:
                 reply.add(event)
                 if isinstance(event, HandoffStarted):
-                    await exchange.tell(f"{self.agent.name} asks {event.agent}")
+                    await exchange.tell(f"{self.agent} asks {event.agent}")
         return _told(request, asked.thread_id, reply)
 
 

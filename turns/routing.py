@@ -14,6 +14,7 @@ from config.spelling import did_you_mean
 from core.ids import UserId
 from experiments import choosing
 from experiments.config import EXPERIMENTS
+from turns import bandits
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +60,14 @@ def purpose(config: Config, name: str) -> str | None:
 async def find(config: Config, name: str, user_id: UserId) -> Route:
     """Return who answers a user who asks for `name`; raises `AgentUnknown`.
 
-    An agent is found at once.
+    An agent is found at once. A bandit asks the database for its variants' scores, now
+    and then.
     """
     agent = config.get(AGENTS).get(name)
     if agent is not None:
         return Route(agent)
     check(config, name)
     experiment = config.get(EXPERIMENTS)[name]
-    chosen = choosing.choose(experiment, user_id)
+    scores = await bandits.read(experiment) if experiment.strategy == "bandit" else {}
+    chosen = choosing.choose(experiment, user_id, scores)
     return Route(config.get(AGENTS)[chosen], name)

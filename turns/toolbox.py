@@ -6,11 +6,12 @@ whom it works for.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from agents import catalog, lineup, skills
+from agents import lineup, skills
 from agents.config import AgentConfig
-from agents.subagents import Subagent
+from agents.subagents import Answering, Subagent
 from config.sections import Config
 from core import tool_names
 from core.errors import Invalid
@@ -20,7 +21,7 @@ from core.trace import ToolCall, ToolKind
 from mcp_bridge import toolset
 from mcp_bridge.toolset import Grant
 from memory import plan
-from turns import memory_tools, tool_servers
+from turns import memory_tools, routing, tool_servers
 from turns.options import Options
 from turns.turn import TurnRequest
 
@@ -62,14 +63,18 @@ class Toolbox:
             return
         below = replace(self, depth=self.depth + 1)
         for name in agent.subagents:
-            called = catalog.find(self.config, name)
             yield Subagent(
-                called,
-                lineup.of(self.config, called),
+                name,
+                routing.purpose(self.config, name),
+                partial(self._answering, name),
                 below.open,
                 depth=below.depth,
                 user=self.user_id.hex,
             )
+
+    async def _answering(self, name: str) -> Answering:
+        route = await routing.find(self.config, name, self.user_id)
+        return Answering(route.agent, lineup.of(self.config, route.agent))
 
     def _skills(self, agent: AgentConfig) -> Iterable[Tool]:
         return skills.tools(self.config, agent.skills) if agent.skills else ()

@@ -33,6 +33,7 @@ from providers.errors import (
 )
 from providers.fake import FakeProvider
 from tests.agents.test_loop import Tool
+from tests.agents.test_subagents import answering
 
 EITHER = pytest.mark.parametrize("stream", [True, False])
 
@@ -497,7 +498,8 @@ async def test_a_subagent_begins_again_though_it_had_thought(stage, fake, spare)
         return []
 
     models = task.lineup._models
-    critic = Subagent(task.agent, models, none, depth=1)
+    find = answering(task.agent, models)
+    critic = Subagent(task.agent.name, None, find, none, depth=1)
     entry = trace.ToolCall("a", "subagent", "{}")
     assert await critic.call({"message": "Judge."}, entry) == "Whole."
     await client.close()

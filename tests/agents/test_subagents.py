@@ -8,7 +8,7 @@ from agents import lineup, loop, subagents
 from agents.config import AgentConfig
 from agents.lineup import Lineup
 from agents.loop import Task
-from agents.subagents import MAX_DEPTH, Subagent
+from agents.subagents import MAX_DEPTH, Answering, Subagent
 from core import trace
 from core.events import HandoffStarted, TextDelta
 from core.messages import Message
@@ -18,13 +18,24 @@ COACH = {"name": "coach", "provider": "p", "model": "m"}
 CRITIC = {"name": "resume critic", "provider": "p", "model": "small", "seed": 7}
 
 
+def answering(agent, models):
+    async def find():
+        return Answering(agent, models)
+
+    return find
+
+
 def critic(fake, *, depth=1, open_tools=None, **fields) -> Subagent:
     async def none(agent):
         return []
 
     agent = AgentConfig.model_validate({**CRITIC, **fields})
     models = [lineup.own_model(agent, fake.provider("openai"))]
-    return Subagent(agent, models, open_tools or none, depth=depth, user="u")
+    return Subagent(
+        *(agent.name, agent.purpose, answering(agent, models), open_tools or none),
+        depth=depth,
+        user="u",
+    )
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import uuid
 from dataclasses import dataclass
 
-from agents import catalog
+from agents.config import AGENTS
 from config import loader
 from core.ids import UserId
 from turns import options
@@ -34,12 +34,12 @@ def test_tools_of_one_name_are_told_apart_one_by_one():
 async def test_agents_know_how_many_stand_above_them(tmp_path):
     config = loader.parse(TWINS.encode(), tmp_path / "coulisse.yaml")
     user_id = UserId(uuid.uuid4())
-    agent = catalog.find(config, "one")
+    agent = config.get(AGENTS)["one"]
     [tool] = await Toolbox(config, user_id, options.read({})).open(agent)
     seen = []
     for _ in range(3):
         seen.append((tool.name, tool.depth, tool.user))
-        [tool] = await tool.open_tools(tool.agent)
+        [tool] = await tool.open_tools((await tool.find()).agent)
     assert seen == [
         (name, n, user_id.hex) for n, name in enumerate(("two", "one", "two"), start=1)
     ]

@@ -10,12 +10,12 @@ from django.core.management.base import CommandError, CommandParser
 from access import deeds, dollars, instants, token_lines, token_pages, tokens
 from access.auth_config import AUTH
 from access.models import Budget
-from agents.config import AGENTS
 from config import loader, option
 from config.errors import ConfigInvalid
 from config.sections import Config
 from config.spelling import did_you_mean
 from memory.command import MemoryCommand
+from turns import routing
 
 
 class Command(MemoryCommand):
@@ -152,7 +152,7 @@ def declare_revoke(parser: ArgumentParser) -> None:
 
 def check_agents(names: Sequence[str], config: Config) -> None:
     """Raise `CommandError` for an agent that is not there: a secret is not remade."""
-    agents = config.get(AGENTS)
+    agents = routing.names(config)
     for name in names:
         if name not in agents:
             raise CommandError(

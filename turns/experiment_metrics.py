@@ -1,0 +1,29 @@
+"""By what the variants of an experiment are compared."""
+
+from agents.config import AGENTS
+from config.sections import Config
+from experiments.config import ExperimentConfig
+from judges.config import JUDGES
+
+
+def shared(config: Config, experiment: ExperimentConfig) -> list[str]:
+    """Return every `judge.criterion` that all variants are scored by."""
+    agents = config.get(AGENTS)
+    variants = [agents[name] for name in experiment.agents if name in agents]
+    return [
+        f"{judge.name}.{criterion}"
+        for judge in config.get(JUDGES).values()
+        if all(judge.name in variant.judges for variant in variants)
+        for criterion in judge.rubrics
+    ]
+
+
+def deciding(config: Config, experiment: ExperimentConfig) -> str | None:
+    """Return what decides which variant is best; None where nothing alone does."""
+    rule = experiment.stop_when
+    if rule is not None and rule.metric is not None:
+        return rule.metric
+    if experiment.metric is not None:
+        return experiment.metric
+    found = shared(config, experiment)
+    return found[0] if len(found) == 1 else None
