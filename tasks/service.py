@@ -34,9 +34,16 @@ def workers() -> int:
 class Service:
     """A runner with all that agents need in a process, on the shared event loop."""
 
-    def __init__(self, *, users: Collection[UserId] | None = None) -> None:
-        """With `users` it works for them alone, even where `tasks:` is off."""
+    def __init__(
+        self,
+        *,
+        users: Collection[UserId] | None = None,
+        only: Collection[str] | None = None,
+    ) -> None:
+        """With `users` it works for them alone, with `only` at tasks of some kinds:
+        even where `tasks:` is off."""
         self._users = users
+        self._only = only
         self._runner: Runner | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running: Future[None] | None = None
@@ -51,10 +58,10 @@ class Service:
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        if self._users is None:
+        if self._users is None and self._only is None:
             self._runner = Runner(slots)
         else:
-            self._runner = Runner(workers, users=self._users)
+            self._runner = Runner(workers, users=self._users, only=self._only)
         self._has_begun.set()
         with contextlib.suppress(DatabaseDown):
             await lane.run_to_end(lost.sweep)
