@@ -8,7 +8,7 @@ from config import option
 
 OWN_COMMANDS = {
     *("admin", "beat", "check", "init", "migrate", "reset", "restart"),
-    *("schema", "start", "status", "stop", "studio", "worker"),
+    *("schema", "sidecars", "start", "status", "stop", "studio", "worker"),
     *(
         "consolidate",
         "erase-user",

@@ -41,6 +41,7 @@ COULISSE_SECTIONS = [
     "mcp_bridge.config.MCP",
     "mcp_bridge.config.PUBLIC_BASE_URL",
     "memory.config.MEMORY",
+    "processes.config.SIDECARS",
     "providers.config.PROVIDERS",
     "providers.price_config.PRICES",
     "smoke.config.SMOKE_TESTS",
@@ -205,12 +206,13 @@ COULISSE_PIN_CORES = env.bool("COULISSE_PIN_CORES", default=True)
 
 def processes() -> frozenset[str]:
     """Return `COULISSE_PROCESSES`, what `start` runs."""
-    known = {"web", "worker", "beat"}
+    known = {"web", "worker", "beat", "sidecars"}
     chosen = {name.strip() for name in env.list("COULISSE_PROCESSES", default=known)}
     if not {"web"} <= chosen <= known:
         raise SystemExit(
-            "COULISSE_PROCESSES is a list of web, worker and beat with web in it, such "
-            "as 'web,worker'; `manage.py worker` and `manage.py beat` run one alone"
+            "COULISSE_PROCESSES is a list of web, worker, beat and sidecars with web "
+            "in it, such as 'web,worker'; `manage.py worker`, `beat` and `sidecars` "
+            "run one alone"
         )
     return frozenset(chosen)
 

@@ -13,6 +13,8 @@ from config.config import SERVER
 from config.sections import Config
 from memory import plan, state
 from memory.config import MEMORY
+from processes import sidecar_plan
+from processes.config import SIDECARS
 from processes.plan import LOCAL_KIND
 from processes.record import RunRecord
 from providers.config import PROVIDERS
@@ -43,6 +45,20 @@ def _lines(config: Config, run: RunRecord) -> Iterator[str]:
     for name, agent in agents.items():
         memory = _memory_of(config, agent)
         yield f"    {name:<{width}}  {agent.provider} / {agent.model}{memory}"
+    yield from _sidecars(config)
+
+
+def _sidecars(config: Config) -> Iterator[str]:
+    """Say what runs beside the server; of commands nothing that may be a secret."""
+    sidecars = config.get(SIDECARS)
+    if not sidecars:
+        return
+    yield ""
+    where = "" if sidecar_plan.are_run() else "  (not run here: COULISSE_PROCESSES)"
+    yield f"  Sidecars ({len(sidecars)}){where}"
+    width = max(map(len, sidecars))
+    for name, sidecar in sidecars.items():
+        yield f"    {name:<{width}}  {sidecar.command}, restart: {sidecar.restart}"
 
 
 def _auth(config: Config) -> Iterator[str]:

@@ -4,12 +4,13 @@ import logging
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from processes import leftovers
 from processes.record import ChildRecord
+from telemetry import formats
 
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
@@ -36,6 +37,8 @@ class Command:
     """Whether others need it until their last stream or job is done."""
     beats_at: int | None = None
     """Its place on the heartbeat board, if it beats."""
+    is_wanted: Callable[[], bool] = lambda: True
+    """Whether it shall be started by now; asked until it was."""
 
 
 @dataclass(slots=True)
@@ -53,6 +56,11 @@ class Child:
     @property
     def is_running(self) -> bool:
         return self.process is not None
+
+    @property
+    def has_started(self) -> bool:
+        """Whether it ever ran, or was to."""
+        return self._started_at > 0
 
     def seconds_until_due(self, now: float) -> float:
         """Return how long this dead child's pause still takes."""
@@ -150,3 +158,15 @@ def base_environment(project: str, config: str) -> dict[str, str]:
         "COULISSE_CONFIG": config,
         "PYTHONPATH": f"{project}{os.pathsep}{path}" if path else project,
     }
+
+
+def outer_environment(project: str) -> dict[str, str]:
+    """Return our environment as it was outside, for programs that are not ours."""
+    mine = {formats.PROCESS, "DJANGO_SETTINGS_MODULE"}
+    outer = {name: value for name, value in os.environ.items() if name not in mine}
+    path = os.environ.get("PYTHONPATH", "").removeprefix(project)
+    if path := path.removeprefix(os.pathsep):
+        outer["PYTHONPATH"] = path
+    else:
+        outer.pop("PYTHONPATH", None)
+    return outer

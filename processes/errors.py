@@ -41,3 +41,7 @@ class StateUnwritable(Unavailable):
 
 class ResetRefused(Invalid):
     """The database cannot be deleted."""
+
+
+class CannotStart(Unavailable):
+    """A program cannot be started."""

@@ -2,14 +2,15 @@
 
 import importlib.util
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from django.conf import settings
 
 from config.config import SERVER
 from config.sections import Config
-from processes import background, listener
+from processes import background, listener, sidecar_plan
 from processes.background import Background
 from processes.child import Child, Command, base_environment
 from processes.errors import PackagesMissing
@@ -35,6 +36,8 @@ class Plan:
     local_model_port: int | None
     """None when no provider wants the local model."""
     background: Background
+    wants_sidecars: Callable[[], bool] | None
+    """Tells whether the YAML has any by now; None where they shall not run."""
 
     @property
     def url(self) -> str:
@@ -66,6 +69,9 @@ class Plan:
         if self.background.valkey is not None:
             commands.append(self._broker(self.background.valkey, lifeline))
         commands += [self._job(name, lifeline) for name in self.background.names]
+        if self.wants_sidecars is not None:
+            job = self._job(sidecar_plan.NAME, lifeline)
+            commands.append(replace(job, is_wanted=self.wants_sidecars))
         return [Child(command) for command in commands]
 
     def _environment(self, name: str) -> dict[str, str]:
@@ -111,7 +117,7 @@ class Plan:
         )
 
     def _job(self, name: str, lifeline: int) -> Command:
-        """Return the worker or beat: what they lack, rows wait for."""
+        """Return the worker or beat, for whose work rows wait, or the sidecars."""
         return Command(
             name=name,
             argv=_module(name, "--lifeline", lifeline),
@@ -135,6 +141,7 @@ def make(config: Config) -> Plan:
         config_path=config.path,
         local_model_port=_local_model_port(config),
         background=background.plan(),
+        wants_sidecars=sidecar_plan.wanted(config),
     )
 
 

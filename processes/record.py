@@ -46,8 +46,13 @@ class RunRecord:
 
 def write(path: Path, record: RunRecord) -> None:
     """Replace the file atomically, so a reader sees the old record or the new one."""
+    replace(path, json.dumps(asdict(record), indent=1))
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a whole file, or leave the one that is there."""
     draft = path.with_suffix(".new")
-    draft.write_text(json.dumps(asdict(record), indent=1))
+    draft.write_text(text)
     os.replace(draft, path)
 
 

@@ -29,6 +29,16 @@ class StateDir:
         return self.root / "processes.json"
 
     @property
+    def sidecars(self) -> Path:
+        """What is known of the sidecars."""
+        return self.root / "sidecars.json"
+
+    @property
+    def sidecars_pid(self) -> Path:
+        """Who runs them; locked, so that nobody else does."""
+        return self.root / "sidecars.pid"
+
+    @property
     def broker(self) -> Path:
         """What the private broker keeps."""
         return self.root / "broker"

@@ -89,7 +89,8 @@ class Supervisor:
         return [
             child
             for child in self.children
-            if self.is_serving or not child.command.follows_web
+            if (self.is_serving or not child.command.follows_web)
+            and (child.has_started or child.command.is_wanted())
         ]
 
     def _end_hanging(self, now: float) -> None:

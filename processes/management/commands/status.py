@@ -1,19 +1,22 @@
 """`manage.py status`: what runs, and where its files are."""
 
+import math
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from django.core.management.base import CommandParser
 
 from config import loader
 from config.errors import ConfigInvalid
 from memory import plan, state
-from processes import probe
+from processes import probe, sidecar_plan, sidecar_record
 from processes import state as files_of
 from processes.command import ProcessCommand, running, serves
 from processes.record import ChildRecord, RunRecord
+from processes.sidecar_record import SidecarRecord
 from processes.state import StateDir, describe_path
 
 NOT_RUNNING = 3
@@ -72,9 +75,46 @@ def describe_run(run: RunRecord, files: StateDir) -> list[str]:
         f"  log:    {log}",
         f"  url:    {run.url}/v1",
         *(f"  {child.name:<{width}}  {describe_child(child)}" for child in children),
+        *describe_sidecars(run, files),
         *(["  background work waits: there is no broker"] if run.lacks_broker else []),
         *(f"  memory: {concern}" for concern in concerns(Path(run.config))),
     ]
+
+
+def describe_sidecars(run: RunRecord, files: StateDir) -> Iterator[str]:
+    """Yield a line for each sidecar of a running server."""
+    known = sidecar_record.read(files.sidecars)
+    pids = {child.pid for child in run.children if child.name == sidecar_plan.NAME}
+    if known is None or known.pid not in pids:
+        return  # What a killed process wrote is no news.
+    width = max((len(each.name) for each in known.sidecars), default=0)
+    for each in known.sidecars:
+        yield f"    {each.name:<{width}}  {describe_sidecar(each)}"
+
+
+def describe_sidecar(sidecar: SidecarRecord) -> str:
+    """Return what a sidecar does, or why it does nothing."""
+    match sidecar.state:
+        case "running":
+            return (
+                "starting"
+                if sidecar.process is None
+                else describe_child(sidecar.process)
+            )
+        case "waiting":
+            seconds = max(0, math.ceil(sidecar.due_at - time.time()))
+            again = (
+                f"starts again in {seconds} s, {describe_restarts(sidecar.restarts)}"
+            )
+            return f"{again}: {sidecar.reason}"
+        case "finished" | "failed":
+            return f"{sidecar.state}: {sidecar.reason}"
+        case _:
+            assert_never(sidecar.state)
+
+
+def describe_restarts(count: int) -> str:
+    return f"{count} restart{'' if count == 1 else 's'}"
 
 
 def concerns(config: Path) -> list[str]:
@@ -93,4 +133,4 @@ def describe_child(child: ChildRecord) -> str:
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     age = f"{hours}h {minutes}m" if hours else f"{minutes}m {seconds}s"
-    return f"pid {child.pid}, up {age}, {child.restarts} restarts"
+    return f"pid {child.pid}, up {age}, {describe_restarts(child.restarts)}"

@@ -1,0 +1,55 @@
+"""What `manage.py check` says of sidecars that would not start from here.
+
+| id | what is wrong |
+|---|---|
+| coulisse.W901 | a sidecar's command or `cwd`, or its health's command, is not there |
+
+Warnings: the server may be started from elsewhere, where they are.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core import checks
+
+from config import loader
+from config.errors import ConfigInvalid
+from processes import groups, sidecar
+from processes.child import outer_environment
+from processes.config import SIDECARS, SidecarConfig
+from processes.errors import CannotStart
+
+
+def check_sidecars(**_: Any) -> list[checks.CheckMessage]:
+    """Warn of programs that cannot be found."""
+    path = Path(settings.COULISSE_CONFIG)
+    if not path.exists():
+        return []
+    try:
+        sidecars = loader.load(path).get(SIDECARS)
+    except ConfigInvalid:
+        return []  # The configuration's own check says why.
+    return [
+        checks.Warning(message, id="coulisse.W901") for message in missing(sidecars)
+    ]
+
+
+def missing(sidecars: Mapping[str, SidecarConfig]) -> Iterator[str]:
+    """Yield what is said of each program that is not there."""
+    outer = outer_environment(str(settings.BASE_DIR))
+    for name, config in sidecars.items():
+        program = sidecar.program(config, outer)
+        try:
+            groups.find(program)
+        except CannotStart as exc:
+            yield f"sidecar '{name}' cannot be started from here: {exc.message}"
+            continue
+        if config.health is None:
+            continue
+        try:
+            groups.find(replace(program, command=config.health.command))
+        except CannotStart as exc:
+            yield f"sidecar '{name}' cannot be asked whether it is well: {exc.message}"
