@@ -1,0 +1,84 @@
+"""How often a whole turn asks the database, plain and with all that can bound it."""
+
+import re
+
+import pytest
+from django.db import connection
+
+from access import tokens
+from tests.access.authors import ADA
+from tests.conftest import CONFIG
+from tests.gateway.calls import bearer, body, post
+from turns import lane
+
+pytestmark = pytest.mark.database
+
+BOUND = (
+    CONFIG
+    + """
+auth: {proxy: {tokens: {}}}
+prices: {openai: {gpt-test: {input: 1, output: 2}}}
+limits:
+  - {per: principal, requests_per_minute: 1000, tokens_per_day: 1000000}
+  - {per: principal, usd_per_day: 100, concurrent: 100}
+  - {per: token, requests_per_hour: 1000, usd_per_month: 100}
+  - {per: agent, name: assistant, tokens_per_hour: 10000000}
+"""
+)
+EITHER = pytest.mark.parametrize("stream", [False, True])
+
+
+@pytest.fixture
+def trips(monkeypatch):
+    """The trips to the database: what each called there, and its statements."""
+    seen = []
+    call = lane._call
+
+    def watch(function, args, kwargs):
+        statements = []
+
+        def note(execute, sql, parameters, many, context):
+            # Of where a transaction begins PostgreSQL's driver says nothing.
+            if not sql.startswith("BEGIN"):
+                statements.append(re.match(r"\s*(INSERT INTO \w+|\w+)", sql)[1])
+            return execute(sql, parameters, many, context)
+
+        seen.append((function.__name__, statements))
+        with connection.execute_wrapper(note):
+            return call(function, args, kwargs)
+
+    monkeypatch.setattr(lane, "_call", watch)
+    return seen
+
+
+KEPT = [
+    "INSERT INTO memory_thread",
+    "INSERT INTO memory_message",
+    "INSERT INTO telemetry_turn",
+    "INSERT INTO telemetry_modelcall",
+    "INSERT INTO access_meter",
+]
+
+
+@EITHER
+def test_a_plain_turn(server, user, trips, stream):
+    for _ in range(3):
+        trips.clear()
+        assert post(server, body(user, stream=stream)).status_code == 200
+        assert trips == [("gather", ["SELECT"]), ("keep", KEPT)]
+
+
+@EITHER
+def test_a_bound_turn_asks_once_more_on_its_way_in(
+    running, configure, user, trips, stream
+):
+    configure(BOUND)
+    terms = {"budget": "monthly", "limit_micro_usd": 10**9}
+    _, secret = tokens.mint("ci", user, by=ADA, **terms)
+    found = [("find", ["SELECT"])]
+    for known in (found, [], []):
+        trips.clear()
+        answer = post(running, body(user, stream=stream), headers=bearer(secret))
+        assert answer.status_code == 200
+        granted = ["SELECT", "INSERT INTO access_meter"]
+        assert trips == [*known, ("grant", granted), ("keep", KEPT)]
