@@ -17,7 +17,7 @@ OWN_COMMANDS = {
         "lessons",
         "reindex",
     ),
-    *("audit", "prices", "spend", "token", "turn", "turns"),
+    *("audit", "prices", "smoke", "spend", "token", "turn", "turns"),
 }
 
 

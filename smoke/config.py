@@ -6,6 +6,7 @@
 | coulisse.E802 | a test's target is neither an agent nor an experiment |
 | coulisse.E803 | a persona sets a parameter its provider does not take |
 | coulisse.E804 | a test's fields contradict each other |
+| coulisse.E805 | a test expects a score that its target's replies do not get |
 """
 
 from collections.abc import Iterable
@@ -21,6 +22,7 @@ from config.sections import Config, Problem, Section
 from config.spelling import did_you_mean
 from providers import parameters
 from providers.config import PROVIDERS
+from smoke import metrics
 from turns import routing
 
 PARAMETERS = {"max_tokens", "reasoning_effort", "seed", "temperature", "top_p"}
@@ -169,6 +171,7 @@ def check_tests(tests: dict[str, SmokeTest], config: Config) -> Iterable[Problem
         yield from _check_target(index, test, config)
         yield from _check_persona(index, test, config)
         yield from _check_sense(index, test)
+        yield from _check_scores(index, test, config)
 
 
 def _check_target(index: int, test: SmokeTest, config: Config) -> Iterable[Problem]:
@@ -224,6 +227,16 @@ def _check_sense(index: int, test: SmokeTest) -> Iterable[Problem]:
             f"smoke test '{test.name}' expects '{name}' to be called and not to be "
             "called",
         )
+
+
+def _check_scores(index: int, test: SmokeTest, config: Config) -> Iterable[Problem]:
+    for metric in test.expect.min_score:
+        for why in metrics.why_unscored(config, test.target, metric):
+            yield Problem(
+                ("smoke_tests", index, "expect", "min_score", metric),
+                f"smoke test '{test.name}' expects a score of '{metric}', which {why}",
+                "coulisse.E805",
+            )
 
 
 def _contradiction(location: tuple[str | int, ...], message: str) -> Problem:

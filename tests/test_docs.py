@@ -157,7 +157,7 @@ def test_every_id_of_a_problem_is_listed():
     used = set()
     for folder in (
         *("access", "agents", "config", "gateway", "judges", "mcp_bridge", "memory"),
-        *("providers", "turns"),
+        *("providers", "smoke", "tasks", "turns"),
     ):
         for file in (BASE / folder).glob("*.py"):
             used |= set(re.findall(r"\"(coulisse\.E\d{3})\"", file.read_text()))
@@ -348,7 +348,7 @@ def test_every_command_of_ours_is_listed():
     assert listed <= get_commands().keys()
 
 
-OWN_APPS = {"access", "config", "memory", "processes", "turns"}
+OWN_APPS = {"access", "config", "memory", "processes", "smoke", "turns"}
 
 
 def test_every_variable_of_settings_is_listed():

@@ -1,0 +1,63 @@
+"""Runs that are held in this process, beside whatever worker there may be."""
+
+import time
+import uuid
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from core.ids import UserId
+from smoke import runs, verdicts
+from smoke.models import Line, Run
+from tasks import wake
+from tasks.service import Service
+
+LOOK_SECONDS = 0.1
+SWEEP_SECONDS = 2.0
+"""How often it is looked for runs that were given up."""
+
+
+@contextmanager
+def at_work(users: Collection[UserId]) -> Iterator[None]:
+    """Work for these users in this process, until the block is left."""
+    service = Service(users=users)
+    wake.by(service.kick)
+    service.start()
+    try:
+        yield
+    finally:
+        service.stop()
+
+
+def watch(run_ids: Collection[uuid.UUID]) -> Iterator[Line | Run]:
+    """Yield each line as it is said and each run as it is closed, until all are."""
+    left, shown = set(run_ids), set[int]()
+    swept_at = time.monotonic()
+    while left:
+        if time.monotonic() - swept_at > SWEEP_SECONDS:
+            runs.sweep()
+            swept_at = time.monotonic()
+        found = _begun(left)
+        for line in _said(found):
+            if line.pk not in shown:
+                shown.add(line.pk)
+                yield line
+        for run in found:
+            if run.state == Run.State.JUDGING and verdicts.settle(run.pk):
+                run.refresh_from_db()
+            if run.finished_at is not None:
+                left.remove(run.pk)
+                yield run
+        if left:
+            time.sleep(LOOK_SECONDS)
+
+
+def _begun(run_ids: Collection[uuid.UUID]) -> list[Run]:
+    waiting = Run.State.QUEUED
+    found = Run.objects.filter(pk__in=run_ids).exclude(state=waiting)
+    return list(found.order_by("repetition"))
+
+
+def _said(found: Collection[Run]) -> list[Line]:
+    # Read after the runs: one that is closed has said all it says.
+    lines = Line.objects.filter(run__in=found).select_related("run")
+    return list(lines.order_by("run__repetition", "position"))

@@ -1,0 +1,262 @@
+"""`manage.py smoke`: synthetic users talk to agents, and what came of it."""
+
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from config import live, option
+from config.spelling import did_you_mean
+from core.ids import UserId
+from memory.command import MemoryCommand
+from smoke import drawing, here, junit, pages, runs, telling
+from smoke.config import SMOKE_TESTS, SmokeTest
+from smoke.errors import SmokeTestUnknown
+from smoke.models import Line, Run
+
+UNMET = 1
+BROKEN = 2
+SHOWN = 20
+
+
+class Command(MemoryCommand):
+    """Run, list, show."""
+
+    help = "Have synthetic users talk to agents; list and show what came of it."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        commands = parser.add_subparsers(dest="what", metavar="COMMAND", required=True)
+
+        def add(name: str, what: str) -> ArgumentParser:
+            made: ArgumentParser = commands.add_parser(
+                name, help=what, description=what, allow_abbrev=False
+            )
+            option.add_to(made)
+            return made
+
+        declare_run(add("run", "Run tests and wait for what comes of them."))
+        declare_list(add("list", "List the tests, or the runs of one."))
+        declare_show(add("show", "Show a run with all that was said."))
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except CommandError as exc:
+            # To whoever waits for a verdict, none is not a bad one.
+            is_verdict = isinstance(exc, Unmet) or options["what"] != "run"
+            if exc.returncode == UNMET and not is_verdict:
+                exc.returncode = BROKEN
+            raise
+
+    def handle(self, **options: Any) -> None:
+        match options["what"]:
+            case "run":
+                self._run(options)
+            case "list":
+                self._list(options)
+            case "show":
+                self._show(options)
+
+    # Running.
+
+    def _run(self, options: dict[str, Any]) -> None:
+        tests = wanted(options["name"], is_all=options["all"])
+        if not options["wait"]:
+            self._launch(tests, options)
+            return
+        found = [run for batch in self._launch(tests, options) for run in batch]
+        ids = [run.pk for run in found]
+        users = [UserId(run.user_id) for run in found]
+        try:
+            with here.at_work(users):
+                for each in here.watch(ids):
+                    self._tell(each, options)
+        except BaseException:
+            runs.cancel(ids)
+            raise
+        self._conclude(pages.batches({run.batch for run in found}), options)
+
+    def _launch(
+        self, tests: Sequence[SmokeTest], options: dict[str, Any]
+    ) -> list[list[Run]]:
+        launched = []
+        for test in tests:
+            batch = runs.launch(
+                test, origin="command", repetitions=options["repetitions"]
+            )
+            launched.append(batch)
+            count = "1 conversation" if len(batch) == 1 else f"{len(batch)} of them"
+            names = " ".join(map(drawing.name, batch))
+            self._say(f"{test.name}: {count} with {test.target}: {names}", options)
+        if not options["wait"]:
+            self._say("a worker holds them; `smoke show RUN` tells how far", options)
+            if options["json"]:
+                self.write_json({"batches": [telling.batch(each) for each in launched]})
+        return launched
+
+    def _tell(self, each: Line | Run, options: dict[str, Any]) -> None:
+        if isinstance(each, Line):
+            self._say(f"{drawing.name(each.run)}  {drawing.said(each)}", options)
+            return
+        for line in drawing.ending(each):
+            self._say(f"{drawing.name(each)}  {line}", options)
+
+    def _say(self, line: str, options: dict[str, Any]) -> None:
+        """Tell of the progress: on stderr where a program reads the rest."""
+        if options["json"]:
+            self.stderr.write(line, str)
+        elif not options["quiet"]:
+            self.stdout.write(line)
+            self.stdout.flush()
+
+    def _conclude(self, batches: list[list[Run]], options: dict[str, Any]) -> None:
+        if options["junit"]:
+            write(Path(options["junit"]), junit.document(batches))
+        if options["json"]:
+            self.write_json({"batches": [telling.batch(each) for each in batches]})
+        else:
+            for batch in batches:
+                for line in drawing.summary(batch):
+                    self.stdout.write(line)
+        outcomes = [telling.outcome(run) for batch in batches for run in batch]
+        if (
+            broken := len(outcomes)
+            - outcomes.count("passed")
+            - outcomes.count("failed")
+        ):
+            told = f"{broken} of {len(outcomes)} conversations did not come to an end"
+            raise CommandError(told, returncode=BROKEN)
+        if failed := outcomes.count("failed"):
+            told = f"{failed} of {len(outcomes)} conversations are not as expected"
+            raise Unmet(told, returncode=UNMET)
+
+    # Looking.
+
+    def _list(self, options: dict[str, Any]) -> None:
+        if options["limit"] < 1:
+            raise CommandError("--limit must be at least 1")
+        name = options["name"]
+        if name is None and not options["runs"]:
+            self._list_tests(options)
+            return
+        found = pages.newest(test=name, limit=options["limit"])
+        if options["json"]:
+            self.write_json({"runs": [telling.run(run) for run in found]})
+            return
+        for run in found:
+            self.stdout.write(drawing.line(run))
+        if not found:
+            self.stdout.write("there are no runs")
+
+    def _list_tests(self, options: dict[str, Any]) -> None:
+        tests = live.current().get(SMOKE_TESTS)
+        last = {name: pages.last_batch(name) for name in tests}
+        if options["json"]:
+            told = [
+                {
+                    "name": name,
+                    "target": test.target,
+                    "last": telling.batch(last[name]) if last[name] else None,
+                }
+                for name, test in tests.items()
+            ]
+            self.write_json({"tests": told})
+            return
+        for name, test in tests.items():
+            self.stdout.write(f"{name}  with {test.target}, {test.repetitions} times")
+            for line in drawing.summary(last[name]) if last[name] else ():
+                self.stdout.write(f"{drawing.INDENT}{line}")
+        if not tests:
+            self.stdout.write("there are no smoke tests: `smoke_tests:` is empty")
+
+    def _show(self, options: dict[str, Any]) -> None:
+        run = pages.find(options["run"])
+        if options["json"]:
+            self.write_json(telling.transcript(run))
+            return
+        for line in drawing.transcript(run):
+            self.stdout.write(line)
+
+
+class Unmet(CommandError):
+    """What was expected is not so."""
+
+
+def declare_run(parser: ArgumentParser) -> None:
+    """Declare what is run, and what is told of it."""
+    parser.add_argument("name", metavar="NAME", nargs="*", help="The tests to run.")
+    parser.add_argument("--all", action="store_true", help="Run every test.")
+    parser.add_argument(
+        "--repetitions",
+        type=positive,
+        metavar="NUMBER",
+        help="Conversations of each, in place of the test's own.",
+    )
+    parser.add_argument(
+        "--no-wait",
+        dest="wait",
+        action="store_false",
+        help="Leave them to a worker that runs.",
+    )
+    parser.add_argument(
+        "--wait", action="store_true", default=True, help="Wait (the default)."
+    )
+    parser.add_argument(
+        "--quiet", action="store_true", help="Print what they came to and no more."
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="Print it as JSON, progress on stderr."
+    )
+    parser.add_argument("--junit", metavar="FILE", help="Write JUnit's XML there.")
+
+
+def declare_list(parser: ArgumentParser) -> None:
+    """Declare what is listed."""
+    parser.add_argument("name", metavar="NAME", nargs="?", help="The runs of a test.")
+    parser.add_argument("--runs", action="store_true", help="The runs of all tests.")
+    parser.add_argument(
+        "--limit", type=int, default=SHOWN, help=f"How many; {SHOWN} by default."
+    )
+    parser.add_argument("--json", action="store_true", help="Print it as JSON.")
+
+
+def declare_show(parser: ArgumentParser) -> None:
+    """Declare which run is shown."""
+    parser.add_argument("run", metavar="RUN", help="Its id, or how that begins.")
+    parser.add_argument("--json", action="store_true", help="Print it as JSON.")
+
+
+def positive(text: str) -> int:
+    """Return a number from 1; raises ValueError."""
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def wanted(names: Sequence[str], *, is_all: bool) -> list[SmokeTest]:
+    """Return the tests of these names; raises `SmokeTestUnknown`, CommandError."""
+    tests = live.current().get(SMOKE_TESTS)
+    if is_all == bool(names):
+        known = ", ".join(tests) or "none"
+        raise CommandError(f"name the tests to run, or pass --all; there are: {known}")
+    for name in names:
+        if name not in tests:
+            raise SmokeTestUnknown(
+                f"there is no smoke test '{name}'{did_you_mean(name, tests)}"
+            )
+    chosen = list(tests) if is_all else list(dict.fromkeys(names))
+    if not chosen:
+        raise CommandError("there are no smoke tests: `smoke_tests:` is empty")
+    return [tests[name] for name in chosen]
+
+
+def write(path: Path, document: bytes) -> None:
+    """Write a file; raises CommandError."""
+    try:
+        path.write_bytes(document)
+    except OSError as exc:
+        raise CommandError(f"cannot write {path}: {exc.strerror}") from exc

@@ -1,0 +1,36 @@
+"""The scores a target's replies get, by `judge.criterion`."""
+
+from collections.abc import Iterator
+
+from agents.config import AGENTS
+from config.sections import Config
+from config.spelling import did_you_mean
+from experiments.config import EXPERIMENTS, split_metric
+from judges.config import JUDGES
+
+
+def why_unscored(config: Config, target: str, metric: str) -> Iterator[str]:
+    """Yield why not every reply of a target can get this score, if it cannot."""
+    judges = config.get(JUDGES)
+    judge, criterion = split_metric(metric) or (metric, "")
+    if judge not in judges:
+        known = [f"{name}.{each}" for name in judges for each in judges[name].rubrics]
+        yield f"is no judge's: write it as judge.criterion{did_you_mean(metric, known)}"
+        return
+    if criterion not in judges[judge].rubrics:
+        known = list(judges[judge].rubrics)
+        yield (
+            f"is no criterion of judge '{judge}', which scores {', '.join(known)}"
+            f"{did_you_mean(criterion, known)}"
+        )
+        return
+    for name in answering(config, target):
+        if judge not in config.get(AGENTS)[name].judges:
+            yield f"is not scored: agent '{name}' does not list '{judge}' under judges"
+
+
+def answering(config: Config, target: str) -> list[str]:
+    """Return the agents that may answer for a target, those that exist."""
+    experiment = config.get(EXPERIMENTS).get(target)
+    agents = (target,) if experiment is None else experiment.agents
+    return [name for name in agents if name in config.get(AGENTS)]
