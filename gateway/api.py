@@ -21,6 +21,7 @@ from gateway import (
     memories,
     my_data,
     requests,
+    tasks,
     turns,
     wire,
 )
@@ -72,6 +73,7 @@ api.exception_handler(Exception)(errors.on_internal_error)
 api.add_router("/feedback", feedback.router)
 api.add_router("/mcp", mcp_connections.router)
 api.add_router("/memories", memories.router)
+api.add_router("/tasks", tasks.router)
 api.add_router("/turns", turns.router)
 api.add_router("/users/me", my_data.router)
 
