@@ -23,6 +23,8 @@ from config.spelling import did_you_mean
 from providers import parameters
 from providers.config import PROVIDERS
 from smoke import metrics
+from tasks.schedule import Schedule
+from tasks.triggers_config import Expression, TimeZone
 from turns import routing
 
 PARAMETERS = {"max_tokens", "reasoning_effort", "seed", "temperature", "top_p"}
@@ -134,6 +136,14 @@ class SmokeTest(BaseModel):
         le=1_000,
         description="Conversations of one launch, each with a user of its own.",
     )
+    schedule: Expression | None = Field(
+        default=None,
+        description="When it is launched by itself: a cron expression of five fields, "
+        "or six with the second first. Unset: by command alone.",
+    )
+    time_zone: TimeZone = Field(
+        default="UTC", description="Whose clock the schedule goes by."
+    )
     timeout_seconds: float = Field(
         default=600,
         gt=0,
@@ -149,6 +159,13 @@ class SmokeTest(BaseModel):
         le=36_500,
         description="How long its runs are kept, in days. `null` keeps them for ever.",
     )
+
+    @cached_property
+    def times(self) -> Schedule | None:
+        """When it is launched by itself; None is never."""
+        return (
+            None if self.schedule is None else Schedule(self.schedule, self.time_zone)
+        )
 
 
 def by_name(tests: list[SmokeTest]) -> dict[str, SmokeTest]:
@@ -220,6 +237,12 @@ def _check_sense(index: int, test: SmokeTest) -> Iterable[Problem]:
             (*at, "expect", "max_turns"),
             f"smoke test '{test.name}' expects an end within {expect.max_turns} turns, "
             "and has no stop_marker that would end it",
+        )
+    if test.times is not None and not test.times.is_possible:
+        yield _contradiction(
+            (*at, "schedule"),
+            f"smoke test '{test.name}' is scheduled for '{test.schedule}', which never "
+            "comes: no year has such a day",
         )
     for name in sorted({*expect.tools_called} & {*expect.tools_not_called}):
         yield _contradiction(

@@ -32,6 +32,8 @@ PRIORITY = -20
 """Below what users wait for, and below the judges of what was said already."""
 KEEP_DAYS = 30
 """For the runs of tests that are no longer configured."""
+GRACE = timedelta(seconds=120)
+"""How old a tick of a schedule may be; it is looked for every half minute."""
 OPEN = (Run.State.QUEUED, Run.State.RUNNING)
 
 logger = logging.getLogger(__name__)
@@ -243,6 +245,21 @@ def _close_lost(now: datetime) -> int:
             finished_at=now,
         )
     return closed
+
+
+def launch_due(*, now: datetime | None = None) -> list[Run]:
+    """Launch the tests whose schedules ticked lately, each tick once; return the runs.
+
+    Ticks that are older, because nothing looked, are left out.
+    """
+    now = now or datetime.now(UTC)
+    launched = []
+    for test in live.current().get(SMOKE_TESTS).values():
+        tick = None if test.times is None else next(test.times.up_to(now), None)
+        if tick is not None and now - tick < GRACE:
+            once = f"{tick:%Y-%m-%dT%H:%M:%SZ}"
+            launched += launch(test, origin="schedule", once=once)
+    return launched
 
 
 def prune(*, now: datetime | None = None) -> int:

@@ -28,12 +28,13 @@ from pydantic import (
     Tag,
 )
 
-from agents.config import AGENTS
 from config.config import SERVER
 from config.sections import Config, Problem, Section
 from config.spelling import did_you_mean
 from tasks import schedule, templates
+from tasks.config import TASKS
 from tasks.schedule import Schedule
+from turns import routing
 
 NAME_CHARS = 200
 TYPES = ("boot", "cron", "webhook")
@@ -78,6 +79,7 @@ CatchUp = Annotated[bool | Literal["last"], BeforeValidator(_is_choice)]
 Expression = Annotated[
     str, StringConstraints(max_length=255), AfterValidator(schedule.check)
 ]
+TimeZone = Annotated[str, AfterValidator(_is_known_zone)]
 
 
 class Trigger(BaseModel):
@@ -91,10 +93,21 @@ class Trigger(BaseModel):
     ] = Field(description="What logs and `manage.py triggers` call it. Unique.")
     agent: Text = Field(description="The agent or experiment that works.")
     prompt: Text = Field(description="What it is told.")
-    user: Text | None = Field(
+    user: Annotated[Text, Field(max_length=512)] | None = Field(
         default=None,
         description="Whose memory it works with, as clients send it in "
-        "safety_identifier. Unset: `default_user_id`, or a user named after the type.",
+        "safety_identifier; a webhook's may have places, as its prompt. Unset: "
+        "`default_user_id`, or a user named after the type.",
+    )
+    thread: Annotated[Text, Field(max_length=512)] | None = Field(
+        default=None,
+        description="Which of that user's threads it is said in; a webhook's may have "
+        "places, too. Unset: their default one.",
+    )
+    learns: bool = Field(
+        default=False,
+        description="Whether facts are learnt from what it is told, as if the user had "
+        "said so.",
     )
     skip_if_running: bool = Field(
         default=False,
@@ -111,7 +124,7 @@ class CronTrigger(Trigger):
         description="`minute hour day-of-month month day-of-week`, or with the second "
         "before them: `0 9 * * 1-5` is nine o'clock from Monday to Friday."
     )
-    time_zone: Annotated[str, AfterValidator(_is_known_zone)] = Field(
+    time_zone: TimeZone = Field(
         default="UTC", description="Whose clock that is, such as Europe/Lisbon."
     )
     catch_up: CatchUp = Field(
@@ -196,14 +209,14 @@ Triggers = list[
 def check_triggers(triggers: Triggers, config: Config) -> Iterable[Problem]:
     """Find names and paths taken twice, agents that do not exist, idle schedules."""
     yield from _check_names(triggers)
-    agents = config.get(AGENTS)
     for index, trigger in enumerate(triggers):
         is_open = isinstance(trigger, WebhookTrigger) and trigger.is_templated
-        if not is_open and trigger.agent not in agents:
+        if not is_open and not routing.exists(config, trigger.agent):
+            hint = did_you_mean(trigger.agent, routing.names(config))
             yield Problem(
                 ("triggers", index, "agent"),
                 f"trigger '{trigger.name}' starts agent '{trigger.agent}', which does "
-                f"not exist{did_you_mean(trigger.agent, agents)}",
+                f"not exist{hint}",
                 "coulisse.E602",
             )
         if isinstance(trigger, CronTrigger) and not trigger.times.is_possible:
@@ -263,6 +276,8 @@ def _check_webhooks(triggers: Triggers, config: Config) -> Iterator[Problem]:
 
 def crons(config: Config) -> list[CronTrigger]:
     """Return those that fire by the clock and are enabled."""
+    if not config.get(TASKS).enabled:
+        return []
     return [
         trigger
         for trigger in config.get(TRIGGERS)
@@ -272,6 +287,8 @@ def crons(config: Config) -> list[CronTrigger]:
 
 def boots(config: Config) -> list[BootTrigger]:
     """Return those that fire at the start and are enabled."""
+    if not config.get(TASKS).enabled:
+        return []
     return [
         trigger
         for trigger in config.get(TRIGGERS)
