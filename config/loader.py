@@ -7,7 +7,7 @@ a file that cannot be parsed.
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ def parse(content: bytes, path: Path) -> Config:
     source = reader.parse(content, reader.label(path))
     reading = _Reading(Tree(source, Expander(os.environ)), sections.registered())
     values = reading.values()
+    reading.check(values)
     redaction.know(secret_values.within(values))
     if reading.problems:
         raise ConfigInvalid(reading.in_file_order())
@@ -53,6 +54,25 @@ def section(content: bytes, wanted: Section[T]) -> T:
     known: dict[str, Section[Any]] = {VARS.key: VARS, wanted.key: wanted}
     values = _Reading(Tree(source, Expander(os.environ)), known).values()
     return Config(Path(), values).get(wanted)
+
+
+def part(content: bytes, wanted: Sequence[Section[Any]]) -> Config:
+    """Return some sections of a content that is valid, without reading the others.
+
+    A process that needs no others stays small so. Of what those hold the secrets are
+    known afterwards, to be redacted. Raises `ConfigInvalid` for what is no YAML.
+    """
+    tree = Tree(reader.parse(content, ""), Expander(os.environ))
+    keys = tree.entries(tree.source.root, ())
+    others: dict[str, Section[Any]] = {
+        key: Section(key=key, shape=Any, default=dict) for key in keys
+    }
+    known = {section.key: section for section in (VARS, *wanted)}
+    values = _Reading(tree, {**others, **known}).values()
+    redaction.know(secret_values.within(values))
+    redaction.know(secret_values.named(values))
+    chosen = {key: value for key, value in values.items() if key in known}
+    return Config(Path(), MappingProxyType(chosen), digest(content))
 
 
 def digest(content: bytes) -> str:
@@ -109,7 +129,6 @@ class _Reading:
             except shapes.ShapeError as exc:
                 self.invalid.add(key)
                 self.problems.extend(exc.problems)
-        self._check(values)
         return values
 
     def _refuse_unknown(self, nodes: dict[str, Node]) -> None:
@@ -144,7 +163,8 @@ class _Reading:
             problems = (p for p in exc.problems if p.location not in failed)
             raise shapes.ShapeError(problems) from None
 
-    def _check(self, values: dict[str, Any]) -> None:
+    def check(self, values: dict[str, Any]) -> None:
+        """Find what sections' values refer to and is not there."""
         config = _PartialConfig(Path(), values, invalid=frozenset(self.invalid))
         for key, value in values.items():
             own = self.sections[key].check

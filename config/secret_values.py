@@ -11,6 +11,8 @@ SECRET_NAME = re.compile(
 )
 SCHEMES = {"apikey", "basic", "bearer", "bot", "token"}
 """Words that stand before a secret in a header."""
+FREE = ("env", "headers")
+"""Maps whose names are anyone's."""
 LONG = 20
 
 
@@ -30,6 +32,25 @@ def within(value: Any) -> Iterator[str]:
                 yield from within(entry)
     elif isinstance(value, list | tuple | set | frozenset):
         yield from _of_each(value)
+
+
+def named(data: Any) -> Iterator[str]:
+    """Yield what is a secret by its name in data whose shape nobody looked at.
+
+    It finds more than there is, such as the address of a sign-in: for what others
+    print, where a word too few does no harm.
+    """
+    entries = data.items() if isinstance(data, Mapping) else ()
+    for name, entry in entries:
+        if isinstance(entry, str) and SECRET_NAME.search(str(name)):
+            yield from _words(entry)
+        elif name in FREE and isinstance(entry, Mapping):
+            yield from within({key: SecretStr(str(it)) for key, it in entry.items()})
+        else:
+            yield from named(entry)
+    if isinstance(data, list | tuple):
+        for entry in data:
+            yield from named(entry)
 
 
 def _of_each(values: Any) -> Iterator[str]:
