@@ -2,8 +2,9 @@
 
 import importlib.util
 import sys
+import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from django.conf import settings
@@ -17,6 +18,7 @@ from processes.errors import PackagesMissing
 from processes.state import StateDir
 from providers.config import PROVIDERS
 from providers.kinds import LOCAL_MODEL_URL
+from tasks import starts
 from telemetry import formats
 
 LOCAL_KIND = "local"
@@ -38,6 +40,8 @@ class Plan:
     background: Background
     wants_sidecars: Callable[[], bool] | None
     """Tells whether the YAML has any by now; None where they shall not run."""
+    start: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """Tells this start from others, for what is done once at each."""
 
     @property
     def url(self) -> str:
@@ -77,6 +81,7 @@ class Plan:
     def _environment(self, name: str) -> dict[str, str]:
         environment = base_environment(str(settings.BASE_DIR), str(self.config_path))
         environment[formats.PROCESS] = name
+        environment[starts.ID] = self.start
         if self.local_model_url is not None:
             environment[LOCAL_MODEL_URL] = self.local_model_url
         return environment

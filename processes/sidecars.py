@@ -6,15 +6,16 @@ another than before; the others run on.
 
 import argparse
 import asyncio
-import logging
+import logging.config
 import os
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 
-import django
 from django.conf import settings
 
-from config import live
+from config import kept, loader, reader
 from config.config import SERVER
 from config.sections import Config
 from core.errors import CoulisseError
@@ -29,6 +30,8 @@ from telemetry import logs
 
 HARD_END_SECONDS = 9.5
 LEFTOVER_SECONDS = 2.0
+LOOK_SECONDS = 0.5
+"""How long an edit goes unseen, once a web process took it."""
 URL = "COULISSE_URL"
 """The variable that tells a sidecar where the server is."""
 
@@ -96,9 +99,9 @@ def _tell_fault(task: asyncio.Task[None]) -> None:
 def run() -> None:
     """Run the sidecars until SIGTERM.
 
-    Raises `AlreadyRunning` when another process does.
+    Raises `AlreadyRunning` when another process does, and `ConfigInvalid` when the
+    YAML cannot be read.
     """
-    live.start()
     files = state.current()
     lock = PidFile(files.sidecars_pid)
     lock.acquire()
@@ -125,29 +128,43 @@ def end_leftovers(files: StateDir) -> None:
 
 
 async def _serve(files: StateDir) -> None:
-    loop = asyncio.get_running_loop()
-    stopping, awake = asyncio.Event(), asyncio.Event()
-
-    def stop() -> None:
-        stopping.set()
-        awake.set()
-
-    def look(config: Config, changed: Sequence[str]) -> None:
-        loop.call_soon_threadsafe(awake.set)
-
+    loop, stopping = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    watcher = live.Watcher(look)
-    watcher.start()
+        loop.add_signal_handler(number, stopping.set)
+    content = kept.read() or reader.read(Path(settings.COULISSE_CONFIG))
+    config = _part(content)
     with Groups() as groups:
-        sidecars = Sidecars(groups, files, environment(live.current()))
+        sidecars = Sidecars(groups, files, environment(config))
         while not stopping.is_set():
-            awake.clear()
-            wanted = live.current().get(SIDECARS)
+            wanted = config.get(SIDECARS)
             await sidecars.adopt(wanted)
-            await awake.wait()
+            content = await _edit(content, stopping)
+            config = _part(content)
         await sidecars.stop()
-    watcher.stop()
+
+
+def _part(content: bytes) -> Config:
+    return loader.part(content, (SERVER, SIDECARS))
+
+
+async def _edit(content: bytes, stopping: asyncio.Event) -> bytes:
+    """Return what follows a content, or that one when it is time to stop.
+
+    What follows is what a web process took and kept: it judges the whole of an edit.
+    This process knows its own part alone, and is a third as large for it.
+    """
+    while not await _is_set_within(LOOK_SECONDS, stopping):
+        now = kept.read()
+        if now is not None and now != content:
+            return now
+    return content
+
+
+async def _is_set_within(seconds: float, event: asyncio.Event) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
 
 
 def environment(config: Config) -> dict[str, str]:
@@ -163,7 +180,7 @@ def main() -> None:
     arguments = parser.parse_args()
     lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
     logs.take_over()
-    django.setup()
+    logging.config.dictConfig(settings.LOGGING)
     try:
         run()
     except CoulisseError as exc:

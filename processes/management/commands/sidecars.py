@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from config import live
 from processes import sidecars, state
 from processes.command import ProcessCommand
 
@@ -13,4 +14,9 @@ class Command(ProcessCommand):
 
     def handle(self, **options: Any) -> None:
         state.current().prepare()
+        live.start()
+        # There may be no web process here that keeps what it took.
+        watcher = live.Watcher()
+        watcher.start()
         sidecars.run()
+        watcher.stop()
