@@ -1,5 +1,6 @@
 """`start`, in the background and in the foreground."""
 
+import json
 import socket
 import subprocess
 import sys
@@ -25,6 +26,7 @@ BANNER = """\
 
 
 def test_it_starts_reports_and_stops(project: Project) -> None:
+    project.environment["COULISSE_LOG_FORMAT"] = "json"
     started = project.run("start")
     assert (started.returncode, started.stderr) == (0, "")
     assert BANNER.format(port=project.port) in started.stdout
@@ -46,6 +48,11 @@ def test_it_starts_reports_and_stops(project: Project) -> None:
     assert not project.state.pid.exists()
     assert not project.state.record.exists()
     assert project.state.root.stat().st_mode & 0o777 == 0o700
+    logged = [json.loads(line) for line in project.state.log.read_text().splitlines()]
+    served = (
+        f"serving {project.config} at http://localhost:{project.port} (pid {run.pid})"
+    )
+    assert [line["message"] for line in logged].count(served) == 1
 
 
 def test_it_refuses_a_wrong_yaml_with_every_problem(project: Project) -> None:

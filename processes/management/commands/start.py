@@ -1,5 +1,6 @@
 """`manage.py start`: serve the YAML."""
 
+import logging
 from argparse import ArgumentTypeError
 from typing import Any
 
@@ -14,6 +15,8 @@ from processes.record import RunRecord
 from processes.state import StateDir
 
 DETACHED_LIMIT_SECONDS = 15.0
+
+logger = logging.getLogger(__name__)
 
 
 def seconds(text: str) -> float:
@@ -58,7 +61,7 @@ class Command(ProcessCommand):
         files.prepare()
         if options["foreground"]:
             server = foreground.Server(
-                planned, files, announce=lambda run: self._announce(config, run)
+                planned, files, announce=lambda run: self._serves(config, run)
             )
             server.serve(options["timeout"])
         elif not self._is_running(config, files):
@@ -83,6 +86,13 @@ class Command(ProcessCommand):
             )
         self.stdout.write(f"already running (pid {pid})")
         return True
+
+    def _serves(self, config: Config, run: RunRecord) -> None:
+        if run.is_detached:
+            # Into the log, which programs may read; whoever started it has the banner.
+            logger.info("serving %s at %s (pid %d)", run.config, run.url, run.pid)
+        else:
+            self._announce(config, run)
 
     def _announce(self, config: Config, run: RunRecord) -> None:
         self.stdout.write(self._printable(banner.render(config, run)))
