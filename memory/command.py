@@ -41,6 +41,11 @@ class MemoryCommand(ConfigCommand):
         except KeyboardInterrupt as exc:
             raise CommandError("interrupted", returncode=INTERRUPTED) from exc
 
+    def say(self, text: str) -> None:
+        """Write a remark, where it is in nobody's way who reads what was asked for."""
+        # Not in red, as errors are.
+        self.stderr.write(text, str)
+
     def write_json(self, told: Any) -> None:
         """Write a document for programs."""
         self.stdout.write(orjson.dumps(told, option=orjson.OPT_INDENT_2).decode())

@@ -32,9 +32,11 @@ def put(target, action="thing.change", actor="user:ada", at=None, **details):
     return entry
 
 
-def run(*arguments: str) -> list[str]:
-    out = StringIO()
-    call_command("audit", *arguments, stdout=out)
+def run(*arguments: str, remark: str = "") -> list[str]:
+    """Return the lines of the command, which besides makes this remark."""
+    out, remarks = StringIO(), StringIO()
+    call_command("audit", *arguments, stdout=out, stderr=remarks)
+    assert remarks.getvalue().removesuffix("\n") == remark
     return out.getvalue().splitlines()
 
 
@@ -224,8 +226,10 @@ def test_the_command_can_be_narrowed(target):
     assert len(run(*of_target, "--since", "2026-05-06")) == 2
     assert len(run(*of_target, "--action", "thing.make")) == 1
     assert len(run(*of_target, "--actor", "bob")) == 1
-    assert run(*of_target, "--limit", "1")[1].startswith("there are more")
-    assert run(*of_target, "--actor", "nobody") == ["no such change is recorded"]
+    more = "there are more: --limit says how many are listed"
+    assert len(run(*of_target, "--limit", "1", remark=more)) == 1
+    nothing = "no such change is recorded"
+    assert run(*of_target, "--actor", "nobody", remark=nothing) == []
 
 
 @pytest.mark.parametrize("words", [["--limit", "0"], ["--since", "tomorrow"]])

@@ -28,9 +28,11 @@ def owner(name: str) -> UserId:
     return identity.derive(name)
 
 
-def run(*arguments: str, **options: object) -> list[str]:
-    output = StringIO()
-    call_command(*arguments, stdout=output, **options)
+def run(*arguments: str, remark: str = "", **options: object) -> list[str]:
+    """Return the lines of a command, which besides makes this remark."""
+    output, remarks = StringIO(), StringIO()
+    call_command(*arguments, stdout=output, stderr=remarks, **options)
+    assert remarks.getvalue().removesuffix("\n") == remark
     return output.getvalue().splitlines()
 
 
@@ -55,16 +57,16 @@ def test_the_list_can_be_narrowed(name, owner):
     [line] = run("turns", "--failed", "--agent", name)
     assert line.startswith(str(failed.turn_id))
     assert line.endswith("no answer")
-    listed, hint = run("turns", "--user", str(owner), "--limit", "1")
+    more = "there are more: --limit says how many are listed"
+    [listed] = run("turns", "--user", str(owner), "--limit", "1", remark=more)
     assert listed.split()[0] == str(max(ok.turn_id, failed.turn_id))
-    assert hint == "there are more: --limit says how many are listed"
     named = put(user_id=owner, request_id=f"of-{name}")
     [line] = run("turns", "--request", f"of-{name}")
     assert line.startswith(str(named.turn_id))
 
 
 def test_it_says_when_there_is_none(name):
-    assert run("turns", user=name) == ["no such turn is recorded"]
+    assert run("turns", user=name, remark="no such turn is recorded") == []
 
 
 def test_a_limit_of_nothing_is_refused():

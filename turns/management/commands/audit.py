@@ -48,6 +48,6 @@ class Command(MemoryCommand):
         for entry in page:
             self.stdout.write(audit_lines.line(entry))
         if not page:
-            self.stdout.write("no such change is recorded")
+            self.say("no such change is recorded")
         elif has_more:
-            self.stdout.write("there are more: --limit says how many are listed")
+            self.say("there are more: --limit says how many are listed")

@@ -63,9 +63,9 @@ class Command(MemoryCommand):
             by=deeds.at_the_terminal(),
             now=now,
         )
-        self._say(f"created token {token_lines.told(row)}")
+        self.say(f"created token {token_lines.told(row)}")
         if config is not None and not is_on(config):
-            self._say(
+            self.say(
                 "It opens nothing yet, for /v1 asks for no token: set "
                 "'auth: {proxy: {tokens: {}}}' in the YAML"
             )
@@ -82,7 +82,7 @@ class Command(MemoryCommand):
             self.stdout.write(token_lines.line(each))
             is_empty = False
         if is_empty:
-            self._say("there is no token" if options["all"] else "no token is active")
+            self.say("there is no token" if options["all"] else "no token is active")
 
     def _revoke(self, options: dict[str, Any]) -> None:
         row, is_new = tokens.revoke(options["id"], by=deeds.at_the_terminal())
@@ -97,12 +97,8 @@ class Command(MemoryCommand):
         try:
             return loader.load(self.config_path(options))
         except ConfigInvalid as exc:
-            self._say(f"the YAML cannot be read, so nothing is compared with it: {exc}")
+            self.say(f"the YAML cannot be read, so nothing is compared with it: {exc}")
             return None
-
-    def _say(self, text: str) -> None:
-        # Not in red, as errors are.
-        self.stderr.write(text, str)
 
 
 def declare_create(parser: ArgumentParser) -> None:

@@ -46,6 +46,6 @@ class Command(MemoryCommand):
         for turn in page:
             self.stdout.write(drawing.line(turn))
         if not page:
-            self.stdout.write("no such turn is recorded")
+            self.say("no such turn is recorded")
         elif has_more:
-            self.stdout.write("there are more: --limit says how many are listed")
+            self.say("there are more: --limit says how many are listed")
