@@ -34,6 +34,8 @@ PARAMETERS = {
 """The fields that are defaults of request parameters, under OpenAI's names."""
 
 
+TaskTool = Literal["dispatch_task", "tasks_status"]
+
 Fallback = Annotated[
     Annotated[str, Tag("agent")] | Annotated[ModelChoice, Tag("model")],
     Discriminator(lambda value: "agent" if isinstance(value, str) else "model"),
@@ -144,6 +146,12 @@ class AgentConfig(BaseModel):
     skills: tuple[str, ...] = Field(
         default=(),
         description="Skills it may look up, by name; unknown names are ignored.",
+    )
+    task_tools: bool | tuple[TaskTool, ...] | None = Field(
+        default=None,
+        description="Whether it may have work done in the background and ask after "
+        "it: `true`, `false`, or a list of `dispatch_task` and `tasks_status`. "
+        "Unset: as `tasks:` says.",
     )
     subagents: tuple[str, ...] = Field(
         default=(), description="Agents and experiments it may call, by name."

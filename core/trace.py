@@ -12,7 +12,7 @@ from typing import Literal
 
 from core.events import Usage
 
-ToolKind = Literal["mcp", "subagent", "skill", "memory", "client", "unknown"]
+ToolKind = Literal["mcp", "subagent", "skill", "memory", "task", "client", "unknown"]
 """Whose tool was called; `unknown` is one the model made up."""
 
 

@@ -9,12 +9,20 @@ class TasksApp(AppConfig):
     def ready(self) -> None:
         # Only now: it leads to models, which exist from here on.
         from memory import belongings
-        from tasks import belonging, judge_tasks, judging, kinds, turn_tasks
-        from turns import afterwards, judgements
+        from tasks import (
+            agent_tools,
+            belonging,
+            judge_tasks,
+            judging,
+            kinds,
+            turn_tasks,
+        )
+        from turns import afterwards, judgements, toolbox
 
         kinds.register(turn_tasks.KIND)
         kinds.register(judge_tasks.KIND)
         afterwards.follow(judging.due)
+        toolbox.offer(agent_tools.make)
         belongings.register(belonging.TASKS)
         # After the tasks: who erases those waits for a judge that is about to score.
         belongings.register(judgements.SCORES)

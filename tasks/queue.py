@@ -60,6 +60,7 @@ class Draft:
     max_failures: int = 1
     seconds: float = 0.0
     """How long it waits before it may be taken."""
+    id: uuid.UUID = field(default_factory=uuid.uuid4)
 
 
 def add(drafts: Sequence[Draft], *, now: datetime | None = None) -> list[Task]:
@@ -84,6 +85,7 @@ def add(drafts: Sequence[Draft], *, now: datetime | None = None) -> list[Task]:
 
 def _row(draft: Draft, now: datetime) -> Task:
     return Task(
+        id=draft.id,
         kind=draft.kind,
         user_id=draft.user_id,
         agent=draft.agent,

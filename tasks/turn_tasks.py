@@ -27,6 +27,7 @@ async def run(task: Work) -> Ending:
         caller=await _caller(task.token_id),
         request_id=task.request_id,
         user=str(task.user_id),
+        stream=True,  # So that what was said is kept when it is cancelled.
         origin="task",
         on_end=partial(closing.by_reply, task, turn_id),
         on_break=partial(closing.if_ours, task),

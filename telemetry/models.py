@@ -30,6 +30,7 @@ class Kind(models.TextChoices):
     SUBAGENT = "subagent"
     SKILL = "skill"
     MEMORY = "memory"
+    TASK = "task"
     CLIENT = "client"
     UNKNOWN = "unknown"
 

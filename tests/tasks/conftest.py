@@ -2,11 +2,11 @@
 
 import asyncio
 import time
-import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from access import identity
 from core.ids import UserId
 from providers import blocking
 from tasks import queue
@@ -56,9 +56,9 @@ def wait_until(is_so: Callable[[], bool], seconds: float = 10) -> None:
 
 
 @pytest.fixture
-def working(server: str) -> Iterator[Working]:
-    """A runner at work, with the standard configuration."""
-    runner = Runner(lambda: 4)
+def working(server: str, user_id: UserId) -> Iterator[Working]:
+    """A runner at work for this test's user, with the standard configuration."""
+    runner = Runner(lambda: 4, users=[user_id])
     running = blocking.begin(runner.run())
     yield Working(runner)
     blocking.wait(stop(runner), timeout_seconds=10)
@@ -70,5 +70,5 @@ async def stop(runner: Runner) -> None:
 
 
 @pytest.fixture
-def user_id() -> UserId:
-    return UserId(uuid.uuid4())
+def user_id(user: str) -> UserId:
+    return identity.derive(user)

@@ -1,0 +1,179 @@
+"""`/v1/tasks`: work that a user has done in the background."""
+
+import hashlib
+import uuid
+from datetime import datetime
+from typing import Any
+
+import orjson
+from django.http import HttpRequest, HttpResponse
+from ninja import Body, Query, Router
+
+from config import live
+from core.errors import Invalid
+from core.ids import UserId
+from gateway import authentication
+from gateway.callers import IN_OPENAPI, CallerQuery, identify
+from gateway.errors import json_response
+from gateway.task_schemas import NewTask, Task, TaskList, TasksQuery
+from tasks import accepting, asking, pages, queue, task_ids, wake
+from tasks.asking import Wish
+from tasks.config import TASKS
+from tasks.errors import TaskUnknown
+from turns import lane
+
+KEY_HEADER = "Idempotency-Key"
+MAX_KEY_LENGTH = 255
+NAMES = {"safety_identifier", "user"}
+"""Fields that say who asks and not for what."""
+
+router = Router(tags=["Tasks"])
+
+WITH_KEY: dict[str, Any] = {
+    "parameters": [
+        *IN_OPENAPI["parameters"],
+        {
+            "in": "header",
+            "name": KEY_HEADER,
+            "schema": {"type": "string", "maxLength": MAX_KEY_LENGTH},
+            "required": False,
+            "description": "Any text that is new for each task: a request that is sent "
+            "again with the same one is answered with the same task.",
+        },
+    ]
+}
+
+
+@router.post(
+    "",
+    summary="Have an agent do something in the background",
+    response={200: Task, 201: Task},
+    openapi_extra=WITH_KEY,
+)
+async def create_task(
+    request: HttpRequest, asked: Query[CallerQuery], body: Body[NewTask]
+) -> HttpResponse:
+    user_id = identify(request, asked, body)
+    config, caller = live.current(), authentication.caller_of(request)
+    key = _key(request, user_id)
+    wish = Wish(
+        body.agent,
+        body.prompt,
+        "api",
+        metadata=body.metadata or {},
+        priority=body.priority,
+        retries=body.retries,
+        delay_seconds=body.delay_seconds,
+        key=key,
+    )
+    draft = asking.draft(config, caller, user_id, wish)
+    most = config.get(TASKS).max_open
+    task_id, is_new = await lane.run_to_end(
+        accepting.accept, draft, max_open=most, asked=_asked(body)
+    )
+    if is_new:
+        wake.soon()
+    told = await lane.run(pages.one, task_id, user_id)
+    return json_response(told, status=201 if is_new else 200)
+
+
+def _key(request: HttpRequest, user_id: UserId) -> str | None:
+    """Return what is done once only by a request, of this user."""
+    given = request.headers.get(KEY_HEADER)
+    if given is None:
+        return None
+    if not given.strip() or len(given) > MAX_KEY_LENGTH:
+        raise Invalid(
+            f"{KEY_HEADER} must be 1 to {MAX_KEY_LENGTH} characters long",
+            param=KEY_HEADER,
+        )
+    # As it is, it might hold what no database takes.
+    return f"api:{user_id}:{_digest(given.encode())}"
+
+
+def _asked(body: NewTask) -> str:
+    """Return what tells one request from another."""
+    content = body.model_dump(exclude=NAMES)
+    return _digest(orjson.dumps(content, option=orjson.OPT_SORT_KEYS))
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@router.get(
+    "",
+    summary="List tasks, the newest first",
+    response=TaskList,
+    openapi_extra=IN_OPENAPI,
+)
+async def list_tasks(request: HttpRequest, asked: Query[TasksQuery]) -> HttpResponse:
+    user_id = identify(request, asked)
+    told, has_more = await lane.run(
+        pages.listed,
+        user_id=user_id,
+        states=[] if asked.state is None else [asked.state],
+        agent=asked.agent,
+        after=await _place(user_id, asked.after),
+        limit=asked.limit,
+    )
+    answer = {
+        "object": "list",
+        "data": told,
+        "has_more": has_more,
+        "first_id": told[0]["id"] if told else None,
+        "last_id": told[-1]["id"] if told else None,
+    }
+    return json_response(answer)
+
+
+async def _place(
+    user_id: UserId, after: str | None
+) -> tuple[datetime, uuid.UUID] | None:
+    """Return where a page ends; raises `Invalid` for no task of this user."""
+    if after is None:
+        return None
+    task_id = task_ids.read(after)
+    place = None
+    if task_id is not None:
+        place = await lane.run(pages.place, task_id, user_id)
+    if place is None:
+        raise Invalid("'after' must be the last_id of the page before", param="after")
+    return place
+
+
+@router.get(
+    "/{task_id}",
+    summary="Show a task",
+    response=Task,
+    openapi_extra=IN_OPENAPI,
+)
+async def show_task(
+    request: HttpRequest, task_id: str, asked: Query[CallerQuery]
+) -> HttpResponse:
+    user_id = identify(request, asked)
+    return json_response(await lane.run(pages.one, _id(task_id), user_id))
+
+
+@router.post(
+    "/{task_id}/cancel",
+    summary="Cancel a task",
+    response=Task,
+    openapi_extra=IN_OPENAPI,
+)
+async def cancel_task(
+    request: HttpRequest, task_id: str, asked: Query[CallerQuery]
+) -> HttpResponse:
+    user_id, wanted = identify(request, asked), _id(task_id)
+    # It may be one of those that users do not see.
+    await lane.run(pages.one, wanted, user_id)
+    await lane.run_to_end(queue.cancel, wanted, user_id=user_id)
+    return json_response(await lane.run(pages.one, wanted, user_id))
+
+
+def _id(text: str) -> uuid.UUID:
+    """Return the id; what is none is answered as one nobody has."""
+    task_id = task_ids.read(text)
+    if task_id is None:
+        raise TaskUnknown
+    return task_id

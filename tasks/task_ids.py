@@ -1,0 +1,14 @@
+"""The ids of tasks, in the forms people have them in."""
+
+import re
+import uuid
+
+WRITTEN = re.compile(
+    r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def read(text: str) -> uuid.UUID | None:
+    """Return the id in a text, or None."""
+    return uuid.UUID(text) if WRITTEN.fullmatch(text) else None
