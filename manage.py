@@ -17,7 +17,7 @@ OWN_COMMANDS = {
         "lessons",
         "reindex",
     ),
-    *("audit", "prices", "smoke", "spend", "token", "turn", "turns"),
+    *("audit", "judge", "prices", "scores", "smoke", "spend", "token", "turn", "turns"),
 }
 
 

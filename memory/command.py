@@ -65,3 +65,10 @@ class UserCommand(MemoryCommand):
     def user_id(self, options: dict[str, Any]) -> UserId:
         """Return the user's id; raises `UserInvalid` for a blank name."""
         return identity.derive(identity.checked(options["user"]))
+
+
+def is_confirmed(deed: str) -> bool:
+    """Ask whoever is at the terminal whether to do it: `erase`, say."""
+    if not sys.stdin.isatty():
+        raise CommandError(f"there is no terminal to ask at: pass -y to {deed}")
+    return input("Type 'yes' to go on: ").strip().lower() in ("y", "yes")

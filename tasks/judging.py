@@ -24,9 +24,18 @@ MAX_FAILURES = 3
 """Of a provider that is down, say; an answer that cannot be read fails at once."""
 
 
+ORIGIN = "judge:"
+"""What the origin of a judge's tasks begins with; its name follows."""
+
+
 def origin(judge: str) -> str:
     """Return what a judge's tasks have as their origin."""
-    return f"judge:{judge}"
+    return f"{ORIGIN}{judge}"
+
+
+def judge(origin: str) -> str:
+    """Return whose tasks have this origin."""
+    return origin.removeprefix(ORIGIN)
 
 
 def key(judge: str, turn_id: TurnId) -> str:

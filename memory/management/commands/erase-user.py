@@ -1,17 +1,16 @@
 """`manage.py erase-user`: a user is forgotten altogether."""  # noqa: N999
 
-import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from access import deeds, token_pages
 from access.deeds import Deed
 from core.ids import UserId
 from memory import erasure
-from memory.command import UserCommand
+from memory.command import UserCommand, is_confirmed
 
 
 class Command(UserCommand):
@@ -31,7 +30,7 @@ class Command(UserCommand):
         if any(counts.values()) and not options["yes"]:
             self.stdout.write(f"This erases all of user {options['user']}, for good:")
             self._list(counts)
-            if not is_confirmed():
+            if not is_confirmed("erase"):
                 self.stdout.write("nothing was erased")
                 return
         # A wish that waits to be confirmed goes even where there is nothing else.
@@ -61,10 +60,3 @@ class Command(UserCommand):
     def _list(self, counts: Mapping[str, int]) -> None:
         for table, rows in counts.items():
             self.stdout.write(f"  {table:<14}{rows:>8}")
-
-
-def is_confirmed() -> bool:
-    """Ask whoever is at the terminal."""
-    if not sys.stdin.isatty():
-        raise CommandError("there is no terminal to ask at: pass -y to erase")
-    return input("Type 'yes' to go on: ").strip().lower() in ("y", "yes")

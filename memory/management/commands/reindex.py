@@ -1,16 +1,16 @@
 """`manage.py reindex`: what is stored gets vectors of the embedder in use."""
 
-import time
 from typing import Any
 
 import numpy as np
-from django.core.management.base import CommandError, CommandParser, OutputWrapper
+from django.core.management.base import CommandError, CommandParser
 
 from access import audit, deeds
 from access.deeds import Deed
 from config import loader
 from core.errors import CoulisseError
 from memory import embedding, graph_index, passages, plan
+from memory.bar import Bar
 from memory.command import INTERRUPTED, MemoryCommand
 from memory.known import Embedded
 from memory.passages import Pending
@@ -19,8 +19,6 @@ from providers.embedders import Embedder
 BATCH = 64
 MOST_FAILURES = 3
 """Batches in a row with no vector at all, before the service is taken to be down."""
-WIDTH = 30
-"""Characters of the bar."""
 
 
 class Command(MemoryCommand):
@@ -107,33 +105,3 @@ def _vectors(
         if not error
     ]
     return settled, next(filter(None, errors), "")
-
-
-class Bar:
-    """How far it is: a bar on a terminal, else a line now and then."""
-
-    def __init__(self, output: OutputWrapper, total: int) -> None:
-        self._output = output
-        self._total = max(total, 1)
-        self._began = time.monotonic()
-        self._next = 0.0
-
-    def show(self, done: int) -> None:
-        """Show how many are done, unless that was shown a moment ago."""
-        now = time.monotonic()
-        if now < self._next and done < self._total:
-            return
-        share = min(done / self._total, 1.0)
-        rate = done / max(now - self._began, 1e-9)
-        text = f"{done:,} of {self._total:,} ({share:.0%}), {rate:,.0f}/s"
-        if self._output.isatty():
-            filled = "#" * int(share * WIDTH)
-            self._output.write(f"\r[{filled:.<{WIDTH}}] {text}\x1b[K", str, "")
-        else:
-            self._output.write(text, str)
-        self._next = now + (0.1 if self._output.isatty() else 10.0)
-
-    def end(self) -> None:
-        """Leave the bar's line."""
-        if self._output.isatty():
-            self._output.write("")

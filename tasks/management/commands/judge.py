@@ -1,0 +1,240 @@
+"""`manage.py judge`: past replies are scored."""
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from access import instants
+from agents.config import AGENTS
+from config import live
+from config.sections import Config
+from config.spelling import did_you_mean
+from core import money
+from judges.config import JUDGES, JudgeConfig
+from memory.bar import Bar
+from memory.command import INTERRUPTED, MemoryCommand, is_confirmed
+from tasks import judge_backlog, judge_receipts, judging, queue
+from tasks.judge_backlog import Backlog, Reply
+from tasks.models import Task
+from tasks.service import Service
+
+SINCE = "30d"
+WINDOW = 100
+"""Tasks that are open at a time: what is left of them when this is broken off is done
+by the next worker."""
+LOOK_SECONDS = 0.1
+
+
+class Command(MemoryCommand):
+    """Count, reckon, ask, judge."""
+
+    help = (
+        "Have a judge score past replies. Says first how many there are and what it "
+        "may cost. Can be broken off and run again. Exits 1 where some failed."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--judge", required=True, metavar="NAME", help="Which.")
+        parser.add_argument(
+            "--since",
+            default=SINCE,
+            help=f"How far back, such as 7d or 2026-11-01; {SINCE} by default.",
+        )
+        parser.add_argument("--until", help="Up to when; until now by default.")
+        parser.add_argument(
+            "--agent",
+            metavar="NAME",
+            help="Only this agent's replies; those of all that name the judge by "
+            "default.",
+        )
+        parser.add_argument(
+            "--limit", type=int, metavar="N", help="The newest N replies at most."
+        )
+        parser.add_argument(
+            "--sample",
+            type=float,
+            default=1.0,
+            metavar="SHARE",
+            help="Which share of the replies, from 0 to 1; all by default.",
+        )
+        parser.add_argument(
+            "--retry", action="store_true", help="Those too that failed before."
+        )
+        parser.add_argument(
+            "--dry-run", action="store_true", help="Say what would be done."
+        )
+        parser.add_argument(
+            "-y", "--yes", action="store_true", help="Judge without asking."
+        )
+
+    def handle(self, **options: Any) -> None:
+        check(options)
+        config = live.current()
+        judge = judge_of(config, options["judge"])
+        backlog = self._find(config, judge, options)
+        again = backlog.failed if options["retry"] else []
+        self._tell(config, judge, backlog, again)
+        if options["dry_run"] or not (backlog.to_do or again):
+            return
+        if not options["yes"] and not is_confirmed("judge"):
+            self.stdout.write("nothing was judged")
+            return
+        self._judge(judge, backlog.to_do, again)
+
+    def _find(
+        self, config: Config, judge: JudgeConfig, options: dict[str, Any]
+    ) -> Backlog:
+        now = datetime.now(UTC)
+        until = options["until"]
+        return judge_backlog.find(
+            judge.name,
+            agents_of(config, judge, options["agent"]),
+            since=instants.ago(options["since"], now),
+            until=None if until is None else instants.ago(until, now),
+            share=options["sample"],
+            limit=options["limit"],
+        )
+
+    def _tell(
+        self,
+        config: Config,
+        judge: JudgeConfig,
+        backlog: Backlog,
+        again: Sequence[Reply],
+    ) -> None:
+        self.stdout.write(
+            f"{backlog.found:,} replies, {backlog.judged:,} judged already, "
+            f"{backlog.under_way:,} under way, {backlog.over:,} given up, "
+            f"{len(backlog.failed):,} failed"
+        )
+        replies = [*backlog.to_do, *again]
+        if not replies:
+            self.stdout.write("nothing to judge")
+            return
+        asked = judge_backlog.estimate(config, judge, replies)
+        cost = (
+            "at an unknown price: give it under prices:"
+            if asked.micro_usd is None
+            else f"about ${money.usd(asked.micro_usd)}"
+        )
+        self.stdout.write(
+            f"{len(replies):,} to judge by '{judge.name}' ({judge.provider}/"
+            f"{judge.model}): about {asked.tokens:,} tokens, {cost}"
+        )
+
+    def _judge(
+        self, judge: JudgeConfig, replies: Sequence[Reply], again: Sequence[Reply]
+    ) -> None:
+        work = Judging(judge.name, replies, again)
+        service = Service(only=[judging.KIND])
+        bar = Bar(self.stderr, work.total)
+        service.start()
+        try:
+            while not work.is_over:
+                if work.add():
+                    service.kick()
+                time.sleep(LOOK_SECONDS)
+                work.look()
+                bar.show(work.closed)
+            bar.end()
+        except KeyboardInterrupt as exc:
+            message = f"interrupted: {work.told()}; run it again to go on"
+            raise CommandError(message, returncode=INTERRUPTED) from exc
+        finally:
+            service.stop()
+        self.stdout.write(work.told())
+        if work.failed:
+            raise CommandError(
+                f"{work.failed:,} could not be judged: `manage.py scores` says why, "
+                "--retry tries them again"
+            )
+
+
+class Judging:
+    """Replies on their way through the queue, so many at a time."""
+
+    def __init__(
+        self, judge: str, replies: Sequence[Reply], again: Sequence[Reply]
+    ) -> None:
+        self.total = len(replies) + len(again)
+        self.done = 0
+        self.failed = 0
+        self.micro_usd = 0
+        self._judge = judge
+        self._waiting = [(reply, judge_backlog.add) for reply in replies]
+        self._waiting += [(reply, judge_backlog.retry) for reply in again]
+        self._open: list[Task] = []
+
+    @property
+    def closed(self) -> int:
+        """How many are over with, one way or another."""
+        return self.total - len(self._waiting) - len(self._open)
+
+    @property
+    def is_over(self) -> bool:
+        return not (self._waiting or self._open)
+
+    def add(self) -> bool:
+        """Put more into the queue if there is room; say whether any were."""
+        room = WINDOW - len(self._open)
+        if not self._waiting or room < WINDOW // 2:
+            return False
+        batch, self._waiting = self._waiting[:room], self._waiting[room:]
+        for put in (judge_backlog.add, judge_backlog.retry):
+            replies = [reply for reply, how in batch if how is put]
+            if replies:
+                self._open += put(self._judge, replies)
+        return True
+
+    def look(self) -> None:
+        """See which have ended."""
+        now = judge_backlog.current(self._open)
+        self._open = [task for task in now if task.state in queue.OPEN]
+        for task in now:
+            if task.state == Task.State.ERRORED:
+                self.failed += 1
+            elif task.state == Task.State.DONE:
+                self.done += 1
+            if task.state in queue.CLOSED:
+                self.micro_usd += judge_receipts.read(task).cost_micro_usd or 0
+
+    def told(self) -> str:
+        """Return what came of it until now."""
+        return f"{self.done:,} judged, for ${money.usd(self.micro_usd)}"
+
+
+def check(options: dict[str, Any]) -> None:
+    """Raise CommandError for numbers that make no sense."""
+    if options["limit"] is not None and options["limit"] < 1:
+        raise CommandError("--limit must be at least 1")
+    if not 0 < options["sample"] <= 1:
+        raise CommandError("--sample must be above 0, and 1 at most")
+
+
+def judge_of(config: Config, name: str) -> JudgeConfig:
+    """Return a judge by its name; raises CommandError."""
+    judges = config.get(JUDGES)
+    if name not in judges:
+        raise CommandError(
+            f"there is no judge '{name}' under judges:{did_you_mean(name, judges)}"
+        )
+    return judges[name]
+
+
+def agents_of(config: Config, judge: JudgeConfig, name: str | None) -> list[str]:
+    """Return whose replies are judged; raises CommandError where nobody's are."""
+    agents = config.get(AGENTS)
+    if name is not None:
+        # One that was removed since may be judged, too.
+        return [name]
+    found = [agent.name for agent in agents.values() if judge.name in agent.judges]
+    if not found:
+        raise CommandError(
+            f"no agent names judge '{judge.name}' under judges:; say whose replies it "
+            "shall score by --agent"
+        )
+    return found

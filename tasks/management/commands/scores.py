@@ -1,0 +1,53 @@
+"""`manage.py scores`: what judges and people make of agents' replies."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from access import instants
+from judges import feedback, scores
+from memory.command import MemoryCommand
+from tasks import judge_receipts, score_lines
+
+
+class Command(MemoryCommand):
+    """Read, print."""
+
+    help = (
+        "Show the scores of agents' replies by judge and criterion, what people said, "
+        "and what became of the replies that fell to judges."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--agent", metavar="NAME", help="Only this agent's.")
+        parser.add_argument("--judge", metavar="NAME", help="Only this judge's.")
+        parser.add_argument(
+            "--experiment", metavar="NAME", help="Only of this one's variants."
+        )
+        parser.add_argument(
+            "--since", help="How far back, such as 7d or 2026-11-01; all by default."
+        )
+        parser.add_argument("--json", action="store_true", help="Print it as JSON.")
+
+    def handle(self, **options: Any) -> None:
+        since = options["since"]
+        since = None if since is None else instants.ago(since, datetime.now(UTC))
+        agent, judge = options["agent"], options["judge"]
+        experiment = options["experiment"]
+        report = score_lines.Report(
+            scores.lines(agent=agent, judge=judge, experiment=experiment, since=since),
+            []
+            if judge is not None
+            else feedback.opinions(agent=agent, experiment=experiment, since=since),
+            # The queue does not know experiments.
+            []
+            if experiment is not None
+            else judge_receipts.tallies(agent=agent, judge=judge, since=since),
+        )
+        if options["json"]:
+            self.write_json(score_lines.document(report))
+            return
+        for line in score_lines.lines(report):
+            self.stdout.write(line)

@@ -1,0 +1,257 @@
+"""`manage.py judge` scores past replies; `manage.py scores` shows what came of it."""
+
+import json
+import uuid
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from access import identity
+from core.ids import UserId, new_turn_id
+from core.messages import Message
+from judges.models import Feedback, Score
+from memory import history
+from memory.transcript import Entry
+from providers.fake_wires import Answer
+from tasks.models import Task
+from tests.judges.stage import STAGE, answer
+from tests.memory.lives import AT
+
+pytestmark = pytest.mark.database
+
+PRICES = "\nprices: {openai: {judge-test: {input: 1, output: 10}}}\n"
+
+
+class Past:
+    """Replies of an agent nobody else has, that were given before."""
+
+    def __init__(self, configure: Any) -> None:
+        self.agent = f"agent-{uuid.uuid4().hex[:8]}"
+        self.judge = f"judge-{uuid.uuid4().hex[:8]}"
+        self.user = f"user-{uuid.uuid4()}"
+        self.text = (
+            STAGE.replace("name: judged", f"name: {self.agent}")
+            .replace("judges: [quality]", f"judges: [{self.judge}]")
+            .replace("judges: [quality, safety]", "judges: [safety]")
+            .replace("name: quality", f"name: {self.judge}")
+        )
+        configure(self.text + PRICES)
+
+    def replied(
+        self, count: int = 1, *, how: str = "stop", text: str = "Paris"
+    ) -> None:
+        """Store so many turns."""
+        for number in range(count):
+            entries = [
+                Entry(Message("user", f"Which town? {number}"), 5),
+                Entry(
+                    Message("assistant", text), 5, agent=self.agent, finish_reason=how
+                ),
+            ]
+            history.append(self.user_id, "", new_turn_id(), entries)
+
+    @property
+    def user_id(self) -> UserId:
+        return identity.derive(self.user)
+
+    def run(self, *args: str, **options: Any) -> str:
+        out = StringIO()
+        named = ("--judge", self.judge, *args)
+        call_command("judge", *named, stdout=out, stderr=StringIO(), **options)
+        return out.getvalue()
+
+    @property
+    def scored(self) -> int:
+        turns = Score.objects.filter(judge=self.judge).values("turn_id")
+        return turns.distinct().count()
+
+
+@pytest.fixture
+def past(server, configure) -> Past:
+    return Past(configure)
+
+
+@pytest.fixture
+def obliging(fake):
+    """A judge that does as it is told."""
+    fake.default = Answer([answer(accuracy=8, tone=6)])
+    return fake
+
+
+def test_past_replies_are_scored(past, obliging):
+    past.replied(3)
+    told = past.run("--yes")
+    assert "3 replies, 0 judged already" in told
+    assert f"3 to judge by '{past.judge}' (openai/judge-test)" in told
+    assert "about $0.00" in told
+    assert "3 judged, for $0.00" in told
+    assert past.scored == 3
+    row = Score.objects.filter(judge=past.judge).first()
+    assert (row.agent, row.user_id, row.value) == (past.agent, past.user_id, row.value)
+
+
+def test_who_runs_it_again_goes_on(past, obliging):
+    past.replied(2)
+    past.run("--yes", "--limit", "1")
+    assert past.scored == 1
+    told = past.run("--yes")
+    assert "2 replies, 1 judged already" in told
+    assert "1 judged, for" in told
+    assert past.scored == 2
+    asked = len(obliging.requests)
+    assert "nothing to judge" in past.run("--yes")
+    assert len(obliging.requests) == asked
+
+
+def test_the_newest_are_taken_first(past, obliging):
+    past.replied(3)
+    past.run("--yes", "--limit", "1")
+    (request,) = obliging.requests
+    assert "Which town? 2" in request.body["messages"][-1]["content"]
+
+
+def test_what_was_broken_off_is_not_judged(past, obliging):
+    for how in ("cancelled", "error", "tool_calls"):
+        past.replied(how=how)
+    past.replied(text="")
+    assert "0 replies" in past.run("--yes")
+
+
+def test_a_dry_run_judges_nothing(past, fake):
+    past.replied(2)
+    assert "2 to judge" in past.run("--dry-run")
+    assert fake.requests == []
+    assert not Task.objects.filter(origin=f"judge:{past.judge}").exists()
+
+
+def test_it_asks_before_it_spends(past, fake, monkeypatch):
+    past.replied()
+    with pytest.raises(CommandError, match="no terminal to ask at"):
+        past.run()
+    monkeypatch.setattr("sys.stdin", Terminal("no\n"))
+    assert "nothing was judged" in past.run()
+    assert fake.requests == []
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_price_nobody_knows_is_said(past, configure, fake):
+    configure(past.text)
+    past.replied()
+    assert "at an unknown price" in past.run("--dry-run")
+
+
+def test_a_sample_is_the_same_each_time(past, obliging):
+    past.replied(30)
+    told = past.run("--dry-run", "--sample", "0.5")
+    count = int(told.split(" replies")[0])
+    assert 3 <= count <= 27
+    past.run("--yes", "--sample", "0.5")
+    assert past.scored == count
+    assert "nothing to judge" in past.run("--sample", "0.5")
+
+
+def test_what_failed_is_tried_again_if_asked(past, fake):
+    past.replied(2)
+    fake.default = Answer(["I would rather not."])
+    with pytest.raises(CommandError, match="2 could not be judged"):
+        past.run("--yes")
+    assert past.scored == 0
+    fake.default = Answer([answer(accuracy=8, tone=6)])
+    told = past.run("--yes")
+    assert "2 failed" in told
+    assert "nothing to judge" in told
+    assert "2 judged" in past.run("--yes", "--retry")
+    assert past.scored == 2
+
+
+def test_since_and_until_bound_it(past, fake):
+    past.replied()
+    assert "0 replies" in past.run("--dry-run", "--until", "2026-01-01")
+    assert "0 replies" in past.run("--dry-run", "--since", "2199-01-01")
+
+
+def test_an_agent_may_be_named_that_does_not_name_the_judge(past, obliging):
+    past.replied(2)
+    told = StringIO()
+    named = ("--judge", "safety", "--agent", past.agent, "--dry-run")
+    call_command("judge", *named, stdout=told)
+    assert "2 to judge by 'safety'" in told.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--judge", "qualty"], "did you mean"),
+        (["--judge", "lone"], "no agent names judge 'lone'"),
+        (["--judge", "safety", "--limit", "0"], "--limit must be"),
+        (["--judge", "safety", "--sample", "0"], "--sample must be"),
+        (["--judge", "safety", "--since", "yore"], "'yore' is neither"),
+    ],
+)
+def test_it_says_what_makes_no_sense(server, configure, args, message):
+    lone = "  - {name: lone, provider: openai, model: m, rubrics: {tone: Tone.}}\n"
+    configure(STAGE + lone)
+    with pytest.raises(CommandError, match=message):
+        call_command("judge", *args, stdout=StringIO())
+
+
+# What came of it.
+
+
+def shown(*args: str) -> str:
+    out = StringIO()
+    call_command("scores", *args, stdout=out)
+    return out.getvalue()
+
+
+def test_scores_are_shown_by_agent_and_criterion(past, fake):
+    past.replied(3)
+    for accuracy, tone in ((10, 6), (8, 6), (3, 6)):
+        fake.reply(answer(accuracy=accuracy, tone=tone))
+    past.run("--yes")
+    table = [line.split() for line in shown("--agent", past.agent).splitlines()]
+    assert [past.agent, past.judge, "accuracy", "3", "7.00", "3.61", "3", "10"] in table
+    assert [past.agent, past.judge, "tone", "3", "6.00", "0.00", "6", "6"] in table
+    told = json.loads(shown("--judge", past.judge, "--json"))
+    assert [line["criterion"] for line in told["scores"]] == ["accuracy", "tone"]
+    (judge,) = told["judges"]
+    assert (judge["due"], judge["done"], judge["failed"]) == (3, 3, 0)
+    assert judge["cost_usd"] > 0
+
+
+def test_what_failed_and_why_is_shown(past, fake):
+    past.replied()
+    fake.default = Answer(["I would rather not."])
+    with pytest.raises(CommandError):
+        past.run("--yes")
+    told = shown("--judge", past.judge)
+    assert "could not be read" in told
+    (judge,) = json.loads(shown("--judge", past.judge, "--json"))["judges"]
+    assert (judge["failed"], judge["calls"]) == (1, 2)
+    # It was paid for all the same.
+    assert judge["cost_usd"] > 0
+
+
+def test_what_people_said_is_shown(past):
+    for thumb, score in (("up", None), ("down", None), (None, 9)):
+        Feedback.objects.create(
+            user_id=past.user_id,
+            turn_id=new_turn_id(),
+            score=score,
+            thumb=thumb,
+            agent=past.agent,
+            created_at=AT,
+            updated_at=AT,
+        )
+    table = [line.split() for line in shown("--agent", past.agent).splitlines()]
+    assert [past.agent, "1", "9.00", "1", "1", "0"] in table
+
+
+def test_nothing_is_said_to_be_nothing(past):
+    assert shown("--agent", past.agent) == "nothing was judged\n"
