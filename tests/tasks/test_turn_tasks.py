@@ -1,0 +1,179 @@
+"""A task's turn: tried again, ended early, and never told twice."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from access import identity, tokens
+from core.ids import UserId
+from memory import erasure
+from memory.models import Message, Thread
+from providers import blocking
+from providers.fake import FakeProvider
+from tasks import queue, runner
+from tasks.models import Task
+from tasks.queue import Draft
+from telemetry.models import Turn
+from tests.access.authors import ADA
+from tests.conftest import CONFIG
+from tests.tasks.conftest import Working, wait_for, wait_until
+
+pytestmark = pytest.mark.database
+
+PRICES = "\nprices: {openai: {gpt-test: {input: 100000, output: 100000}}}\n"
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch):
+    monkeypatch.setattr(queue, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(runner, "HEARTBEAT_SECONDS", 0.1)
+
+
+def draft(user_id: UserId, **fields) -> Draft:
+    return Draft("agent", user_id, "assistant", "How is it?", **fields)
+
+
+def said(user_id: UserId) -> list[tuple[str, str]]:
+    rows = Message.objects.filter(thread__user_id=user_id).order_by("position")
+    return [(row.text, row.finish_reason) for row in rows]
+
+
+def speaking(working: Working, fake: FakeProvider, user_id: UserId) -> Task:
+    """Return a task whose agent has said something, and says no more."""
+    fake.hang("mid_stream", "All is", " well.")
+    (task,) = queue.add([draft(user_id)])
+    working.kick()
+    fake.wait(lambda: bool(fake.requests))
+    # As soon as its lease was extended, a while went by.
+    due_at = Task.objects.get(pk=task.pk).due_at
+    return wait_for(task, lambda row: row.due_at > due_at)
+
+
+# Tried again.
+
+
+def test_it_is_tried_again_and_said_once(
+    configure, working: Working, fake: FakeProvider, user_id
+):
+    configure(CONFIG + PRICES)
+    fake.fail(500)
+    fake.cut("mid_stream", "All", " is")
+    fake.reply("All is well.")
+    task = working.do(draft(user_id, max_failures=3))
+    assert (task.state, task.result, task.error) == ("done", "All is well.", "")
+    assert (task.attempts, task.failures) == (3, 2)
+    assert said(user_id) == [("How is it?", ""), ("All is well.", "stop")]
+    turns = Turn.objects.filter(user_id=user_id).order_by("started_at")
+    assert [turn.outcome for turn in turns] == ["error", "error", "ok"]
+
+
+def test_an_error_that_stays_is_not_tried_again(working, fake, user_id):
+    fake.fail(400, "no such thing")
+    task = working.do(draft(user_id, max_failures=3))
+    assert (task.state, task.attempts) == ("errored", 1)
+    assert "no such thing" in task.error
+
+
+def test_an_error_that_stays_to_the_end_leaves_no_message(working, fake, user_id):
+    fake.cut("mid_stream", "All", " is")
+    task = working.do(draft(user_id))
+    assert (task.state, task.attempts) == ("errored", 1)
+    assert said(user_id) == []
+    assert Turn.objects.get(user_id=user_id).outcome == "error"
+
+
+def test_it_can_be_replayed(working, fake, user_id):
+    fake.fail(500)
+    task = working.do(draft(user_id))
+    assert task.state == "errored"
+    assert queue.replay([task.pk]) == 1
+    working.kick()
+    task = wait_for(task, lambda row: row.state == "done")
+    assert (task.error, task.attempts, task.failures) == ("", 2, 0)
+    assert queue.replay([task.pk]) == 0
+
+
+# Ended early.
+
+
+def test_a_running_task_is_cancelled_and_what_it_said_is_kept(
+    working, fake: FakeProvider, user_id
+):
+    task = speaking(working, fake, user_id)
+    assert queue.cancel(task.pk).state == "running"
+    task = working.closed(task)
+    assert (task.state, task.result) == ("cancelled", "")
+    fake.wait(lambda: fake.requests[0].aborted)
+    assert Turn.objects.get(user_id=user_id).outcome == "cancelled"
+    assert said(user_id) == [("How is it?", ""), ("All is", "cancelled")]
+
+
+def test_a_queued_task_is_cancelled_at_once(working, fake, user_id):
+    (task,) = queue.add([draft(user_id, seconds=60)])
+    assert queue.cancel(task.pk).state == "cancelled"
+    assert queue.cancel(task.pk).finished_at is not None
+
+
+def test_what_takes_too_long_is_ended(configure, working, fake, user_id):
+    configure(CONFIG + "\ntasks: {timeout_seconds: 0.05}\n")
+    fake.hang("headers")
+    task = working.do(draft(user_id, max_failures=3))
+    assert (task.state, task.attempts) == ("errored", 1)
+    assert task.error == "timed out after 0.05 seconds"
+    fake.wait(lambda: fake.requests[0].aborted)
+
+
+def test_a_worker_that_stops_puts_back_what_runs(working, fake, user_id):
+    task = speaking(working, fake, user_id)
+    blocking.wait(working._runner.stop(0.01), timeout_seconds=5)
+    task.refresh_from_db()
+    assert (task.state, task.interruptions) == ("queued", 0)
+    assert working.is_idle
+    assert said(user_id) == []
+
+
+# Nobody's any more.
+
+
+def test_a_user_who_is_erased_meanwhile_leaves_nothing(working, fake, user_id):
+    task = speaking(working, fake, user_id)
+    erasure.erase(user_id)
+    wait_until(lambda: working.is_idle)
+    fake.wait(lambda: fake.requests[0].aborted)
+    assert not Task.objects.filter(pk=task.pk).exists()
+    assert not Thread.objects.filter(user_id=user_id).exists()
+    assert not Turn.objects.filter(user_id=user_id).exists()
+
+
+def test_a_reply_that_comes_after_the_erasure_is_not_stored(working, fake, user_id):
+    fake.hang("headers")
+    queue.add([draft(user_id)])
+    working.kick()
+    fake.wait(lambda: bool(fake.requests))
+    erasure.erase(user_id)
+    fake.release()
+    wait_until(lambda: working.is_idle)
+    assert not Thread.objects.filter(user_id=user_id).exists()
+    assert not Turn.objects.filter(user_id=user_id).exists()
+
+
+def test_a_token_that_was_revoked_pays_for_nothing(working, fake, user, user_id):
+    row, _ = tokens.mint("ci", user, by=ADA)
+    (task,) = queue.add([draft(user_id, token_id=row.pk)])
+    tokens.revoke(str(row.pk), by=ADA)
+    working.kick()
+    task = working.closed(task)
+    assert task.state == "errored"
+    assert "revoked" in task.error
+    assert fake.requests == []
+
+
+def test_it_is_charged_to_the_token_that_asked(configure, working, fake, user, user_id):
+    configure(CONFIG + PRICES)
+    row, _ = tokens.mint("ci", user, agents=["assistant"], by=ADA)
+    assert working.do(draft(user_id, token_id=row.pk)).state == "done"
+    assert Turn.objects.get(user_id=user_id).token_id == row.pk
+    assert identity.derive(user) == user_id
+    other = working.do(Draft("agent", user_id, "tuned", "x", token_id=row.pk))
+    assert "may not call the agent 'tuned'" in other.error
+    assert datetime.now(UTC) > other.finished_at
