@@ -46,6 +46,7 @@ COULISSE_SECTIONS = [
     "providers.price_config.PRICES",
     "smoke.config.SMOKE_TESTS",
     "tasks.config.TASKS",
+    "tasks.triggers_config.TRIGGERS",
     "telemetry.config.TELEMETRY",
 ]
 COULISSE_CHECKS: list[str] = [

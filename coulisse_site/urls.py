@@ -3,7 +3,7 @@
 from django.urls import include, path
 from django.views.generic import RedirectView
 
-from gateway import health, house, login, mcp_sign_in
+from gateway import health, hooks, house, login, mcp_sign_in
 from gateway.api import api
 
 urlpatterns = [
@@ -11,6 +11,7 @@ urlpatterns = [
     path("v1/", login.serve, name=login.URL_NAME),
     path("v1/", api.urls),
     path("v1/<path:rest>", login.serve),
+    path("hooks/<path:rest>", hooks.serve),
     path("mcp", house.serve),
     path("mcp/<str:server>/connect", mcp_sign_in.connect),
     path("mcp/<str:server>/connect-link", mcp_sign_in.create_link),

@@ -10,7 +10,8 @@ from agents import skills
 from config import live
 from core.ids import UserId
 from providers import blocking
-from tasks import lost
+from tasks import boots, lost, wake
+from tasks.clock import Clock
 from tasks.config import TASKS
 from tasks.runner import Runner
 from turns import lane, tool_servers
@@ -46,6 +47,7 @@ class Service:
         self._only = only
         self._runner: Runner | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._clock: asyncio.Task[None] | None = None
         self._running: Future[None] | None = None
         self._skills = skills.Watcher(live.current())
         self._has_begun = threading.Event()
@@ -65,7 +67,15 @@ class Service:
         self._has_begun.set()
         with contextlib.suppress(DatabaseDown):
             await lane.run_to_end(lost.sweep)
+        if self._users is None and self._only is None:
+            self._clock = asyncio.create_task(Clock(self._spread).run())
         await self._runner.run()
+
+    def _spread(self) -> None:
+        """Have the work looked at here, and by other workers if this one has none
+        of its hands free."""
+        self.kick()
+        wake.soon()
 
     def kick(self) -> None:
         """Look for work at once; from any thread."""
@@ -80,6 +90,10 @@ class Service:
         self._skills.stop()
 
     async def _wind_up(self, runner: Runner) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            with contextlib.suppress(DatabaseDown):
+                await lane.run_to_end(boots.leave)
         await runner.stop(DRAIN_SECONDS)
         await tool_servers.close()
 

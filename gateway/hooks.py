@@ -1,0 +1,73 @@
+"""`/hooks/…`: who posts JSON here starts an agent, as `triggers:` says.
+
+`auth.proxy` has no say here: each webhook has a secret of its own.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+
+from config import live
+from config.sections import Config
+from core.errors import CoulisseError, NotFound
+from gateway import authentication, errors
+from gateway.errors import BodyTooLarge
+from tasks import trigger_log, triggers, wake, webhooks
+from tasks.triggers import Firing
+from tasks.triggers_config import WebhookTrigger, webhook
+from tasks.webhooks import Post
+from turns import lane
+
+
+class HookUnknown(NotFound):
+    """No webhook has this path."""
+
+    code = "webhook_not_found"
+
+
+async def serve(request: HttpRequest, rest: str) -> HttpResponse:
+    """Answer a request for anything under /hooks/."""
+    trigger = None
+    try:
+        config = live.current()
+        trigger = webhook(config, request.path)
+        if trigger is None:
+            raise HookUnknown(f"No webhook has the path {request.path!r}")
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        return errors.json_response(await _answer(config, trigger, request))
+    except CoulisseError as exc:
+        if trigger is not None:
+            trigger_log.refused(trigger, exc)
+        return errors.on_domain_error(request, exc)
+
+
+async def _answer(
+    config: Config, trigger: WebhookTrigger, request: HttpRequest
+) -> dict[str, Any]:
+    if len(request.body) > trigger.max_body_bytes:
+        raise BodyTooLarge(
+            f"The body is larger than {trigger.max_body_bytes} bytes, the most this "
+            "webhook takes; raise its max_body_bytes or send less"
+        )
+    if trigger.secret is None:
+        # A page in a browser of this network might post without being asked.
+        authentication.check_origin(request)
+    post = Post(request.headers, request.body)
+    delivery = webhooks.read(trigger, post, datetime.now(UTC))
+    if delivery.greeting is not None:
+        return dict(delivery.greeting)
+    occasion = webhooks.occasion(config, trigger, delivery)
+    firing = await lane.run_to_end(triggers.fire, occasion)
+    trigger_log.came_of([firing])
+    if firing.outcome == "fired":
+        wake.soon()
+    return _told(firing)
+
+
+def _told(firing: Firing) -> dict[str, Any]:
+    task_id = None if firing.task_id is None else str(firing.task_id)
+    told: dict[str, Any] = {"ok": True, "task_id": task_id}
+    # What is documented says no more; the others say why they began nothing.
+    return told if firing.outcome == "fired" else {**told, "reason": firing.outcome}

@@ -1,0 +1,110 @@
+"""Watches the clock for triggers: one in each worker, beside its runner.
+
+Any number of them may run. It needs no broker: it adds rows, and has this process's
+runner look at them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from config import live
+from config.sections import Config
+from tasks import boots, crons, trigger_log
+from tasks.triggers import Firing
+from tasks.triggers_config import CronTrigger
+from tasks.triggers_config import crons as crons_of
+from turns import lane
+from turns.errors import DatabaseDown
+
+LOOK_SECONDS = 1.0
+"""The longest sleep: an edit of the YAML and a clock that was set are seen then."""
+STAY = timedelta(seconds=10)
+JUMP = timedelta(seconds=60)
+
+logger = logging.getLogger(__name__)
+
+
+class Clock:
+    """Fires crons when they are due, and once at its start what fires then."""
+
+    def __init__(
+        self,
+        kick: Callable[[], None],
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """`kick` is called when there is work."""
+        self._kick = kick
+        self._now = now
+        self._has_begun = False
+        self._config: Config | None = None
+        self._armed: dict[str, CronTrigger] | None = None
+        self._next_at: datetime | None = None
+        self._looked_at: datetime | None = None
+        self._stayed_at = datetime.min.replace(tzinfo=UTC)
+
+    async def run(self) -> None:
+        """Watch until it is cancelled."""
+        while True:
+            pause = LOOK_SECONDS
+            try:
+                await self.look()
+                pause = self._pause_seconds()
+            except DatabaseDown:
+                pass  # It is tried again, and what was due meanwhile fires late.
+            except Exception:
+                logger.exception("the clock of triggers")
+            await asyncio.sleep(pause)
+
+    async def look(self) -> None:
+        """Do what is to be done now."""
+        config, now = live.current(), self._now()
+        if not self._has_begun:
+            self._told(await lane.run_to_end(boots.begin, config, now))
+            self._has_begun, self._stayed_at = True, now
+        if now - self._stayed_at >= STAY:
+            await lane.run_to_end(boots.stay, now)
+            self._stayed_at = now
+        if self._is_to_arm(config, now):
+            await self._arm(config, now)
+        elif self._next_at is None or now < self._next_at:
+            return
+        self._told(await lane.run_to_end(crons.fire_due, config, now))
+        self._next_at = self._next_after(now)
+
+    def _is_to_arm(self, config: Config, now: datetime) -> bool:
+        """Return whether crons were edited, or the machine's clock was set back."""
+        before, self._looked_at = self._looked_at, now
+        is_back = before is not None and now < before - JUMP
+        if config is self._config and not is_back:
+            return False
+        return is_back or self._armed != _by_name(config)
+
+    async def _arm(self, config: Config, now: datetime) -> None:
+        await lane.run_to_end(crons.arm, config, now)
+        known, self._armed = self._armed or {}, _by_name(config)
+        self._config = config
+        for name, trigger in self._armed.items():
+            if known.get(name) != trigger:
+                trigger_log.armed(trigger, next(trigger.times.after(now), None))
+
+    def _next_after(self, now: datetime) -> datetime | None:
+        crons = (self._armed or {}).values()
+        ticks = [next(trigger.times.after(now), None) for trigger in crons]
+        return min((tick for tick in ticks if tick is not None), default=None)
+
+    def _pause_seconds(self) -> float:
+        if self._next_at is None:
+            return LOOK_SECONDS
+        seconds = (self._next_at - self._now()).total_seconds()
+        return min(max(seconds, 0.0), LOOK_SECONDS)
+
+    def _told(self, firings: list[Firing]) -> None:
+        if any(firing.outcome == "fired" for firing in firings):
+            self._kick()
+
+
+def _by_name(config: Config) -> dict[str, CronTrigger]:
+    return {trigger.name: trigger for trigger in crons_of(config)}

@@ -1,0 +1,59 @@
+"""Triggers as they are shown: what the YAML says of each, and what came of it."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Count
+
+from config.sections import Config
+from tasks import triggers, turn_tasks
+from tasks.models import Task, TriggerState
+from tasks.triggers_config import TRIGGERS, AnyTrigger, CronTrigger
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A trigger and what came of it."""
+
+    trigger: AnyTrigger
+    state: TriggerState
+    next_at: datetime | None
+    """When a cron fires next, if it does."""
+    runs: dict[str, int]
+    """Its tasks, as far as they are kept, by how they stand."""
+
+
+def every(config: Config, now: datetime) -> list[Page]:
+    """Return all triggers of the YAML, in its order; two statements however many."""
+    listed = config.get(TRIGGERS)
+    states = TriggerState.objects.in_bulk([trigger.name for trigger in listed])
+    runs = _runs(listed)
+    return [
+        Page(
+            trigger,
+            states.get(trigger.name) or TriggerState(name=trigger.name),
+            _next_at(trigger, now),
+            runs[triggers.origin_of(trigger.name)],
+        )
+        for trigger in listed
+    ]
+
+
+def _runs(listed: list[AnyTrigger]) -> dict[str, dict[str, int]]:
+    origins = [triggers.origin_of(trigger.name) for trigger in listed]
+    counted = (
+        Task.objects.filter(kind=turn_tasks.NAME, origin__in=origins)
+        .values_list("origin", "state")
+        .annotate(count=Count("pk"))
+    )
+    runs: dict[str, dict[str, int]] = defaultdict(dict)
+    for origin, state, count in counted:
+        runs[origin][state] = count
+    return runs
+
+
+def _next_at(trigger: AnyTrigger, now: datetime) -> datetime | None:
+    if not isinstance(trigger, CronTrigger) or not trigger.enabled:
+        return None
+    return next(trigger.times.after(now), None)
