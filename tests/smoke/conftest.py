@@ -1,45 +1,82 @@
-"""A runner, a provider and tests to run."""
+"""A runner at work for synthetic users, and a provider that plays them."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from config import live
+from core.ids import UserId
+from providers import blocking
 from providers.fake import FakeProvider
-from smoke import verdicts
+from smoke import runs, verdicts
+from smoke.config import SMOKE_TESTS
 from smoke.models import Run
-from tests.smoke.stage import STAGE, Cast, launch
-from tests.tasks.conftest import Working, wait_until
-from tests.tasks.conftest import working as working
+from tasks.runner import Runner
+from tests.smoke.stage import STAGE, Cast
+from tests.tasks.conftest import wait_until
+
+
+class Holding:
+    """A runner that holds the conversations of a test, and no others'."""
+
+    def __init__(self) -> None:
+        self._users: list[UserId] = []
+        self._runner = Runner(lambda: 4, users=self._users)
+        self._running = blocking.begin(self._runner.run())
+
+    def launch(self, name: str = "plums", **options: Any) -> list[Run]:
+        test = live.current().get(SMOKE_TESTS)[name]
+        launched = runs.launch(test, origin="command", **options)
+        self._users += [UserId(run.user_id) for run in launched]
+        return launched
+
+    def kick(self) -> None:
+        blocking.wait(self._kick(), timeout_seconds=5)
+
+    async def _kick(self) -> None:
+        self._runner.kick()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._runner._in_hand
+
+    def closed(self, run: Run) -> Run:
+        """Return a run once it is closed."""
+
+        def is_closed() -> bool:
+            self.kick()
+            verdicts.settle(run.pk)
+            run.refresh_from_db()
+            return run.finished_at is not None
+
+        wait_until(is_closed)
+        return run
+
+    def hold(self, name: str = "plums", **options: Any) -> Run:
+        """Hold one conversation to its verdict."""
+        (run,) = self.launch(name, **options)
+        return self.closed(run)
+
+    def stop(self) -> None:
+        blocking.wait(self._stop(), timeout_seconds=10)
+        self._running.result(10)
+
+    async def _stop(self) -> None:
+        await asyncio.wait_for(self._runner.stop(2), 5)
 
 
 @pytest.fixture
-def cast(
-    working: Working, configure: Callable[[str], None], fake: FakeProvider
-) -> Cast:
-    """Who plays, with a runner at work."""
+def cast(server: str, configure: Callable[[str], None], fake: FakeProvider) -> Cast:
+    """Who plays, and where."""
     configure(STAGE)
     return Cast(fake)
 
 
 @pytest.fixture
-def hold(working: Working) -> Callable[..., Run]:
-    """Return a function that holds one conversation to its verdict."""
-
-    def hold(name: str = "plums", **options: object) -> Run:
-        (run,) = launch(name, **options)
-        return closed(run, working)
-
-    return hold
-
-
-def closed(run: Run, working: Working) -> Run:
-    """Return a run once it is closed."""
-
-    def is_closed() -> bool:
-        working.kick()
-        verdicts.settle(run.pk)
-        run.refresh_from_db()
-        return run.finished_at is not None
-
-    wait_until(is_closed)
-    return run
+def holding(cast: Cast) -> Iterator[Holding]:
+    """A runner at work."""
+    holding = Holding()
+    yield holding
+    holding.stop()

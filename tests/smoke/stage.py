@@ -1,18 +1,35 @@
 """A YAML with smoke tests, and a provider that plays persona, agent and judge."""
 
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Sequence
 from typing import Any
 
-from config import live
+from access import limits
 from providers.fake import FakeProvider, Request
 from providers.fake_wires import Answer
-from smoke import runs
-from smoke.config import SMOKE_TESTS
 from smoke.models import Run
-from tests.judges.stage import STAGE as JUDGED
-from tests.judges.stage import answer
+from tests.conftest import CONFIG
+from tests.judges.stage import AGENTS as JUDGED_AGENTS
+from tests.judges.stage import JUDGES, answer
 
+AGENTS = """
+  - name: boss
+    provider: openai
+    model: gpt-test
+    subagents: [tuned]
+    memory_tools: true
+"""
 TESTS = """
+tasks: {}
+
+experiments:
+  - name: greeter
+    strategy: split
+    variants: [{agent: assistant}, {agent: tuned}]
+
+prices:
+  openai: {"*": {input: 1, output: 1}}
+
 smoke_tests:
   - name: plums
     target: assistant
@@ -23,44 +40,55 @@ smoke_tests:
       temperature: 0.0
     stop_marker: "[FIN]"
     max_turns: 3
+  - name: judged
+    target: judged
+    persona: *persona
+    max_turns: 2
+    expect:
+      min_score: {quality.accuracy: 7}
 """
-STAGE = JUDGED + TESTS
+STAGE = CONFIG + JUDGED_AGENTS + AGENTS + JUDGES + TESTS
+
+Said = str | Answer
 
 
 class Cast:
-    """Who says what: by the model that is asked."""
+    """Who says what, by the model that is asked; the last word is said again."""
 
     def __init__(self, fake: FakeProvider) -> None:
-        self._fake = fake
-        self.persona: Iterable[str | Answer] = ["More plums?"]
-        self.agent: Iterable[str | Answer] = ["We have plums."]
-        self.judge = answer(accuracy=8, tone=6)
+        self.fake = fake
+        self.persona: Sequence[Said] = ["More plums?"]
+        self.agent: Sequence[Said] = ["We have plums."]
+        self.judge: Said = answer(accuracy=8, tone=6)
         self._counts = {"persona": 0, "agent": 0}
+        self._turns = threading.Lock()
         fake.default = self._answer
 
     def _answer(self, request: Request) -> Answer:
         model = request.body["model"]
-        if "judge" in model:
-            return Answer([self.judge])
-        name = "persona" if "persona" in model else "agent"
-        said = list(getattr(self, name))
-        number = min(self._counts[name], len(said) - 1)
-        self._counts[name] += 1
-        chosen = said[number]
+        chosen = self.judge if "judge" in model else self._next(model)
         return chosen if isinstance(chosen, Answer) else Answer([chosen])
 
-    def asked(self, model: str) -> list[list[dict[str, Any]]]:
-        """Return the messages of each request to a model."""
-        return [
-            request.body["messages"]
-            for request in self._fake.requests
-            if request.body["model"] == model
-        ]
+    def _next(self, model: str) -> Said:
+        name = "persona" if "persona" in model else "agent"
+        said = self.persona if name == "persona" else self.agent
+        with self._turns:
+            number = min(self._counts[name], len(said) - 1)
+            self._counts[name] += 1
+        return said[number]
+
+    def asked(self, model: str) -> list[dict[str, Any]]:
+        """Return the bodies of the requests to a model."""
+        bodies = [request.body for request in self.fake.requests]
+        return [body for body in bodies if body["model"] == model]
 
 
-def launch(name: str = "plums", **options: Any) -> list[Run]:
-    test = live.current().get(SMOKE_TESTS)[name]
-    return runs.launch(test, origin="command", **options)
+def with_test(fields: str, *, target: str = "assistant") -> str:
+    """Return the YAML with one more test, `mine`."""
+    return (
+        f"{STAGE}  - name: mine\n    target: {target}\n    persona: *persona\n"
+        + "".join(f"    {line}\n" for line in fields.strip().splitlines())
+    )
 
 
 def said(run: Run) -> list[tuple[str, str]]:
@@ -68,4 +96,6 @@ def said(run: Run) -> list[tuple[str, str]]:
     return list(run.lines.order_by("position").values_list("speaker", "text"))
 
 
-Configure = Callable[[str], None]
+def subject(run: Run) -> str:
+    """Return under which name the meters would know a run's user."""
+    return limits.subject_of_user(run.user_id)

@@ -4,18 +4,32 @@ from collections.abc import Callable
 
 import pytest
 
-from smoke.models import Run
-from tests.smoke.stage import Cast, said
+from access.models import Meter
+from core.events import Usage
+from memory.models import Lesson, Message, Owner
+from providers.fake_wires import Answer
+from smoke import runs, talk
+from smoke.models import Line
+from smoke.talk import OPENING
+from tasks import queue
+from tasks.models import Task
+from telemetry.models import Turn
+from tests.smoke.conftest import Holding
+from tests.smoke.stage import STAGE, Cast, said, subject, with_test
+from tests.tasks.conftest import wait_until
 
 pytestmark = pytest.mark.database
 
-Hold = Callable[..., Run]
+Configure = Callable[[str], None]
 
 
-def test_they_talk_until_the_persona_is_content(cast: Cast, hold: Hold):
+# How they talk
+
+
+def test_they_talk_until_the_persona_is_content(cast: Cast, holding: Holding):
     cast.persona = ["Any plums?", "Thanks! [FIN]"]
 
-    run = hold()
+    run = holding.hold()
 
     assert said(run) == [
         ("persona", "Any plums?"),
@@ -24,3 +38,266 @@ def test_they_talk_until_the_persona_is_content(cast: Cast, hold: Hold):
     ]
     assert (run.state, run.stopped_because) == ("done", "persona_marker")
     assert (run.verdict, run.failures, run.turns) == ("passed", [], 1)
+
+
+def test_the_agent_may_end_it_too(cast: Cast, holding: Holding):
+    cast.agent = ["Sorry, we are closed. [FIN]"]
+
+    run = holding.hold()
+
+    assert run.stopped_because == "assistant_marker"
+    assert [speaker for speaker, _ in said(run)] == ["persona", "assistant"]
+
+
+def test_a_persona_that_never_stops_is_stopped(cast: Cast, holding: Holding):
+    run = holding.hold()
+
+    assert (run.state, run.stopped_because, run.turns) == ("done", "max_turns", 3)
+    assert run.lines.count() == 6
+
+
+def test_each_hears_the_other_as_its_user(cast: Cast, holding: Holding):
+    cast.persona = ["Any plums?", "How much?", "[FIN]"]
+    cast.agent = ["Yes.", "A euro."]
+
+    holding.hold()
+
+    last = cast.asked("persona-test")[-1]
+    assert [(m["role"], m["content"]) for m in last["messages"]] == [
+        ("system", "You want to buy plums."),
+        ("user", OPENING),
+        ("assistant", "Any plums?"),
+        ("user", "Yes."),
+        ("assistant", "How much?"),
+        ("user", "A euro."),
+    ]
+    assert last["temperature"] == 0
+    answered = cast.asked("gpt-test")[-1]
+    assert [(m["role"], m["content"]) for m in answered["messages"]] == [
+        ("system", "You are a test assistant."),
+        ("user", "Any plums?"),
+        ("assistant", "Yes."),
+        ("user", "How much?"),
+    ]
+
+
+def test_the_first_message_may_be_given(
+    cast: Cast, holding: Holding, configure: Configure
+):
+    configure(with_test('initial_message: "Hi!"\nmax_turns: 1'))
+
+    run = holding.hold("mine")
+
+    assert said(run)[0] == ("persona", "Hi!")
+    assert cast.asked("persona-test") == []
+    assert run.persona_micro_usd == 0
+
+
+def test_the_agent_has_its_subagents(
+    cast: Cast, holding: Holding, configure: Configure
+):
+    configure(with_test("max_turns: 1", target="boss"))
+    ask = Answer((), tool_calls=[("tuned", {"message": "Plums?"})])
+    cast.agent = [ask, "None left.", "We have none."]
+
+    run = holding.hold("mine")
+
+    line = run.lines.get(speaker="assistant")
+    assert line.text == "We have none."
+    _, call, _ = line.calls
+    assert (call["name"], call["result"]) == ("tuned", "None left.")
+    assert call["calls"][0]["agent"] == "tuned"
+
+
+# What it leaves behind
+
+
+def test_it_leaves_nothing_but_the_run(
+    cast: Cast, holding: Holding, configure: Configure
+):
+    configure(with_test("max_turns: 3", target="boss"))
+
+    run = holding.hold("mine")
+
+    assert run.turns == 3
+    for table in (Lesson, Owner, Turn):
+        assert not table.objects.filter(user_id=run.user_id).exists()
+    assert not Message.objects.filter(thread__user_id=run.user_id).exists()
+    assert not Meter.objects.filter(subject=subject(run)).exists()
+    [body, *_] = cast.asked("gpt-test")
+    # Neither memory nor tasks: both would be of a user that is none.
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["tuned"]
+
+
+def test_no_limit_holds(cast: Cast, holding: Holding, configure: Configure):
+    configure(f"{STAGE}\nlimits: [{{per: principal, requests_per_hour: 1}}]")
+
+    assert holding.hold().turns == 3
+
+
+def test_it_knows_what_it_cost(cast: Cast, holding: Holding):
+    cast.persona = [Answer(["More?"], usage=Usage(100, 10))]
+    cast.agent = [Answer(["Yes."], usage=Usage(20, 5))]
+
+    run = holding.hold()
+
+    assert (run.cost_micro_usd, run.persona_micro_usd) == (3 * 25, 3 * 110)
+    assert list(run.lines.values_list("cost_micro_usd", flat=True)) == [110, 25] * 3
+
+
+def test_what_is_not_known_is_not_nothing(
+    cast: Cast, holding: Holding, configure: Configure
+):
+    priced = "prices:\n  openai:"
+    configure(STAGE.replace(priced, "prices:\n  anthropic:"))
+
+    run = holding.hold()
+
+    assert (run.cost_micro_usd, run.persona_micro_usd) == (None, None)
+
+
+def test_each_conversation_has_a_user_of_its_own(
+    cast: Cast, holding: Holding, configure: Configure
+):
+    configure(with_test("max_turns: 1\nrepetitions: 12", target="greeter"))
+
+    held = [holding.closed(run) for run in holding.launch("mine")]
+
+    assert len({run.user_id for run in held}) == 12
+    assert {run.agent for run in held} == {"assistant", "tuned"}
+    assert [run.repetition for run in held] == list(range(1, 13))
+    assert len({run.batch for run in held}) == 1
+
+
+# What breaks it off
+
+
+def test_an_error_keeps_what_was_said(cast: Cast, holding: Holding):
+    cast.agent = ["Yes.", Answer(status=500)]
+
+    run = holding.hold()
+
+    assert (run.state, run.stopped_because, run.verdict) == ("failed", "error", "")
+    assert "500" in run.error
+    assert [speaker for speaker, _ in said(run)] == ["persona", "assistant", "persona"]
+    wait_until(lambda: holding.is_idle)
+    assert Task.objects.get(key=f"smoke:{run.pk}").state == "errored"
+
+
+def test_a_persona_that_cannot_speak_is_an_error(cast: Cast, holding: Holding):
+    cast.persona = [Answer(status=401)]
+
+    run = holding.hold()
+
+    assert (run.state, run.stopped_because) == ("failed", "error")
+    assert "'openai'" in run.error
+
+
+@pytest.mark.parametrize(
+    ("who", "error"),
+    [("persona", "the persona said nothing"), ("agent", "agent 'assistant' said")],
+)
+def test_silence_ends_it(cast: Cast, holding: Holding, who: str, error: str):
+    setattr(cast, who, [Answer([" "])])
+
+    run = holding.hold()
+
+    assert (run.state, run.stopped_because) == ("failed", "silence")
+    assert run.error.startswith(error)
+
+
+def test_it_takes_no_longer_than_it_may(
+    cast: Cast, holding: Holding, configure: Configure
+):
+    configure(with_test("timeout_seconds: 0.2"))
+    cast.agent = [Answer(hang="headers")]
+
+    run = holding.hold("mine")
+
+    assert (run.state, run.stopped_because) == ("failed", "timeout")
+    assert run.error == "the conversation took longer than its 0.2 seconds"
+    assert said(run) == [("persona", "More plums?")]
+
+
+def test_a_run_that_is_cancelled_ends_at_once(cast: Cast, holding: Holding):
+    cast.agent = [Answer(hang="headers")]
+    (run,) = holding.launch()
+    holding.kick()
+    cast.fake.wait(lambda: len(cast.fake.requests) == 2)
+
+    assert runs.cancel([run.pk]) == 1
+    cast.fake.wait(lambda: cast.fake.requests[-1].aborted)
+
+    run.refresh_from_db()
+    assert (run.state, run.verdict) == ("cancelled", "")
+    wait_until(lambda: holding.is_idle)
+    assert Task.objects.get(key=f"smoke:{run.pk}").state == "cancelled"
+    assert said(run) == [("persona", "More plums?")]
+
+
+def test_one_that_waits_is_cancelled_before_it_begins(cast: Cast, holding: Holding):
+    (run,) = holding.launch()
+    runs.cancel([run.pk])
+    holding.kick()
+
+    run.refresh_from_db()
+    assert run.state == "cancelled"
+    assert Task.objects.get(key=f"smoke:{run.pk}").state == "cancelled"
+    assert not cast.fake.requests
+
+
+# Workers that die
+
+
+def test_a_run_whose_worker_died_goes_on_where_it_was(cast: Cast, holding: Holding):
+    (run,) = holding.launch()
+    begun = runs.begin(run.pk, 1)
+    runs.spoke(begun, "Any plums?", None)
+    Task.objects.filter(key=f"smoke:{run.pk}").update(attempts=1)
+    cast.persona = ["[FIN]"]
+
+    holding.closed(run)
+
+    assert said(run) == [
+        ("persona", "Any plums?"),
+        ("assistant", "We have plums."),
+        ("persona", "[FIN]"),
+    ]
+
+
+def test_a_worker_that_lost_a_run_writes_nothing_more(holding: Holding):
+    (run,) = holding.launch()
+    lost = runs.begin(run.pk, 1)
+    begun = runs.begin(run.pk, 2)
+
+    with pytest.raises(queue.Gone):
+        runs.spoke(lost, "Any plums?", None)
+    runs.spoke(begun, "Some plums?", None)
+    assert said(run) == [("persona", "Some plums?")]
+    runs.failed(lost, "error", "too late")
+    run.refresh_from_db()
+    assert run.state == "running"
+
+
+def test_a_run_that_was_given_up_is_closed(holding: Holding):
+    (run,), (other,) = holding.launch(), holding.launch()
+    Task.objects.filter(key=f"smoke:{run.pk}").update(state="errored", error="gone")
+
+    assert runs.sweep() >= 1
+
+    run.refresh_from_db()
+    assert (run.state, run.error) == ("failed", "gone")
+    other.refresh_from_db()
+    assert other.state == "queued"
+    runs.cancel([other.pk])
+
+
+def test_a_conversation_says_whose_turn_it_is():
+    flipped = talk.for_persona("Be.", [talk.Said("persona", "a")])
+    assert [message.role for message in flipped] == ["system", "user", "assistant"]
+
+
+def test_lines_go_with_their_run(cast: Cast, holding: Holding):
+    run = holding.hold()
+    run.delete()
+    assert not Line.objects.filter(run_id=run.pk).exists()
