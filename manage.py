@@ -17,7 +17,18 @@ OWN_COMMANDS = {
         "lessons",
         "reindex",
     ),
-    *("audit", "judge", "prices", "scores", "smoke", "spend", "token", "turn", "turns"),
+    *(
+        "audit",
+        "judge",
+        "prices",
+        "scores",
+        "smoke",
+        "spend",
+        "token",
+        "triggers",
+        "turn",
+        "turns",
+    ),
 }
 
 
