@@ -32,6 +32,8 @@ class Offer:
     """What the server calls it."""
     description: str
     parameters: Mapping[str, Any]
+    is_read_only: bool = False
+    """Whether the server says that calling it changes nothing."""
 
 
 async def read(
@@ -74,7 +76,11 @@ def shown(name: str) -> str:
 def _offer(tool: mcp_types.Tool) -> Offer:
     description = tool.description or tool.title or ""
     parameters = {"type": "object", "properties": {}} | tool.input_schema
-    return Offer(tool.name, description[:MAX_DESCRIPTION_LENGTH], parameters)
+    hints = tool.annotations
+    return Offer(
+        *(tool.name, description[:MAX_DESCRIPTION_LENGTH], parameters),
+        is_read_only=hints is not None and hints.read_only_hint is True,
+    )
 
 
 def _fault(tool: mcp_types.Tool, found: Mapping[str, Offer]) -> str | None:

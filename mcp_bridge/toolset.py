@@ -158,6 +158,7 @@ class _Granted:
             description=offer.description,
             parameters=offer.parameters,
             offered_as=offer.name,
+            is_read_only=offer.is_read_only,
             address=self.address,
             pool=self.pool,
             link=self.link,
@@ -223,6 +224,8 @@ class ServerTool:
     address: Address
     pool: Pool
     link: Link
+    is_read_only: bool = False
+    """Whether the server says that calling it changes nothing."""
     kind: Literal["mcp"] = "mcp"
 
     async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> Result:

@@ -15,13 +15,17 @@ class TasksApp(AppConfig):
             judge_tasks,
             judging,
             kinds,
+            shadow_tasks,
+            shadowing,
             turn_tasks,
         )
         from turns import afterwards, judgements, toolbox
 
         kinds.register(turn_tasks.KIND)
         kinds.register(judge_tasks.KIND)
+        kinds.register(shadow_tasks.KIND)
         afterwards.follow(judging.due)
+        afterwards.follow(shadowing.due)
         toolbox.offer(agent_tools.make)
         belongings.register(belonging.TASKS)
         # After the tasks: who erases those waits for a judge that is about to score.

@@ -65,7 +65,7 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
     reply = Reply()
     has_begun = False
     try:
-        async with aclosing(_events(turn)) as events:
+        async with aclosing(events_of(turn)) as events:
             async for event in events:
                 if not has_begun:
                     has_begun = True
@@ -191,7 +191,8 @@ async def _past(wanted: Wanted, wish: Wish) -> tuple[Gathered, Allowance]:
     return past, Allowance(wish.charged())
 
 
-def _events(turn: Turn) -> AsyncGenerator[Event]:
+def events_of(turn: Turn) -> AsyncGenerator[Event]:
+    """Have the model answer a turn that is ready to run; nothing is stored."""
     request = turn.request
     # One for all that a repair asks, so that who answered goes on.
     answering = Lineup(lineup.of(turn.config, turn.agent))

@@ -5,7 +5,7 @@ the format by instruction; what it says is checked here whatever the provider pr
 """
 
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -105,6 +105,16 @@ def json_schema(name: str, schema: Any, description: str | None) -> Format:
         schema,
         None if REFERENCE.search(written) else validator,
     )
+
+
+def of(response_format: Mapping[str, Any] | None) -> Format | None:
+    """Return the format of OpenAI's `response_format`; None for free text."""
+    if response_format is None:
+        return None
+    asked = response_format.get("json_schema")
+    if asked is None:
+        return json_object()
+    return json_schema(asked["name"], asked["schema"], asked.get("description"))
 
 
 async def checked(

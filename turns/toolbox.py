@@ -21,7 +21,7 @@ from core.trace import ToolCall, ToolKind
 from mcp_bridge import toolset
 from mcp_bridge.toolset import Grant
 from memory import plan
-from turns import memory_tools, routing, tool_servers
+from turns import memory_tools, routing, tool_servers, trials
 from turns.options import Options
 from turns.turn import TurnRequest
 
@@ -37,6 +37,8 @@ class Toolbox:
     """How many agents stand above those it opens for."""
     request: TurnRequest | None = None
     """The turn's; None where there is none."""
+    is_trial: bool = False
+    """Whether nothing may be changed: what might is answered in its place."""
 
     async def open(self, agent: AgentConfig) -> list[Tool]:
         """Return all an agent may call, under names that are theirs alone.
@@ -50,7 +52,7 @@ class Toolbox:
             *self._offered(agent),
             *await self._servers(agent),
         ]
-        return distinct(own)
+        return distinct(map(trials.harmless, own) if self.is_trial else own)
 
     def _memory(self, agent: AgentConfig) -> Iterable[Tool]:
         if not agent.memory_tools or self.options.is_memory_off:

@@ -1,0 +1,83 @@
+"""Tasks that try a turn on another variant: it answers, and nobody is told.
+
+Nothing of it reaches the transcript, the user's memory or their limits.
+"""
+
+import uuid
+from contextlib import aclosing
+from functools import partial
+
+from agents.config import AGENTS, AgentConfig
+from config import live
+from config.sections import Config
+from core.ids import TurnId
+from core.reply import Reply
+from memory import plan
+from tasks import shadow_payload, shadowing
+from tasks.kinds import Ending, Kind
+from tasks.shadow_payload import Trial
+from tasks.work import Work
+from telemetry.config import TELEMETRY
+from turns import context, flow, keeping, lane, leaving
+from turns.granting import Allowance
+from turns.toolbox import Toolbox
+from turns.turn import Moment, Turn
+
+NOT_CONFIGURED = "the variant is no longer configured"
+
+
+async def run(task: Work) -> Ending:
+    """Have a variant answer what another one answered, and put down how it did."""
+    config = live.current()
+    agent = config.get(AGENTS).get(task.agent)
+    if agent is None:
+        return Ending(NOT_CONFIGURED)
+    turn = await prepare(task, config, agent)
+    reply = Reply()
+    try:
+        async with aclosing(flow.events_of(turn)) as events:
+            async for event in events:
+                reply.add(event)
+    except Exception as exc:
+        leaving.charge(turn)
+        record = leaving.record(turn, reply, "error", exc)
+        await lane.run_to_end(
+            keeping.keep_record, record, turn.telemetry, settle=lambda: None
+        )
+        raise
+    leaving.charge(turn)
+    record = leaving.record(turn, reply, "ok", None)
+    return Ending(
+        f"turn {turn.request.turn_id}",
+        partial(shadowing.keep, task, turn, reply, record),
+    )
+
+
+async def prepare(task: Work, config: Config, agent: AgentConfig) -> Turn:
+    """Compose the turn a variant takes: the prompt of the other, its own preamble."""
+    began = Moment()
+    trial = Trial.from_json(task.payload)
+    request = trial.request(task, TurnId(uuid.uuid5(task.id, str(task.attempts))))
+    system = context.system_messages(
+        agent.preamble, shadow_payload.instructions(request), request.messages
+    )
+    box = Toolbox(config, task.user_id, request.options, request=request, is_trial=True)
+    settings, _ = plan.of_agent(config, agent.name)
+    return Turn(
+        request=request,
+        agent=agent,
+        user_id=task.user_id,
+        new=(),
+        prompt=[*system, *context.conversation(request.messages)],
+        memory=settings,
+        study=None,
+        telemetry=config.get(TELEMETRY),
+        began=began,
+        config=config,
+        allowance=Allowance(()),
+        tools=await box.open(agent),
+        experiment=trial.experiment,
+    )
+
+
+KIND = Kind(shadowing.KIND, run)

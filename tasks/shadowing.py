@@ -1,0 +1,102 @@
+"""Which turns are tried on the other variants of their experiment, and what is left.
+
+Drawn in the transaction that stores a turn.
+"""
+
+import logging
+import random
+
+from django.db import transaction
+
+from core.reply import Reply
+from experiments.config import EXPERIMENTS, ExperimentConfig
+from tasks import judging, queue, shadow_payload, wake
+from tasks.models import Task
+from tasks.queue import Draft
+from tasks.shadow_payload import Trial
+from tasks.work import Work
+from telemetry import records
+from telemetry.known import Record
+from turns.afterwards import Ended
+from turns.turn import Turn
+
+KIND = "shadow"
+PRIORITY = -20
+"""Below all that somebody waits for, and below judges."""
+MAX_SIZE = 4_000_000
+"""Characters of a prompt: one with large pictures is not copied for every variant."""
+
+logger = logging.getLogger(__name__)
+
+
+def due(ended: Ended) -> None:
+    """Put a turn down to be tried on the variants that did not answer it, if drawn.
+
+    None of an incognito turn, and of one that waits for its client's tools.
+    """
+    turn = ended.turn
+    if not turn.experiment or turn.request.options.is_incognito:
+        return
+    experiment = turn.config.get(EXPERIMENTS).get(turn.experiment)
+    if experiment is None or experiment.strategy != "shadow":
+        return
+    if not is_comparable(ended.reply) or not is_drawn(experiment.sampling_rate):
+        return
+    trial = shadow_payload.of(turn)
+    if trial.size > MAX_SIZE:
+        logger.info("turn %s is too large to be tried again", turn.request.turn_id)
+        return
+    if queue.add(drafts(turn, experiment, trial)):
+        transaction.on_commit(wake.soon)
+
+
+def is_comparable(reply: Reply) -> bool:
+    """Return whether a reply is a whole answer."""
+    said = (reply.text or reply.refusal).strip()
+    return bool(said) and reply.finish_reason != "tool_calls"
+
+
+def is_drawn(rate: float) -> bool:
+    """Draw whether a turn is tried on the others."""
+    return random.random() < rate  # noqa: S311  no secret hangs on it
+
+
+def drafts(turn: Turn, experiment: ExperimentConfig, trial: Trial) -> list[Draft]:
+    """Return the trial of a turn by each variant that did not answer it."""
+    payload = trial.to_json()
+    return [
+        Draft(
+            KIND,
+            turn.user_id,
+            name,
+            payload=payload,
+            origin=f"experiment:{experiment.name}",
+            turn_id=turn.request.turn_id,
+            key=f"shadow:{turn.request.turn_id}:{name}",
+            priority=PRIORITY,
+        )
+        for name in experiment.agents
+        if name != turn.agent.name
+    ]
+
+
+def keep(task: Work, turn: Turn, reply: Reply, record: Record) -> None:
+    """Record a trial, have it judged, and drop the copy of what was said.
+
+    In the transaction that closes its task.
+    """
+    records.insert(record, turn.telemetry)
+    Task.objects.filter(pk=task.id).update(payload={"experiment": turn.experiment})
+    if not is_comparable(reply):
+        return
+    wanted = judging.drafts(
+        turn.agent,
+        turn_id=turn.request.turn_id,
+        user_id=turn.user_id,
+        experiment=turn.experiment,
+        origin="shadow",
+        material=judging.of_turn(turn, reply),
+    )
+    if wanted:
+        queue.add(wanted)
+        transaction.on_commit(wake.soon)

@@ -1,0 +1,69 @@
+"""The tools of a trial: those that change nothing; others say that they are not there.
+
+A trial answers what a user said a second time, for comparison. What it does must not
+happen twice.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.tools import Result, Tool
+from core.trace import ToolCall, ToolKind
+from mcp_bridge.toolset import ServerTool
+
+READS = frozenset({"search_memory"})
+"""The memory tools that change nothing."""
+SAYS = (
+    "Not available in a trial: this tool may change something, so it was not called. "
+    "Answer without it, and do not say that it was done."
+)
+
+
+def harmless(tool: Tool) -> Tool:
+    """Return the tool, or what stands for it where it may change something."""
+    return tool if _is_harmless(tool) else Withheld(tool)
+
+
+def _is_harmless(tool: Tool) -> bool:
+    match tool.kind:
+        case "skill":
+            return True
+        case "subagent":
+            return True  # It is given a trial's tools itself.
+        case "memory":
+            return tool.name in READS
+        case "mcp":
+            return isinstance(tool, ServerTool) and tool.is_read_only
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """Stands for a tool that may change something, and looks like it."""
+
+    tool: Tool
+
+    @property
+    def kind(self) -> ToolKind:
+        return self.tool.kind
+
+    @property
+    def name(self) -> str:
+        return self.tool.name
+
+    @property
+    def target(self) -> str:
+        return self.tool.target
+
+    @property
+    def description(self) -> str:
+        return self.tool.description
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return self.tool.parameters
+
+    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> Result:
+        """Say that it was not called."""
+        return SAYS
