@@ -1,0 +1,165 @@
+"""What is refused of `experiments:`, and what it is told to do about it."""
+
+import pytest
+
+from config import loader
+from config.errors import ConfigInvalid
+from config.sections import Config
+from experiments.config import EXPERIMENTS
+
+BASE = """
+providers: {openai: {api_key: sk-secret}}
+agents:
+  - {name: one, provider: openai, model: m, judges: [quality]}
+  - {name: two, provider: openai, model: m, judges: [quality, safety]}
+  - {name: plain, provider: openai, model: m}
+judges:
+  - {name: quality, provider: openai, model: j, rubrics: {tone: T., facts: F.}}
+  - {name: safety, provider: openai, model: j, rubrics: {harm: H.}}
+"""
+
+
+def load(tmp_path, text: str) -> Config:
+    return loader.parse((BASE + text).encode(), tmp_path / "coulisse.yaml")
+
+
+def experiment(fields: str, variants: str = "{agent: one}, {agent: two}") -> str:
+    return f"experiments: [{{name: e, {fields}, variants: [{variants}]}}]"
+
+
+def test_the_defaults_are_the_documented_ones(tmp_path):
+    text = experiment("strategy: bandit, metric: quality.tone")
+    found = load(tmp_path, text).get(EXPERIMENTS)["e"]
+    assert (found.sticky_by_user, found.epsilon, found.min_samples) == (True, 0.1, 30)
+    assert (found.bandit_window_seconds, found.sampling_rate) == (604_800, 1.0)
+    assert [variant.weight for variant in found.variants] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "experiments: []",
+        experiment("strategy: split"),
+        experiment("strategy: split", "{agent: one, weight: 0.2}"),
+        experiment("strategy: shadow, primary: two, sampling_rate: 0"),
+        experiment("strategy: bandit, metric: quality.facts, epsilon: 1"),
+        experiment("strategy: split, stop_when: {metric: quality.tone}"),
+        experiment("strategy: bandit, metric: quality.tone, stop_when: {}"),
+        # Judges may have dots in their names.
+        BASE.replace("name: quality", "name: q.v2").replace("[quality", "[q.v2")
+        + experiment("strategy: bandit, metric: q.v2.tone"),
+    ],
+)
+def test_it_takes(tmp_path, text):
+    whole = text if text.startswith(BASE[:20]) else BASE + text
+    assert loader.parse(whole.encode(), tmp_path / "coulisse.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        (experiment("strategy: dice"), "E009", "'split', 'shadow'"),
+        (experiment("strategy: split", ""), "E009", "variants"),
+        (experiment("strategy: split", "{agent: one, weight: 0}"), "E009", "weight"),
+        (experiment("strategy: split", "{agent: one, weight: -1}"), "E009", "weight"),
+        (
+            experiment("strategy: split", "{agent: one}, {agent: one}"),
+            *("E701", "lists the variant 'one' twice"),
+        ),
+        (
+            experiment("strategy: split, primary: one"),
+            *("E702", "'primary', which is for strategy 'shadow' alone"),
+        ),
+        (
+            experiment("strategy: shadow, primary: one, epsilon: 0.1"),
+            *("E702", "'epsilon', which is for strategy 'bandit'"),
+        ),
+        (experiment("strategy: split, metric: quality.tone"), "E702", "'metric'"),
+        (experiment("strategy: split, min_samples: 3"), "E702", "'min_samples'"),
+        (experiment("strategy: shadow"), "E703", "name one of its variants (one, two)"),
+        (
+            experiment("strategy: shadow, primary: onee"),
+            *("E703", "did you mean 'one'?"),
+        ),
+        (
+            experiment("strategy: shadow, primary: one, sampling_rate: 1.1"),
+            *("E009", "sampling_rate"),
+        ),
+        (experiment("strategy: bandit"), "E704", "set metric:"),
+        (experiment("strategy: bandit, metric: tone"), "E705", "not judge.criterion"),
+        (
+            experiment("strategy: bandit, metric: quality.tone, epsilon: 1.5"),
+            *("E009", "epsilon"),
+        ),
+        (
+            "experiments: [{name: one, strategy: split, variants: [{agent: two}]}]",
+            *("E711", "has the name of an agent"),
+        ),
+        (
+            experiment("strategy: split", "{agent: tow}"),
+            *("E712", "not under agents:; did you mean 'two'?"),
+        ),
+        (
+            experiment("strategy: split", "{agent: e}"),
+            *("E712", "is an experiment itself"),
+        ),
+        (
+            experiment("strategy: bandit, metric: qualty.tone"),
+            *("E713", "no judge 'qualty'; did you mean 'quality'?"),
+        ),
+        (
+            experiment("strategy: bandit, metric: quality.taste"),
+            *("E713", "no criterion 'taste', only tone, facts"),
+        ),
+        (
+            experiment("strategy: bandit, metric: safety.harm"),
+            *("E714", "its variant 'one' is never scored: add 'safety'"),
+        ),
+        (
+            experiment("strategy: split, stop_when: {metric: safety.harm}"),
+            *("E714", "variant 'one'"),
+        ),
+        (
+            experiment("strategy: split, stop_when: {}"),
+            *("E715", "there are quality.tone, quality.facts"),
+        ),
+        (
+            experiment("strategy: split, stop_when: {}", "{agent: plain}"),
+            *("E715", "need a judge in common"),
+        ),
+        (
+            experiment("strategy: split, stop_when: {confidence: 1}"),
+            *("E009", "confidence"),
+        ),
+        (
+            "experiments: [{name: e, strategy: split, variants: [{agent: one}]}, "
+            "{name: e, strategy: split, variants: [{agent: two}]}]",
+            *("E009", "already called 'e'"),
+        ),
+    ],
+)
+def test_it_refuses(tmp_path, text, code, said):
+    with pytest.raises(ConfigInvalid) as caught:
+        load(tmp_path, text)
+    assert said in str(caught.value)
+    assert f"coulisse.{code}" in {problem.code for problem in caught.value.problems}
+
+
+@pytest.mark.parametrize(
+    ("agent", "limits", "said"),
+    [
+        ("subagents: [e]", "[]", None),
+        ("subagents: [ee]", "[]", "calls agent 'ee', which does not exist; did you"),
+        ("max_turns: 3", "[{per: agent, name: e, requests_per_day: 9}]", None),
+        ("max_turns: 3", "[{per: agent, name: ee, requests_per_day: 9}]", "'ee'"),
+    ],
+)
+def test_agents_and_limits_may_name_one(tmp_path, agent, limits, said):
+    text = BASE.replace("name: plain,", f"name: plain, {agent},")
+    text += experiment("strategy: split") + f"\nlimits: {limits}"
+    if said is None:
+        assert loader.parse(text.encode(), tmp_path / "coulisse.yaml")
+        return
+    with pytest.raises(ConfigInvalid) as caught:
+        loader.parse(text.encode(), tmp_path / "coulisse.yaml")
+    assert said in str(caught.value)

@@ -1,0 +1,228 @@
+"""Clients ask for an experiment, and one of its agents answers."""
+
+import uuid
+
+import httpx2
+import openai
+import pytest
+
+from access import identity, tokens
+from config import live
+from experiments import choosing
+from experiments.config import EXPERIMENTS
+from judges import scores
+from judges.answers import Verdict
+from judges.scores import Judged
+from providers.fake_wires import Answer
+from telemetry import records
+from telemetry.models import Turn
+from tests.access.authors import ADA
+from tests.conftest import CONFIG
+from tests.gateway.calls import ask, error
+from tests.judges.stage import JUDGES
+from turns import bandits
+
+pytestmark = pytest.mark.database
+
+VARIANTS = """
+  - {name: calm, provider: openai, model: gpt-calm, preamble: Be calm., judges: [never]}
+  - {name: keen, provider: openai, model: gpt-keen, preamble: Be keen., judges: [never]}
+  - {name: boss, provider: openai, model: gpt-test, subagents: [helper]}
+"""
+EXPERIMENTS_YAML = """
+experiments:
+  - name: helper
+    purpose: Helps with anything.
+    strategy: split
+    variants: [{agent: calm}, {agent: keen}]
+  - name: learner
+    strategy: bandit
+    metric: never.tone
+    epsilon: 0
+    min_samples: 2
+    variants: [{agent: calm}, {agent: keen}]
+"""
+STAGE = CONFIG + VARIANTS + JUDGES + EXPERIMENTS_YAML
+
+
+@pytest.fixture
+def stage(configure, client):
+    configure(STAGE)
+    bandits.forget()
+    return client
+
+
+def variant_of(user: str, name: str = "helper") -> str:
+    experiment = live.current().get(EXPERIMENTS)[name]
+    return choosing.choose(experiment, identity.derive(user))
+
+
+def of_each(name: str = "helper") -> dict[str, str]:
+    """Return a user of each variant."""
+    found: dict[str, str] = {}
+    while len(found) < 2:
+        user = f"user-{uuid.uuid4()}"
+        found.setdefault(variant_of(user, name), user)
+    return found
+
+
+def turn_of(user: str) -> Turn:
+    return Turn.objects.get(user_id=identity.derive(user))
+
+
+def test_each_user_is_answered_by_their_variant(stage, fake):
+    for agent, user in of_each().items():
+        for _ in range(2):
+            fake.reply("Yes.")
+            told = ask(stage, user, "Well?", agent="helper")
+            assert (told.model, told.choices[0].message.content) == ("helper", "Yes.")
+            assert fake.bodies[-1]["model"] == f"gpt-{agent}"
+            assert fake.bodies[-1]["messages"][0]["content"] == f"Be {agent}."
+        kept = Turn.objects.filter(user_id=identity.derive(user))
+        assert set(kept.values_list("agent", "experiment", "origin")) == {
+            (agent, "helper", "chat")
+        }
+
+
+def test_a_stream_names_the_experiment_too(stage, fake, user):
+    fake.reply("Yes.")
+    request = {"model": "helper", "messages": [{"role": "user", "content": "Well?"}]}
+    chunks = list(
+        stage.chat.completions.create(**request, stream=True, safety_identifier=user)
+    )
+    assert {chunk.model for chunk in chunks} == {"helper"}
+
+
+def test_a_variant_is_an_agent_of_its_own(stage, fake, user):
+    fake.reply("Yes.")
+    ask(stage, user, "Well?", agent="calm")
+    assert turn_of(user).experiment is None
+
+
+def test_experiments_are_listed_with_the_agents(stage, running):
+    names = [model.id for model in stage.models.list()]
+    assert names[-3:] == ["boss", "helper", "learner"]
+    assert stage.models.retrieve("helper").id == "helper"
+    with pytest.raises(openai.NotFoundError, match="did you mean 'helper'"):
+        stage.models.retrieve("helpr")
+
+
+def test_a_name_nobody_has_may_have_meant_one(stage, user, fake):
+    with pytest.raises(openai.NotFoundError, match="did you mean 'learner'"):
+        ask(stage, user, "Well?", agent="lerner")
+    assert fake.requests == []
+
+
+def test_a_token_for_the_experiment_reaches_its_variants_by_that_name_alone(
+    configure, running, fake, user
+):
+    configure(STAGE + "\nauth: {proxy: {tokens: {}}}\n")
+    secret = tokens.mint("t", user, by=ADA, agents=["helper"])[1]
+    with openai.OpenAI(
+        base_url=f"{running}/v1", api_key=secret, max_retries=0
+    ) as client:
+        assert [model.id for model in client.models.list()] == ["helper"]
+        fake.reply("Yes.")
+        ask(client, user, "Well?", agent="helper")
+        for agent in ("calm", "keen"):
+            with pytest.raises(openai.PermissionDeniedError):
+                ask(client, user, "Well?", agent=agent)
+
+
+LIMITS = "\nlimits: [{per: agent, name: NAME, requests_per_day: 1}]\n"
+
+
+def test_a_limit_of_the_experiment_holds_for_all_its_variants(configure, client, fake):
+    configure(STAGE + LIMITS.replace("NAME", "helper"))
+    one, other = of_each().values()
+    fake.reply("Yes.")
+    ask(client, one, "Well?", agent="helper")
+    with pytest.raises(openai.RateLimitError):
+        ask(client, other, "Well?", agent="helper")
+    fake.reply("Yes.")
+    ask(client, other, "Well?", agent="calm")
+
+
+def test_a_limit_of_a_variant_holds_however_it_is_reached(configure, client, fake):
+    configure(STAGE + LIMITS.replace("NAME", "keen"))
+    users = of_each()
+    fake.reply("Yes.")
+    ask(client, users["keen"], "Well?", agent="helper")
+    with pytest.raises(openai.RateLimitError):
+        ask(client, users["keen"], "Well?", agent="keen")
+    fake.reply("Yes.")
+    ask(client, users["calm"], "Well?", agent="helper")
+
+
+def test_a_subagent_may_be_an_experiment(stage, fake):
+    for agent, user in of_each().items():
+        fake.call_tool("helper", {"message": "Help."})
+        fake.reply("Done.")
+        fake.reply("It is done.")
+        ask(stage, user, "Well?", agent="boss")
+        [offered] = fake.bodies[-3]["tools"]
+        assert offered["function"]["name"] == "helper"
+        assert offered["function"]["description"] == "Helps with anything."
+        assert fake.bodies[-2]["model"] == f"gpt-{agent}"
+        record = records.tree(turn_of(user).pk)
+        [call] = [call for call in record.calls if hasattr(call, "target")]
+        assert (call.name, call.target) == ("helper", agent)
+        assert record.experiment == ""
+
+
+def judged(agent: str, *values: int, experiment: str = "learner") -> None:
+    for value in values:
+        judged = Judged(
+            uuid.uuid4(), uuid.uuid4(), "never", agent, experiment, origin="chat"
+        )
+        scores.write(judged, {"tone": Verdict(value, "")})
+
+
+def answered_by(stage, fake, user: str) -> str:
+    fake.reply("Yes.")
+    ask(stage, user, "Well?", agent="learner")
+    return fake.bodies[-1]["model"].removeprefix("gpt-")
+
+
+def test_a_bandit_goes_by_the_scores_there_are(stage, fake, clean_scores):
+    judged("calm", 3, 4)
+    # What it scored elsewhere says nothing about it here.
+    judged("keen", 9, 9, experiment="helper")
+    judged("keen", 10)
+    user = f"user-{uuid.uuid4()}"
+    assert answered_by(stage, fake, user) == "keen"  # It lacks a score.
+    judged("keen", 1, 0, 1)
+    judged("calm", 5)
+    assert answered_by(stage, fake, user) == "keen"  # They were just read.
+    bandits.forget()
+    assert answered_by(stage, fake, user) == "calm"
+    judged("keen", *[10] * 9)
+    bandits.forget()
+    assert answered_by(stage, fake, user) == "keen"
+
+
+@pytest.fixture
+def clean_scores():
+    from judges.models import Score
+
+    yield
+    Score.objects.filter(judge="never").delete()
+
+
+def test_a_request_without_a_user_is_refused_before_anything_is_chosen(
+    stage, running, fake
+):
+    asked = {"model": "learner", "messages": [{"role": "user", "content": "hi"}]}
+    answer = httpx2.post(f"{running}/v1/chat/completions", json=asked)
+    assert error(answer, 400)["param"] == "safety_identifier"
+    assert fake.requests == []
+
+
+def test_an_agent_by_name_costs_no_trip(stage, fake, user, monkeypatch):
+    def trip(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(bandits, "read", trip)
+    monkeypatch.setattr(choosing, "choose", trip)
+    fake.default = lambda request: Answer(["Yes."])
+    assert ask(stage, user, "Well?", agent="calm").model == "calm"
