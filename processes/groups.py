@@ -25,8 +25,6 @@ from processes.output import Pipe, Stream
 
 LOOK_SECONDS = 0.02
 REAP_SECONDS = 1.0
-NO_SIGNAL = 0
-"""Asks whether anybody is there."""
 
 Hear = Callable[[Stream, bytes], None]
 
@@ -81,11 +79,11 @@ class Group:
     async def end(self, seconds: float) -> bool:
         """Ask all of the group to go, and kill what is left; say whether any was."""
         try:
-            self._send(signal.SIGTERM)
+            leftovers.end_group(self.pid)
             async with asyncio.timeout(seconds):
                 await asyncio.wait({self.ended})
                 # Nobody tells when the last of a group is gone.
-                while self._send(NO_SIGNAL):  # noqa: ASYNC110
+                while leftovers.has_group(self.pid):  # noqa: ASYNC110
                     await asyncio.sleep(LOOK_SECONDS)
             return False
         except TimeoutError:
@@ -102,14 +100,6 @@ class Group:
         for pipe in self._pipes:
             pipe.close()
         self._closed(self)
-
-    def _send(self, number: int) -> bool:
-        """Signal all of the group; say whether anybody is there."""
-        try:
-            os.killpg(self.pid, number)
-        except (ProcessLookupError, PermissionError):
-            return False
-        return True
 
 
 class Groups:

@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 
 import psutil  # type: ignore[import-untyped]
 
@@ -64,9 +65,37 @@ def is_alive(child: ChildRecord) -> bool:
 
 def kill_group(pid: int) -> None:
     """Kill the process group this process leads."""
+    _signal_group(pid, signal.SIGKILL)
+
+
+def end_group(pid: int) -> None:
+    """Ask all of the process group this process leads, or led, to go."""
+    _signal_group(pid, signal.SIGTERM)
+
+
+def has_group(pid: int) -> bool:
+    """Say whether anybody lives in the process group this process leads, or led."""
+    # The dead are still in it until whoever inherited them takes note, which in some
+    # containers nobody does.
+    return any(map(_lives, filter(partial(_is_in, pid), psutil.pids())))
+
+
+def _is_in(group: int, pid: int) -> bool:
+    with suppress(OSError):
+        return os.getpgid(pid) == group
+    return False
+
+
+def _lives(pid: int) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return not _is_dead(psutil.Process(pid))
+    return False
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
     # macOS says EPERM for a group of which only the dead leader is left.
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
+        os.killpg(pid, number)
 
 
 def _is_dead(process: psutil.Process) -> bool:

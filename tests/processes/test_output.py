@@ -1,0 +1,104 @@
+"""What sidecars print becomes lines of the log, whatever it is and however much."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+
+import pytest
+
+from core import redaction
+from processes import output
+from processes.output import Pipe, Told
+
+
+def read(*pieces: bytes) -> list[bytes]:
+    """Return the lines a pipe hands over for what is written to it."""
+
+    async def hear() -> list[bytes]:
+        lines: list[bytes] = []
+        pipe = Pipe(lines.append)
+        for piece in pieces:
+            os.write(pipe.writer, piece)
+            pipe.read()
+        os.close(pipe.writer)
+        pipe.close()
+        return lines
+
+    return asyncio.run(hear())
+
+
+@pytest.mark.parametrize(
+    ("pieces", "lines"),
+    [
+        ([b"one\ntwo\n"], [b"one", b"two"]),
+        ([b"on", b"e\nt", b"wo"], [b"one", b"two"]),
+        ([b"\n\n"], [b"", b""]),
+        ([b"\xff\0\x1b[31m\r\n"], [b"\xff\0\x1b[31m\r"]),
+        ([], []),
+    ],
+)
+def test_lines_are_found_however_they_come(pieces, lines) -> None:
+    assert read(*pieces) == lines
+
+
+def test_a_line_without_end_takes_little_memory(monkeypatch) -> None:
+    monkeypatch.setattr(output, "MAX_LINE_BYTES", 10)
+    assert read(*[b"x" * 8] * 50, b"\nnext\n") == [b"x" * 10, b"next"]
+
+
+@pytest.fixture
+def tell(caplog) -> Callable[..., list[str]]:
+    """Return what is logged of these lines."""
+
+    def tell(*lines: bytes) -> list[str]:
+        with caplog.at_level(logging.INFO):
+            told = Told("bridge")
+            for line in lines:
+                told.add("stdout", line)
+            told.own_up()
+        return [record.getMessage() for record in caplog.records]
+
+    return tell
+
+
+def test_a_line_says_whose_it_is(tell, caplog) -> None:
+    assert tell(b"hello\r") == ["sidecar=bridge stream=stdout hello"]
+    (record,) = caplog.records
+    assert record.fields == {"sidecar": "bridge", "stream": "stdout"}
+    assert (record.name, record.levelno) == ("processes.sidecars", logging.INFO)
+
+
+def test_bytes_that_are_no_text_are_seen_as_such(tell) -> None:
+    assert tell(b"a\xffb") == ["sidecar=bridge stream=stdout a\ufffdb"]
+
+
+def test_a_long_line_is_cut_and_shows_no_half_of_a_secret(tell, monkeypatch) -> None:
+    monkeypatch.setattr(redaction, "_known", {})
+    monkeypatch.setattr(redaction, "_in_order", ())
+    redaction.know(["the-secret-of-a-bridge"])
+    start = b"x" * (output.MAX_LINE_LENGTH - 10)
+    (said,) = tell(start + b"the-secret-of-a-bridge" + b"y" * 99)
+    assert said.endswith("x[redacted]… (cut off)")
+
+
+def test_what_is_too_much_is_left_out_and_counted(tell, monkeypatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(output, "BURST_LINES", 3)
+    monkeypatch.setattr(output, "LINES_PER_SECOND", 2)
+    told = Told("bridge")
+    tell()
+    for second in range(3):
+        now[0] = second
+        for line in range(5):
+            told.add("stderr", b"%d.%d" % (second, line))
+    told.own_up()
+    assert [said.removeprefix("sidecar=bridge ") for said in tell()] == [
+        *(f"stream=stderr 0.{line}" for line in range(3)),
+        "printed more than 2 lines a second: 2 left out",
+        *(f"stream=stderr 1.{line}" for line in range(2)),
+        "printed more than 2 lines a second: 3 left out",
+        *(f"stream=stderr 2.{line}" for line in range(2)),
+        "printed more than 2 lines a second: 3 left out",
+    ]

@@ -1,0 +1,133 @@
+"""The `sidecars:` of a YAML: read, refused, and checked for what is not there."""
+
+import re
+from pathlib import Path
+
+import pytest
+from django.core import checks
+from django.core.management import call_command
+
+from config import loader
+from config.errors import ConfigInvalid
+from processes.checks import check_sidecars
+from processes.config import SIDECARS, HealthConfig, SidecarConfig
+from tests.test_docs import named, rows
+
+YAML = """
+agents: [{name: a, provider: p, model: m}]
+providers: {p: {kind: openai, api_key: k}}
+sidecars:
+"""
+
+
+def load(sidecars: str) -> dict[str, SidecarConfig]:
+    return loader.parse((YAML + sidecars).encode(), Path("c.yaml")).get(SIDECARS)
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    sidecar = load("  - {name: bridge, command: ./bridge}")["bridge"]
+    assert (sidecar.args, sidecar.env, sidecar.cwd) == ((), {}, None)
+    assert (sidecar.restart, sidecar.health, sidecar.stop_seconds) == (
+        *("on-failure", None),
+        5,
+    )
+
+
+def test_placeholders_of_env_are_expanded(monkeypatch) -> None:
+    monkeypatch.setenv("BOT_PASSWORD", "of-the-bot")
+    text = "  - {name: b, command: c, env: {PASSWORD: '${BOT_PASSWORD}'}}"
+    assert load(text)["b"].env["PASSWORD"].get_secret_value() == "of-the-bot"
+
+
+@pytest.mark.parametrize(
+    ("sidecars", "said"),
+    [
+        (
+            "  - {name: a, command: x}\n  - {name: a, command: y}",
+            "sidecar 'a': 'name': another sidecar is already called 'a'; rename one",
+        ),
+        ("  - {name: a}", "sidecar 'a': 'command' is missing"),
+        ("  - {command: x}", "'name' is missing"),
+        ("  - {name: a, command: ''}", "'command' must"),
+        (
+            "  - {name: a, command: x, restart: on-fail}",
+            r"'restart' must be .*'on-failure'.*did you mean 'on-failure'",
+        ),
+        ("  - {name: a, command: x, arg: []}", "'arg' is not a known field; did you"),
+        ("  - {name: a, command: x, stop_seconds: 9}", "'stop_seconds' must be"),
+        ("  - {name: a, command: x, health: {}}", r"'health\.command' is missing"),
+        (
+            "  - {name: a, command: x, health: {command: y, failures: 0}}",
+            r"'health\.failures' must be",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(sidecars: str, said: str) -> None:
+    with pytest.raises(ConfigInvalid) as refused:
+        load(sidecars)
+    assert re.search(said, str(refused.value)), refused.value
+
+
+def test_a_message_shows_no_value_of_env() -> None:
+    with pytest.raises(ConfigInvalid) as refused:
+        load("  - {name: a, command: x, env: {TOKEN: [of-the-bot]}}")
+    assert "of-the-bot" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("command: no-such-thing", "its command 'no-such-thing' is not there, or"),
+        ("command: ./no-such-thing", "its command './no-such-thing' is not there"),
+        ("command: sh, cwd: nowhere", "nowhere' is not a folder"),
+        ("command: sh, env: {PATH: /nowhere}", "its command 'sh' is not there"),
+        (
+            "command: sh, health: {command: no-such-thing}",
+            "sidecar 'a' cannot be asked whether it is well: its command 'no-such",
+        ),
+        ("command: sh", None),
+        ("command: ./script, cwd: bin", None),
+        ("command: script, env: {PATH: ./bin}", None),
+        ("command: sh, health: {command: /bin/sh}", None),
+    ],
+)
+def test_check_warns_of_what_is_not_there(
+    tmp_path: Path, settings, monkeypatch, fields: str, said: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "bin/script"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o700)
+    settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"
+    settings.COULISSE_CONFIG.write_text(f"{YAML}  - {{name: a, {fields}}}\n")
+    found = check_sidecars()
+    assert [(warning.id, warning.level) for warning in found] == (
+        [] if said is None else [("coulisse.W901", checks.WARNING)]
+    )
+    assert said is None or said in found[0].msg
+
+
+def test_check_says_it(tmp_path: Path, settings, capsys, database: None) -> None:
+    settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"
+    assert check_sidecars() == []
+    settings.COULISSE_CONFIG.write_text("sidecars: 5")
+    assert check_sidecars() == []  # The configuration's own check says why.
+    settings.COULISSE_CONFIG.write_text(f"{YAML}  - {{name: a, command: nowhere}}\n")
+    call_command("check")
+    assert "(coulisse.W901) sidecar 'a' cannot be started" in capsys.readouterr().err
+
+
+def test_every_field_is_in_the_documents() -> None:
+    assert named("sidecars.md", "field") == SidecarConfig.model_fields.keys()
+    fields = HealthConfig.model_fields
+    assert named("sidecars.md", "field of `health`") == fields.keys()
+    listed = {row[0].strip("`"): row[1] for row in rows("sidecars.md", "field")}
+    listed |= {
+        f"health.{row[0].strip('`')}": row[1]
+        for row in rows("sidecars.md", "field of `health`")
+    }
+    for name in ("stop_seconds", "restart"):
+        assert listed[name] == f"`{SidecarConfig.model_fields[name].default}`"
+    for name in ("interval_seconds", "timeout_seconds", "failures"):
+        assert listed[f"health.{name}"] == f"`{fields[name].default}`"
