@@ -17,18 +17,8 @@ OWN_COMMANDS = {
         "lessons",
         "reindex",
     ),
-    *(
-        "audit",
-        "judge",
-        "prices",
-        "scores",
-        "smoke",
-        "spend",
-        "token",
-        "triggers",
-        "turn",
-        "turns",
-    ),
+    *("audit", "judge", "prices", "scores", "smoke", "spend"),
+    *("token", "triggers", "turn", "turns"),
 }
 
 
