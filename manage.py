@@ -18,7 +18,7 @@ OWN_COMMANDS = {
         "reindex",
     ),
     *("audit", "judge", "prices", "scores", "smoke", "spend"),
-    *("token", "triggers", "turn", "turns"),
+    *("tasks", "token", "triggers", "turn", "turns"),
 }
 
 

@@ -348,7 +348,7 @@ def test_every_command_of_ours_is_listed():
     assert listed <= get_commands().keys()
 
 
-OWN_APPS = {"access", "config", "memory", "processes", "smoke", "turns"}
+OWN_APPS = {"access", "config", "memory", "processes", "smoke", "tasks", "turns"}
 
 
 def test_every_variable_of_settings_is_listed():

@@ -1,0 +1,53 @@
+"""Tasks as the terminal shows them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+MAX_LINE = 60
+"""Characters of a prompt or an error in a line."""
+
+
+def line(told: Mapping[str, Any]) -> str:
+    """Return a task as a line, from what clients are told of it."""
+    said = told["error"] or told["prompt"]
+    return "  ".join(
+        (
+            told["id"],
+            _minute(told["created_at"]),
+            f"{told['state']:<9}",
+            f"{told['kind']:<6}",
+            told["agent"],
+            _cut(said),
+        )
+    ).rstrip()
+
+
+def whole(told: Mapping[str, Any]) -> Iterator[str]:
+    """Yield all there is about a task, a line for each thing that is known."""
+    for name, value in told.items():
+        if value not in (None, "") and name != "object":
+            yield f"{name.replace('_', ' ')}: {value}"
+
+
+def counts(rows: Sequence[tuple[str, str, int]]) -> Iterator[str]:
+    """Yield a line for each kind: how many tasks there are in each state."""
+    kinds: dict[str, list[str]] = {}
+    for kind, state, count in rows:
+        kinds.setdefault(kind, []).append(f"{count} {state}")
+    for kind, states in kinds.items():
+        yield f"{kind}: {', '.join(states)}"
+
+
+def reasons(rows: Sequence[tuple[str, str, int]]) -> Iterator[str]:
+    """Yield a line for each reason why tasks are errored."""
+    for kind, error, count in rows:
+        yield f"    {count} {kind}: {_cut(error)}"
+
+
+def _minute(instant: str) -> str:
+    return instant[:16].replace("T", " ")
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 1]}…"

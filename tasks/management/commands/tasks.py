@@ -1,0 +1,175 @@
+"""`manage.py tasks`: work in the background is listed, counted, cancelled, replayed."""
+
+import uuid
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+from django.db import transaction
+
+from access import audit, deeds, identity
+from access.deeds import Deed
+from config import option
+from memory.command import MemoryCommand
+from tasks import kinds, lines, pages, queue, task_ids, wake
+from tasks.models import Task
+
+SHOWN = 20
+
+
+class Command(MemoryCommand):
+    """A line for each task, or all there is about one."""
+
+    help = "List, count, show, cancel and replay the work done in the background."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        commands = parser.add_subparsers(dest="what", metavar="COMMAND", required=True)
+
+        def add(name: str, what: str) -> ArgumentParser:
+            made: ArgumentParser = commands.add_parser(
+                name, help=what, description=what, allow_abbrev=False
+            )
+            option.add_to(made)
+            made.add_argument("--json", action="store_true", help="Print JSON.")
+            return made
+
+        declare_list(add("list", "List tasks, the newest first."))
+        declare_one(add("show", "Show one with its prompt and its result."))
+        declare_one(add("cancel", "End one: at once, or soon where it runs."))
+        declare_retry(add("retry", "Put back what failed or was cancelled."))
+        add("counts", "Count the tasks of each kind, and say why they failed.")
+
+    def handle(self, **options: Any) -> None:
+        match options["what"]:
+            case "list":
+                self._list(options)
+            case "show":
+                self._show(pages.one(_id(options["id"])), options)
+            case "cancel":
+                self._cancel(_id(options["id"]), options)
+            case "retry":
+                self._retry(options)
+            case "counts":
+                self._count(options)
+
+    def _list(self, options: dict[str, Any]) -> None:
+        if options["limit"] < 1:
+            raise CommandError("--limit must be at least 1")
+        user = options["user"]
+        found, has_more = pages.page(
+            user_id=None if user is None else identity.derive(identity.checked(user)),
+            is_all=True,
+            states=[] if options["state"] is None else [options["state"]],
+            agent=options["agent"],
+            kind=options["kind"],
+            limit=options["limit"],
+        )
+        told = pages.tell(found)
+        if options["json"]:
+            self.write_json(told)
+            return
+        for task in told:
+            self.stdout.write(lines.line(task))
+        if not told:
+            self.stdout.write("there is no such task")
+        elif has_more:
+            self.stdout.write("there are more: --limit says how many are listed")
+
+    def _show(self, told: dict[str, Any], options: dict[str, Any]) -> None:
+        if options["json"]:
+            self.write_json(told)
+            return
+        for line in lines.whole(told):
+            self.stdout.write(line)
+
+    def _cancel(self, task_id: uuid.UUID, options: dict[str, Any]) -> None:
+        pages.one(task_id)
+        with transaction.atomic():
+            queue.cancel(task_id)
+            audit.write(Deed("task.cancel", deeds.at_the_terminal(), str(task_id), {}))
+        told = pages.one(task_id)
+        if options["json"]:
+            self.write_json(told)
+        elif told["state"] == "running":
+            self.stdout.write(f"task {task_id} ends in a moment")
+        else:
+            self.stdout.write(f"task {task_id} is {told['state']}")
+
+    def _retry(self, options: dict[str, Any]) -> None:
+        wanted = [_id(text) for text in options["ids"]] or _failed(options["kind"])
+        with transaction.atomic():
+            count = queue.replay(wanted)
+            if count:
+                details = {"put_back": count}
+                target = options["kind"] or ",".join(map(str, wanted))
+                by = deeds.at_the_terminal()
+                audit.write(Deed("task.retry", by, target[:255], details))
+        if options["ids"] and not count:
+            raise CommandError("none of these has failed or was cancelled")
+        wake.soon()
+        wake.flush()
+        if options["json"]:
+            self.write_json({"put_back": count})
+        else:
+            self.stdout.write(f"{count} put back")
+
+    def _count(self, options: dict[str, Any]) -> None:
+        counted, why = pages.counts(), pages.reasons()
+        if options["json"]:
+            self.write_json({"counts": _by_kind(counted), "errors": _errors(why)})
+            return
+        for line in [*lines.counts(counted), *lines.reasons(why)]:
+            self.stdout.write(line)
+        if not counted:
+            self.stdout.write("there is no task")
+
+
+def declare_list(parser: ArgumentParser) -> None:
+    """Declare which tasks are listed."""
+    parser.add_argument("--user", help="Only this user's.")
+    parser.add_argument("--agent", help="Only this agent's.")
+    parser.add_argument("--state", choices=Task.State.values, help="Only these.")
+    parser.add_argument("--kind", choices=kinds.names(), help="Only these.")
+    parser.add_argument(
+        "--limit", type=int, default=SHOWN, help=f"How many; {SHOWN} by default."
+    )
+
+
+def declare_one(parser: ArgumentParser) -> None:
+    """Declare which task."""
+    parser.add_argument("id", metavar="ID", help="Its UUID, as `tasks list` shows it.")
+
+
+def declare_retry(parser: ArgumentParser) -> None:
+    """Declare which tasks are put back."""
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("ids", metavar="ID", nargs="*", default=[], help="UUIDs.")
+    which.add_argument(
+        "--kind", choices=kinds.names(), help="All of this kind that are errored."
+    )
+
+
+def _id(text: str) -> uuid.UUID:
+    task_id = task_ids.read(text)
+    if task_id is None:
+        raise CommandError(f"'{text}' is no id of a task: give its UUID")
+    return task_id
+
+
+def _failed(kind: str | None) -> list[uuid.UUID]:
+    failed = Task.objects.filter(state=Task.State.ERRORED, kind=kind)
+    return list(failed.values_list("pk", flat=True))
+
+
+def _by_kind(rows: list[tuple[str, str, int]]) -> dict[str, dict[str, int]]:
+    counted: dict[str, dict[str, int]] = {}
+    for kind, state, count in rows:
+        counted.setdefault(kind, {})[state] = count
+    return counted
+
+
+def _errors(rows: list[tuple[str, str, int]]) -> list[dict[str, Any]]:
+    return [
+        {"kind": kind, "error": error, "count": count} for kind, error, count in rows
+    ]

@@ -1,0 +1,328 @@
+"""Users have work done in the background, and see their own."""
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx2
+import pytest
+
+from access import identity, tokens
+from gateway.task_schemas import NewTask, Task, TaskList, TasksQuery
+from tasks import queue
+from tasks.models import Task as Row
+from tasks.queue import Draft
+from tests.access.authors import ADA
+from tests.conftest import CONFIG
+from tests.gateway.calls import bearer, error
+from tests.gateway.hands import Hands, ok
+from tests.gateway.test_memory_docs import default_of, names
+from tests.tasks.conftest import Working, working  # noqa: F401
+from tests.test_docs import CODE, named, rows
+
+pytestmark = pytest.mark.database
+
+TASKS = "/v1/tasks"
+WISH = {"agent": "assistant", "prompt": "Find out."}
+
+
+def create(hands: Hands, status: int = 201, /, **more: Any) -> Any:
+    return ok(hands.send("POST", TASKS, {**WISH, **more}), status)
+
+
+def with_key(hands: Hands, key: str, /, **more: Any) -> httpx2.Response:
+    return hands.client.post(
+        TASKS,
+        params={"safety_identifier": hands.user},
+        json={**WISH, **more},
+        headers={"Idempotency-Key": key},
+    )
+
+
+def refused(hands: Hands, status: int = 400, /, **body: Any) -> Any:
+    return hands.refused("POST", TASKS, status, body={**WISH, **body})
+
+
+@pytest.fixture
+def user_id(hands: Hands):
+    return identity.derive(hands.user)
+
+
+# One is asked for.
+
+
+def test_a_task_is_taken_on_and_done(hands, user_id, fake, working: Working):  # noqa: F811
+    fake.reply("Found.")
+    task = create(hands, metadata={"thread_id": "search"}, priority=5, retries=2)
+    Task.model_validate(task)
+    assert (task["object"], task["state"], task["origin"]) == ("task", "queued", "api")
+    assert (task["priority"], task["retries"], task["attempts"]) == (5, 2, 0)
+    assert (task["result"], task["cost_usd"], task["turn_id"]) == (None, None, None)
+    working.kick()
+    working.closed(Row.objects.get(pk=task["id"]))
+    done = hands.get(f"{TASKS}/{task['id']}")
+    assert (done["state"], done["result"], done["error"]) == ("done", "Found.", None)
+    assert (done["attempts"], done["due_at"]) == (1, None)
+    assert uuid.UUID(done["turn_id"])
+    assert done["started_at"] <= done["finished_at"]
+    assert done["metadata"] == {"thread_id": "search"}
+
+
+def test_its_cost_is_that_of_all_its_attempts(
+    hands,
+    fake,
+    configure,
+    monkeypatch,
+    working,  # noqa: F811
+):
+    configure(
+        CONFIG + "\nprices: {openai: {gpt-test: {input: 100000, output: 100000}}}\n"
+    )
+    monkeypatch.setattr(queue, "FIRST_PAUSE_SECONDS", 0.0)
+    fake.cut("mid_stream", "Fou")
+    task = create(hands, retries=1)
+    working.kick()
+    working.closed(Row.objects.get(pk=task["id"]))
+    told = hands.get(f"{TASKS}/{task['id']}")
+    assert told["attempts"] == 2
+    assert told["cost_usd"] > 1.0
+
+
+def test_it_may_wait_first(hands):
+    task = create(hands, delay_seconds=3_600)
+    assert task["due_at"] > task["created_at"]
+    row = Row.objects.get(pk=task["id"])
+    assert (row.due_at - row.created_at).total_seconds() == 3_600
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "param"),
+    [
+        ({"agent": "nobody"}, 404, "agent"),
+        ({"agent": ""}, 400, "agent"),
+        ({"prompt": "  "}, 400, "prompt"),
+        ({"prompt": "a\0"}, 400, "prompt"),
+        ({"prompt": "x" * 200_001}, 400, "prompt"),
+        ({"prompt": None}, 400, "prompt"),
+        ({"priority": 101}, 400, "priority"),
+        ({"priority": "1"}, 400, "priority"),
+        ({"retries": -1}, 400, "retries"),
+        ({"retries": 11}, 400, "retries"),
+        ({"delay_seconds": -1}, 400, "delay_seconds"),
+        ({"metadata": {"memory": "incognito"}}, 400, "metadata.memory"),
+        ({"metadata": {"thread_id": ""}}, 400, "metadata.thread_id"),
+        ({"metadata": {"a": 1}}, 400, "metadata.a"),
+        ({"model": "assistant"}, 400, "model"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(hands, body, status, param):
+    assert refused(hands, status, **body)["param"] == param
+    assert hands.get(TASKS)["data"] == []
+
+
+def test_an_unknown_agent_is_called_that(hands):
+    complaint = refused(hands, 404, agent="asistant")
+    assert complaint["code"] == "model_not_found"
+    assert "assistant" in complaint["message"]
+
+
+def test_who_switched_it_off_is_asked_in_vain(hands, configure):
+    configure(CONFIG + "\ntasks: {enabled: false}\n")
+    assert refused(hands, 403)["code"] == "tasks_disabled"
+    assert hands.get(TASKS)["data"] == []
+
+
+def test_there_is_an_end_to_what_may_wait(hands, neighbour, configure):
+    configure(CONFIG + "\ntasks: {max_open: 2}\n")
+    first = create(hands)
+    create(hands)
+    assert refused(hands, 429)["code"] == "too_many_tasks"
+    create(neighbour)
+    ok(hands.send("POST", f"{TASKS}/{first['id']}/cancel"))
+    create(hands)
+
+
+# Once only.
+
+
+def test_a_request_that_is_sent_again_is_the_same_task(hands, neighbour):
+    first = ok(with_key(hands, "order-1"), 201)
+    assert ok(with_key(hands, "order-1"), 200)["id"] == first["id"]
+    assert ok(with_key(hands, "order-2"), 201)["id"] != first["id"]
+    assert ok(with_key(neighbour, "order-1"), 201)["id"] != first["id"]
+
+
+def test_a_key_is_for_one_request(hands):
+    ok(with_key(hands, "order-1"), 201)
+    answer = with_key(hands, "order-1", prompt="Something else.")
+    assert error(answer, 409)["code"] == "idempotency_key_reused"
+    assert answer.headers["X-Should-Retry"] == "false"
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256])
+def test_a_key_is_of_a_sensible_length(hands, key):
+    assert error(with_key(hands, key), 400)["param"] == "Idempotency-Key"
+
+
+def test_one_of_many_at_once_is_taken_on(hands):
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: with_key(hands, "order-1"), range(8)))
+    assert sorted(answer.status_code for answer in answers) == [200] * 7 + [201]
+    assert len({answer.json()["id"] for answer in answers}) == 1
+
+
+# The list.
+
+
+def test_tasks_are_listed_the_newest_first(hands, neighbour):
+    first, second = create(hands), create(hands, prompt="p" * 600)
+    create(neighbour)
+    told = hands.get(TASKS)
+    TaskList.model_validate(told)
+    assert [task["id"] for task in told["data"]] == [second["id"], first["id"]]
+    assert (told["first_id"], told["last_id"]) == (second["id"], first["id"])
+    assert told["data"][0]["prompt"] == "p" * 499 + "…"
+
+
+def test_pages_follow_each_other(hands):
+    made = [create(hands)["id"] for _ in range(5)]
+    seen, after, has_more = [], None, True
+    while has_more:
+        page = hands.get(TASKS, limit=2, after=after)
+        seen += [task["id"] for task in page["data"]]
+        after, has_more = page["last_id"], page["has_more"]
+    assert seen == made[::-1]
+
+
+def test_pages_follow_each_other_within_one_instant(hands, user_id):
+    made = {create(hands)["id"] for _ in range(4)}
+    Row.objects.filter(user_id=user_id).update(created_at="2026-03-01T12:00:00Z")
+    first = hands.get(TASKS, limit=2)
+    second = hands.get(TASKS, limit=2, after=first["last_id"])
+    assert {task["id"] for task in first["data"] + second["data"]} == made
+
+
+def test_the_list_can_be_narrowed(hands):
+    create(hands)
+    tuned = create(hands, agent="tuned")
+    cancelled = create(hands)
+    ok(hands.send("POST", f"{TASKS}/{cancelled['id']}/cancel"))
+    for asked, expected in (
+        ({"agent": "tuned"}, tuned),
+        ({"state": "cancelled"}, cancelled),
+    ):
+        [told] = hands.get(TASKS, **asked)["data"]
+        assert told["id"] == expected["id"]
+    assert hands.get(TASKS, state="done")["data"] == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "param"),
+    [
+        ({"limit": 0}, "limit"),
+        ({"limit": 101}, "limit"),
+        ({"state": "fine"}, "state"),
+        ({"after": "x"}, "after"),
+        ({"after": str(uuid.uuid4())}, "after"),
+        ({"agent": "a\0"}, "agent"),
+        ({"status": "x"}, "status"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(hands, asked, param):
+    assert hands.refused("GET", TASKS, **asked)["param"] == param
+
+
+# One of them.
+
+
+def test_a_task_of_another_is_answered_like_none(hands, neighbour):
+    task = create(hands)
+    for method, path in (("GET", ""), ("POST", "/cancel")):
+        address = f"{TASKS}/{task['id']}{path}"
+        message = neighbour.refused(method, address, 404)
+        nobodys = f"{TASKS}/{uuid.uuid4()}{path}"
+        assert message == hands.refused(method, nobodys, 404)
+        assert message["code"] == "task_not_found"
+    assert hands.get(f"{TASKS}/{task['id']}")["state"] == "queued"
+    after = neighbour.refused("GET", TASKS, after=task["id"])
+    assert after["param"] == "after"
+
+
+def test_what_is_done_beside_a_users_tasks_is_not_shown(hands, user_id):
+    (judging,) = queue.add([Draft("judge", user_id, "assistant")])
+    assert hands.get(TASKS)["data"] == []
+    hands.refused("GET", f"{TASKS}/{judging.pk}", 404)
+    hands.refused("POST", f"{TASKS}/{judging.pk}/cancel", 404)
+    judging.refresh_from_db()
+    assert judging.state == "queued"
+
+
+@pytest.mark.parametrize("name", ["x", "0" * 33, "%00"])
+def test_what_is_no_id_is_answered_like_none(hands, name):
+    assert hands.refused("GET", f"{TASKS}/{name}", 404)["code"] == "task_not_found"
+
+
+def test_a_queued_task_is_cancelled_at_once(hands):
+    task = create(hands)
+    for _ in range(2):
+        told = ok(hands.send("POST", f"{TASKS}/{task['id']}/cancel"))
+        assert (told["state"], told["cancel_requested"]) == ("cancelled", True)
+        assert told["finished_at"]
+
+
+# Who asks.
+
+
+def test_a_token_says_whose_task_it_is_and_which_agents_there_are(
+    http, user, configure, database
+):
+    configure(CONFIG + "\nauth: {proxy: {tokens: {}}}\n")
+    row, secret = tokens.mint("ci", user, agents=["assistant"], by=ADA)
+    headers = bearer(secret)
+    assert http.post(TASKS, json=WISH).status_code == 401
+    task = ok(http.post(TASKS, json=WISH, headers=headers), 201)
+    made = Row.objects.get(pk=task["id"])
+    assert (made.user_id, made.token_id) == (identity.derive(user), row.pk)
+    other = http.post(TASKS, json={**WISH, "agent": "tuned"}, headers=headers)
+    assert error(other, 403)["code"] == "agent_not_allowed"
+    as_another = http.post(
+        TASKS, json={**WISH, "safety_identifier": "eve"}, headers=headers
+    )
+    assert error(as_another, 403)["code"] == "identity_mismatch"
+
+
+# The documentation.
+
+
+@pytest.mark.parametrize(
+    ("heading", "shape"),
+    [
+        ("parameter of the list of tasks", TasksQuery),
+        ("field of a new task", NewTask),
+    ],
+)
+def test_every_field_is_documented(heading, shape):
+    assert named("tasks.md", heading) == names(shape)
+    for first, told, *_ in rows("tasks.md", heading):
+        for name in CODE.findall(first):
+            field = shape.model_fields[name]
+            assert told.split("`")[1:2] == default_of(field).split("`")[1:2], name
+
+
+def test_every_field_of_a_task_is_documented():
+    assert named("tasks.md", "field of a task") == Task.model_fields.keys()
+
+
+def test_it_is_described_in_openapi(hands):
+    described = hands.client.get("/v1/openapi.json").json()
+    listing = described["paths"]["/v1/tasks"]["get"]
+    assert {parameter["name"] for parameter in listing["parameters"]} == {
+        *names(TasksQuery),
+        "X-Coulisse-User",
+    }
+    posting = described["paths"]["/v1/tasks"]["post"]
+    assert "Idempotency-Key" in {each["name"] for each in posting["parameters"]}
+    assert {
+        "/v1/tasks/{task_id}",
+        "/v1/tasks/{task_id}/cancel",
+    } <= described["paths"].keys()

@@ -1,0 +1,61 @@
+"""The YAML's `tasks:` block."""
+
+import pytest
+
+from agents.config import AGENTS
+from config import loader
+from config.errors import ConfigInvalid
+from tasks.config import TASKS, TasksConfig
+from tests.test_docs import rows
+
+AGENT = b"""
+providers: {openai: {api_key: k}}
+agents:
+  - {name: a, provider: openai, model: m%s}
+"""
+
+
+def load(tmp_path, block: str = "", agent: str = ""):
+    text = AGENT % (f", {agent}" if agent else "").encode() + block.encode()
+    return loader.parse(text, tmp_path / "coulisse.yaml")
+
+
+def test_defaults_are_as_the_table_says():
+    listed = {row[0].strip("`"): row[1] for row in rows("tasks.md", "field of `tasks`")}
+    defaults = TasksConfig().model_dump()
+    assert listed == {name: f"`{told(value)}`" for name, value in defaults.items()}
+
+
+def told(value: bool | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}"
+
+
+def test_agents_have_the_tools_where_there_is_a_block(tmp_path):
+    assert not load(tmp_path).get(TASKS).tools
+    assert not load(tmp_path, "tasks:").get(TASKS).tools
+    assert load(tmp_path, "tasks: {}").get(TASKS).tools
+    assert load(tmp_path).get(TASKS).enabled
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        *("{workers: 0}", "{retries: 11}", "{timeout_seconds: 0}", "{keep_days: 0}"),
+        *("{max_open: 0}", "{threads: 4}"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path, block):
+    with pytest.raises(ConfigInvalid):
+        load(tmp_path, f"tasks: {block}")
+
+
+def test_an_agent_may_have_some_tools(tmp_path):
+    for asked, read in (
+        ("true", True),
+        ("false", False),
+        ("[tasks_status]", ("tasks_status",)),
+    ):
+        config = load(tmp_path, agent=f"task_tools: {asked}")
+        assert config.get(AGENTS)["a"].task_tools == read
+    with pytest.raises(ConfigInvalid):
+        load(tmp_path, agent="task_tools: [dispatch]")
