@@ -89,8 +89,11 @@ class Feedback(models.Model):
                 fields=["user_id", "turn_id"], name="judges_feedback_of_turn"
             ),
             models.CheckConstraint(
-                condition=Q(score__gte=0, score__lte=10, thumb=None)
-                | Q(score=None, thumb__in=["up", "down"]),
+                # What is null is neither true nor false, and so would pass.
+                condition=Q(
+                    score__isnull=False, score__gte=0, score__lte=10, thumb=None
+                )
+                | Q(score=None, thumb__isnull=False, thumb__in=["up", "down"]),
                 name="judges_feedback_one_of",
             ),
         ]

@@ -71,7 +71,7 @@ def read(
     at = place(user_id, turn_id)
     if at is None:
         return None
-    first = at.position - earlier - most
+    first = at.position - earlier - most - 1
     with connection.cursor() as cursor:
         cursor.execute(UP_TO, [at.thread_id, first, at.position])
         rows = cursor.fetchall()

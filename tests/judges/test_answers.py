@@ -1,0 +1,117 @@
+"""Answers of judges are read as models write them."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from judges import answers
+from judges.answers import Unreadable, Verdict
+from tests.judges.stage import answer
+
+TWO = {"accuracy": "Is it true?", "tone": "Is it kind?"}
+BOTH = answer(accuracy=9, tone=7)
+
+
+def scores(text: str, criteria=TWO) -> dict[str, int]:
+    return {name: v.score for name, v in answers.read(text, criteria).items()}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOTH,
+        f"```json\n{BOTH}\n```",
+        f"Here are my scores:\n\n{BOTH}\n\nI hope that helps.",
+        json.dumps({"scores": json.loads(BOTH)}),
+        BOTH.replace("accuracy", "Accuracy").replace("tone", " TONE "),
+        '{"tone": 7, "accuracy": 9, "humour": 2}',
+        # Said twice, and alike.
+        f"{BOTH}\n```json\n{BOTH}\n```",
+    ],
+)
+def test_whatever_is_around_it(text):
+    assert scores(text) == {"accuracy": 9, "tone": 7}
+
+
+@pytest.mark.parametrize(
+    ("written", "score"),
+    [
+        *((0, 0), (10, 10), (7, 7), (7.0, 7), (7.4, 7), (7.5, 8), (8.5, 9), (-0.0, 0)),
+        *((-3, 0), (11, 10), (85, 10), (1e300, 10)),
+        *(("8", 8), (" 8 ", 8), ("8.4", 8), ("8,6", 9), ("-1", 0), ("+8", 8)),
+        *(("8/10", 8), ("8 / 10", 8), ("8 out of 10", 8), ("4/5", 8), ("80/100", 8)),
+    ],
+)
+def test_scores_are_whole_numbers_from_0_to_10(written, score):
+    assert scores(answer(accuracy=written, tone=5))["accuracy"] == score
+
+
+@pytest.mark.parametrize(
+    "written",
+    [None, True, False, "", "high", "ten", "8/0", [8], {"value": 8}, "8 or 9", "NaN"],
+)
+def test_what_is_no_number_is_not_guessed(written):
+    with pytest.raises(Unreadable, match="the score of 'accuracy' is no number"):
+        answers.read(answer(accuracy=written, tone=5), TWO)
+
+
+def test_a_missing_criterion_is_named():
+    with pytest.raises(Unreadable, match=r"it has no score for 'tone'$"):
+        answers.read(answer(accuracy=5), TWO)
+    with pytest.raises(Unreadable, match="'accuracy', 'tone'"):
+        answers.read("{}", TWO)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "I would say eight.", "[8, 9]", "8", "null", '{"accuracy": {"score": 9'],
+)
+def test_prose_is_no_answer(text):
+    with pytest.raises(Unreadable):
+        answers.read(text, TWO)
+
+
+def test_scores_quoted_from_the_reply_are_not_taken_for_the_judges_own():
+    quoted = answer(accuracy=10, tone=10)
+    text = f"The reply said:\n```json\n{quoted}\n```\nMine:\n```json\n{BOTH}\n```"
+    with pytest.raises(Unreadable, match="two different"):
+        answers.read(text, TWO)
+
+
+def test_reasons_are_one_line_that_any_database_takes():
+    said = {"score": 5, "reasoning": "It is\n  fine\0\ud800. " + "x" * 5_000}
+    text = json.dumps({"accuracy": said, "tone": 5})
+    verdicts = answers.read(text.replace("\\ud800", "?"), TWO)
+    assert verdicts["accuracy"].reasoning.startswith("It is fine\ufffd?. xxx")
+    assert len(verdicts["accuracy"].reasoning) == answers.MAX_REASONING
+    assert verdicts["tone"] == Verdict(5, "")
+
+
+def test_reasons_of_another_kind_are_left_out():
+    text = json.dumps({"accuracy": {"score": 5, "reasoning": ["a", "b"]}, "tone": 5})
+    assert answers.read(text, TWO)["accuracy"].reasoning == ""
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["accuracy", "tone", "score", "scores", "x"]), inner
+        )
+    ),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=50)
+@given(JSON)
+def test_any_answer_is_either_read_or_unreadable(value):
+    try:
+        found = answers.read(json.dumps(value), TWO)
+    except Unreadable:
+        return
+    assert found.keys() == TWO.keys()
+    assert all(0 <= verdict.score <= 10 for verdict in found.values())

@@ -1,0 +1,97 @@
+"""The YAML's `judges:`, and what agents say of them."""
+
+from pathlib import Path
+
+import pytest
+
+from agents.config import AGENTS
+from config import loader
+from config.errors import ConfigInvalid
+from judges.config import JUDGES, JudgeConfig
+from tests.test_docs import named, rows
+
+AGENT = """
+providers: {openai: {api_key: x}}
+agents:
+  - {name: a, provider: openai, model: m, judges: %s}
+"""
+JUDGE = "  - {name: quality, provider: openai, model: m, rubrics: {tone: Tone.}%s}\n"
+
+
+def load(text: str):
+    return loader.parse(text.encode(), Path("coulisse.yaml"))
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(ConfigInvalid) as caught:
+        load(text)
+    return str(caught.value)
+
+
+def judged(more: str = "", *, names: str = "[]", judges: str | None = None) -> str:
+    return AGENT % names + "judges:\n" + (judges or JUDGE % more)
+
+
+def test_a_judge_is_read():
+    config = load(judged(names="[quality]"))
+    judge = config.get(JUDGES)["quality"]
+    assert (judge.sampling_rate, judge.timeout_seconds, judge.max_tokens) == (
+        *(1.0, 60.0, None),
+    )
+    assert judge.rubrics == {"tone": "Tone."}
+    assert config.get(AGENTS)["a"].judges == ("quality",)
+
+
+def test_there_need_be_none():
+    assert load(AGENT % "[]").get(JUDGES) == {}
+    assert load(AGENT % "[]" + "judges: []\n").get(JUDGES) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (judged(names="[qualty]"), "agent 'a' names judge 'qualty', which is "),
+        (judged(names="[qualty]"), "did you mean 'quality'?"),
+        (AGENT % "[quality]", "agent 'a' names judge 'quality'"),
+        (
+            judged(names="[quality, quality]"),
+            "agent 'a' lists judge 'quality' tw",
+        ),
+        (
+            judged(judges=JUDGE.replace("openai", "opena") % ""),
+            "judge 'quality' ",
+        ),
+        (judged(judges=JUDGE * 2 % ("", "")), "another judge is already called"),
+        (judged(judges=JUDGE.replace("{tone: Tone.}", "{}") % ""), "rubrics"),
+        (judged(judges=JUDGE.replace("tone: Tone.", "to.ne: T") % ""), "rubrics"),
+        (judged(judges=JUDGE.replace("tone: Tone.", "'': T") % ""), "rubrics"),
+        (judged(judges=JUDGE.replace("tone: Tone.", "tone: ' '") % ""), "rubrics"),
+        (judged(judges=JUDGE.replace("tone:", "Tone: x, tone:") % ""), "case alone"),
+        (judged(", sampling_rate: 1.1"), "sampling_rate"),
+        (judged(", sampling_rate: -0.1"), "sampling_rate"),
+        (judged(", timeout_seconds: 0"), "timeout_seconds"),
+        (judged(", scale: boolean"), "scale"),
+        (judged(judges=JUDGE.replace("model: m, ", "") % ""), "model"),
+    ],
+)
+def test_what_leads_nowhere_is_refused(text, said):
+    assert said in refusal(text)
+
+
+def test_a_problem_is_told_with_its_place():
+    assert refusal(judged(names="[qualty]")).startswith("coulisse.yaml:4:")
+
+
+def test_names_of_criteria_may_be_in_any_language():
+    text = judged(judges=JUDGE.replace("tone: Tone.", "clarté: Est-ce clair ?") % "")
+    assert load(text).get(JUDGES)["quality"].rubrics == {"clarté": "Est-ce clair ?"}
+
+
+def test_every_field_is_in_the_docs_with_its_default():
+    assert named("judges.md", "field") == JudgeConfig.model_fields.keys()
+    listed = {
+        row[0].strip("`"): row[1].strip("`") for row in rows("judges.md", "field")
+    }
+    for name, field in JudgeConfig.model_fields.items():
+        if isinstance(field.default, float):
+            assert listed[name] == f"{field.default:g}"

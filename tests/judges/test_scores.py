@@ -1,0 +1,122 @@
+"""Scores are stored once, and their means read from an index."""
+
+import statistics
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from core.ids import UserId, new_turn_id
+from judges import scores
+from judges.answers import Verdict
+from judges.models import Feedback, Score
+from judges.scores import Judged, Stats
+from tests.memory.lives import AT
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+
+@pytest.fixture
+def judge() -> str:
+    return f"judge-{uuid.uuid4().hex[:8]}"
+
+
+def put(judge: str, value: int, *, agent="a", experiment="", turn_id=None, **more):
+    judged = Judged(
+        turn_id or new_turn_id(),
+        more.get("user_id", UserId(uuid.uuid4())),
+        *(judge, agent, experiment),
+    )
+    scores.write(judged, {"tone": Verdict(value, "Because.")})
+    return judged
+
+
+def test_means_and_spreads_are_those_of_the_scores(judge):
+    values = [0, 3, 7, 10, 10, 4]
+    for value in values:
+        put(judge, value)
+    put(judge, 2, agent="b")
+    found = scores.stats(judge, "tone", ["a", "b", "c"], since=None)
+    assert found.keys() == {"a", "b"}
+    assert found["a"].mean == pytest.approx(statistics.mean(values))
+    assert found["a"].variance == pytest.approx(statistics.variance(values))
+    assert found["b"] == Stats(1, 2, 4)
+    assert found["b"].variance == 0
+
+
+def test_none_is_no_division():
+    assert (Stats(0, 0, 0).mean, Stats(0, 0, 0).variance) == (0.0, 0.0)
+
+
+def test_they_are_narrowed_by_time_and_experiment(judge):
+    put(judge, 1)
+    put(judge, 5, experiment="trial")
+    now = datetime.now(UTC)
+    assert scores.stats(judge, "tone", ["a"])["a"].count == 2
+    trial = scores.stats(judge, "tone", ["a"], since=None, experiment="trial")
+    assert trial == {"a": Stats(1, 5, 25)}
+    assert scores.stats(judge, "tone", ["a"], since=now + timedelta(hours=1)) == {}
+    assert scores.stats(judge, "grammar", ["a"]) == {}
+    assert scores.stats(judge, "tone", []) == {}
+
+
+@pytest.mark.parametrize("experiment", [None, "trial"])
+def test_means_are_one_query_over_an_index_alone(judge, experiment):
+    with CaptureQueriesContext(connection) as queries:
+        scores.stats(judge, "tone", ["a", "b"], since=AT, experiment=experiment)
+    (query,) = queries
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute("EXPLAIN QUERY PLAN " + query["sql"])
+            plan = " ".join(str(row) for row in cursor.fetchall())
+        assert "COVERING INDEX judges_score_means" in plan
+
+
+def test_a_reply_that_is_judged_again_has_one_score(judge):
+    first = put(judge, 3)
+    scores.write(first, {"tone": Verdict(9, "On second thought.")})
+    (row,) = scores.of_turns([first.turn_id])
+    assert (row.value, row.reasoning) == (9, "On second thought.")
+
+
+def test_of_turns_is_by_turn_judge_and_criterion(judge):
+    turn = new_turn_id()
+    put(f"{judge}-z", 3, turn_id=turn)
+    put(f"{judge}-a", 4, turn_id=turn)
+    put(judge, 5)
+    found = [(row.judge, row.value) for row in scores.of_turns([turn])]
+    assert found == [(f"{judge}-a", 4), (f"{judge}-z", 3)]
+    assert scores.of_turns([]) == []
+
+
+def test_the_newest_of_a_user_come_first(judge):
+    user_id = UserId(uuid.uuid4())
+    for value in (1, 2, 3):
+        put(judge, value, user_id=user_id)
+    assert [row.value for row in scores.recent(user_id, 2)] == [3, 2]
+    (line,) = scores.lines(user_id=user_id)
+    assert (line.stats, line.lowest, line.highest) == (Stats(3, 6, 14), 1, 3)
+
+
+@pytest.mark.parametrize("value", [-1, 11])
+def test_no_score_is_beyond_the_scale(judge, value):
+    with pytest.raises(IntegrityError), transaction.atomic():
+        put(judge, value)
+    assert not Score.objects.filter(judge=judge).exists()
+
+
+@pytest.mark.parametrize(
+    "said", [{}, {"score": 5, "thumb": "up"}, {"score": 11}, {"thumb": "sid"}]
+)
+def test_feedback_is_a_score_or_a_thumb(said):
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Feedback.objects.create(
+            user_id=uuid.uuid4(),
+            turn_id=uuid.uuid4(),
+            agent="a",
+            created_at=AT,
+            updated_at=AT,
+            **said,
+        )
