@@ -11,7 +11,7 @@ from access import audit, deeds, identity
 from access.deeds import Deed
 from config import option
 from memory.command import MemoryCommand
-from tasks import kinds, lines, pages, queue, task_ids, wake
+from tasks import kinds, lines, pages, queue, task_ids
 from tasks.models import Task
 
 SHOWN = 20
@@ -72,9 +72,9 @@ class Command(MemoryCommand):
         for task in told:
             self.stdout.write(lines.line(task))
         if not told:
-            self.stdout.write("there is no such task")
+            self.say("there is no such task")
         elif has_more:
-            self.stdout.write("there are more: --limit says how many are listed")
+            self.say("there are more: --limit says how many are listed")
 
     def _show(self, told: dict[str, Any], options: dict[str, Any]) -> None:
         if options["json"]:
@@ -107,12 +107,10 @@ class Command(MemoryCommand):
                 audit.write(Deed("task.retry", by, target[:255], details))
         if options["ids"] and not count:
             raise CommandError("none of these has failed or was cancelled")
-        wake.soon()
-        wake.flush()
         if options["json"]:
             self.write_json({"put_back": count})
         else:
-            self.stdout.write(f"{count} put back")
+            self.stdout.write(f"{count} put back; a worker looks every few seconds")
 
     def _count(self, options: dict[str, Any]) -> None:
         counted, why = pages.counts(), pages.reasons()
@@ -122,7 +120,7 @@ class Command(MemoryCommand):
         for line in [*lines.counts(counted), *lines.reasons(why)]:
             self.stdout.write(line)
         if not counted:
-            self.stdout.write("there is no task")
+            self.say("there is no task")
 
 
 def declare_list(parser: ArgumentParser) -> None:

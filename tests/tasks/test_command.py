@@ -1,0 +1,109 @@
+"""`manage.py tasks`: what the background does is seen, and can be done anew."""
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from access.models import AuditEntry
+from core.ids import UserId
+from tasks import queue
+from tasks.models import Task
+from tasks.queue import Draft
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+
+def run(*arguments: str, remark: str = "") -> str:
+    output, remarks = StringIO(), StringIO()
+    call_command("tasks", *arguments, stdout=output, stderr=remarks)
+    assert remarks.getvalue().strip() == remark
+    return output.getvalue()
+
+
+def put(user_id: UserId, state: str = "queued", /, **fields) -> Task:
+    (task,) = queue.add([Draft("agent", user_id, "assistant", "Find  out.\nNow.")])
+    if state != "queued":
+        fields |= {"finished_at": task.created_at}
+    Task.objects.filter(pk=task.pk).update(state=state, **fields)
+    return task
+
+
+def test_tasks_are_listed_the_newest_first(user, user_id):
+    first, second = put(user_id), put(user_id, "errored", error="It broke.")
+    lines = run("list", "--user", user).splitlines()
+    assert [line.split()[0] for line in lines] == [str(second.pk), str(first.pk)]
+    assert lines[0].endswith("errored    agent   assistant  It broke.")
+    assert lines[1].endswith("queued     agent   assistant  Find out. Now.")
+    run("list", "--user", user, "--state", "done", remark="there is no such task")
+    more = "there are more: --limit says how many are listed"
+    assert str(second.pk) in run("list", "--user", user, "--limit", "1", remark=more)
+
+
+def test_what_is_not_the_users_to_see_is_listed_here(user, user_id):
+    queue.add([Draft("judge", user_id, "assistant")])
+    [line] = run("list", "--user", user, "--kind", "judge").splitlines()
+    assert "judge" in line
+    told = json.loads(run("list", "--user", user, "--json"))
+    assert [task["kind"] for task in told] == ["judge"]
+
+
+def test_one_is_shown_whole(user_id):
+    task = put(user_id, "done", result="All of it.\n" * 100)
+    assert "result: All of it." in run("show", str(task.pk))
+    told = json.loads(run("show", task.pk.hex, "--json"))
+    assert told["result"].count("All") == 100
+
+
+def test_one_is_cancelled(user_id):
+    task = put(user_id)
+    assert run("cancel", str(task.pk)) == f"task {task.pk} is cancelled\n"
+    assert AuditEntry.objects.get(target=str(task.pk)).action == "task.cancel"
+
+
+def test_what_failed_is_put_back(user_id):
+    failed, done = put(user_id, "errored", error="x"), put(user_id, "done")
+    assert run("retry", str(failed.pk), str(done.pk)).startswith("1 put back;")
+    failed.refresh_from_db()
+    assert (failed.state, failed.error, failed.finished_at) == ("queued", "", None)
+    with pytest.raises(CommandError, match="none of these"):
+        run("retry", str(done.pk))
+
+
+def test_all_of_a_kind_that_failed_are_put_back(user_id):
+    (task,) = queue.add([Draft("smoke", user_id, "assistant")])
+    Task.objects.filter(pk=task.pk).update(state="errored")
+    run("retry", "--kind", "smoke")
+    task.refresh_from_db()
+    assert task.state == "queued"
+    assert run("retry", "--kind", "smoke").startswith("0 put back;")
+
+
+def test_they_are_counted_and_so_is_why_they_failed(user_id):
+    error = f"It broke for {user_id}."
+    before = json.loads(run("counts", "--json"))["counts"].get("agent", {})
+    put(user_id)
+    for _ in range(20):
+        put(user_id, "errored", error=error)
+    told = json.loads(run("counts", "--json"))
+    now = told["counts"]["agent"]
+    assert now["queued"] == before.get("queued", 0) + 1
+    assert now["errored"] == before.get("errored", 0) + 20
+    assert {"kind": "agent", "error": error, "count": 20} in told["errors"]
+    assert f"    20 agent: {error[:20]}" in run("counts")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["show", "x"], "'x' is no id of a task"),
+        (["show", "0" * 32], "There is no such task"),
+        (["cancel", "0" * 32], "There is no such task"),
+        (["retry"], "one of the arguments"),
+        (["list", "--limit", "0"], "--limit must be at least 1"),
+    ],
+)
+def test_what_cannot_be_done_is_said(arguments, complaint):
+    with pytest.raises(CommandError, match=complaint):
+        run(*arguments)

@@ -1,0 +1,188 @@
+"""Rows are taken by one worker at a time, and taken up when that dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import psutil
+import pytest
+from django.db import connection
+
+from config import live
+from core.ids import UserId
+from tasks import lost, queue, retention, workers
+from tasks.models import Task
+from tasks.queue import Draft
+from tests.conftest import CONFIG
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("server")]
+
+NOW = datetime.now(UTC)
+LATER = NOW + timedelta(seconds=queue.LEASE_SECONDS + 1)
+
+
+def add(user_id: UserId, *drafts: Draft) -> list[Task]:
+    return queue.add(drafts or [Draft("agent", user_id, "assistant", "x")], now=NOW)
+
+
+def take(user_id: UserId, limit: int = 10, **more):
+    return queue.claim(limit, ["agent"], users=[user_id], **{"now": NOW, **more})
+
+
+def state(task: Task) -> tuple[str, str]:
+    task.refresh_from_db()
+    return task.state, task.error
+
+
+def draft(user_id: UserId, prompt: str, **fields) -> Draft:
+    return Draft("agent", user_id, "assistant", prompt, **fields)
+
+
+# Taken.
+
+
+def test_the_highest_priority_is_first_then_the_oldest(user_id):
+    queue.add([draft(user_id, "old")], now=NOW - timedelta(seconds=9))
+    add(user_id, draft(user_id, "new"), draft(user_id, "urgent", priority=1))
+    add(user_id, draft(user_id, "later", priority=9, seconds=60))
+    taken = [work.prompt for work in take(user_id)]
+    assert taken == ["urgent", "old", "new"]
+
+
+def test_two_workers_never_take_the_same(user_id):
+    add(user_id, *(draft(user_id, str(number)) for number in range(40)))
+    barrier = threading.Barrier(4)
+
+    def work(_: int) -> list[str]:
+        barrier.wait()
+        taken = []
+        while found := take(user_id, 3):
+            taken += [work.prompt for work in found]
+        connection.close()
+        return taken
+
+    with ThreadPoolExecutor(4) as pool:
+        taken = [prompt for each in pool.map(work, range(4)) for prompt in each]
+    assert sorted(map(int, taken)) == list(range(40))
+
+
+def test_of_one_key_the_first_is_added(user_id):
+    (first,) = add(user_id, draft(user_id, "a", key=f"k:{user_id}"))
+    added = add(user_id, draft(user_id, "b", key=f"k:{user_id}"), draft(user_id, "c"))
+    assert [task.prompt for task in added] == ["c"]
+    assert Task.objects.get(key=f"k:{user_id}").pk == first.pk
+
+
+# Lost.
+
+
+def test_a_lost_task_is_begun_three_times_more(user_id):
+    (task,) = add(user_id)
+    for number in range(1 + queue.MAX_INTERRUPTIONS):
+        now = NOW + number * (LATER - NOW)
+        (work,) = take(user_id, now=now)
+        assert work.attempts == number + 1
+        assert take(user_id, now=now) == []
+    now += LATER - NOW
+    assert take(user_id, now=now) == []
+    queue.reap(now=now)
+    assert state(task) == ("errored", queue.INTERRUPTED)
+
+
+def test_one_that_runs_once_is_not_begun_again(user_id):
+    (task,) = add(user_id)
+    take(user_id)
+    assert take(user_id, now=LATER, once=["agent"]) == []
+    queue.reap(now=LATER)
+    assert state(task)[0] == "running"
+    queue.reap(now=LATER, once=["agent"])
+    assert state(task) == ("errored", queue.INTERRUPTED)
+
+
+def test_one_that_was_cancelled_and_lost_is_cancelled(user_id):
+    (task,) = add(user_id)
+    take(user_id)
+    queue.cancel(task.pk)
+    assert take(user_id, now=LATER) == []
+    queue.reap(now=LATER)
+    assert state(task)[0] == "cancelled"
+
+
+def test_who_lost_a_task_closes_nothing(user_id):
+    (task,) = add(user_id)
+    (before,) = take(user_id)
+    (work,) = take(user_id, now=LATER)
+    with pytest.raises(queue.Gone):
+        queue.close(before, "old")
+    queue.failed(before, ValueError())
+    queue.put_back([before])
+    assert queue.extend([before]) == {task.pk}
+    assert queue.extend([work]) == set()
+    queue.close(work, "new")
+    task.refresh_from_db()
+    assert (task.state, task.result) == ("done", "new")
+
+
+@pytest.fixture
+def dead() -> str:
+    """The name of a worker that was killed."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    started = psutil.Process(process.pid).create_time()
+    host = workers.own().split(":")[0]
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    return f"{host}:{process.pid}:{started:.0f}"
+
+
+def test_the_tasks_of_a_worker_that_died_here_are_taken_at_once(user_id, dead):
+    (task,) = add(user_id)
+    take(user_id)
+    Task.objects.filter(pk=task.pk).update(worker=dead)
+    assert queue.disown(now=NOW) >= 1
+    (work,) = take(user_id)
+    assert (work.id, work.attempts) == (task.pk, 2)
+
+
+def test_where_they_run_once_they_are_errored_at_once(user_id, dead, configure):
+    configure(CONFIG + "\ntasks: {rerun_interrupted: false}\n")
+    (task,) = add(user_id)
+    take(user_id)
+    Task.objects.filter(pk=task.pk).update(worker=dead)
+    lost.sweep()
+    assert state(task) == ("errored", queue.INTERRUPTED)
+
+
+def test_of_other_workers_nobody_here_can_tell(dead):
+    pid, started = dead.split(":")[1:]
+    host = workers.own().split(":")[0]
+    assert workers.gone([dead]) == [dead]
+    # As after a restart: the number is another process's now.
+    assert workers.gone([f"{host}:{os.getpid()}:{int(started) - 999}"])
+    assert (
+        workers.gone([workers.own(), f"elsewhere:{pid}:{started}", "", "x:y:z"]) == []
+    )
+
+
+# Kept for a while.
+
+
+def test_old_tasks_are_deleted_once_they_ended(user_id, configure):
+    configure(CONFIG + "\ntasks: {keep_days: 2}\n")
+    old, open_, young = (add(user_id)[0] for _ in range(3))
+    long_ago = NOW - timedelta(days=3)
+    Task.objects.filter(pk__in=[old.pk, open_.pk]).update(created_at=long_ago)
+    Task.objects.filter(pk=old.pk).update(state="done", finished_at=long_ago)
+    Task.objects.filter(pk=young.pk).update(state="done", finished_at=NOW)
+    assert retention.run(NOW) >= 1
+    left = Task.objects.filter(user_id=user_id).values_list("pk", flat=True)
+    assert set(left) == {open_.pk, young.pk}
+
+
+def test_they_may_be_kept_for_ever(user_id, configure):
+    configure(CONFIG + "\ntasks: {keep_days: null}\n")
+    assert live.current()
+    assert retention.run(NOW + timedelta(days=9_999)) == 0
