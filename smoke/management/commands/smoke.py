@@ -24,6 +24,9 @@ SHOWN = 20
 class Command(MemoryCommand):
     """Run, list, show."""
 
+    _has_concluded = False
+    """Whether all runs came to an end, so that a failure is their verdict."""
+
     help = "Have synthetic users talk to agents; list and show what came of it."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -46,9 +49,8 @@ class Command(MemoryCommand):
             return super().execute(*args, **options)
         except CommandError as exc:
             # To whoever waits for a verdict, none is not a bad one.
-            is_verdict = isinstance(exc, Unmet) or options["what"] != "run"
-            if exc.returncode == UNMET and not is_verdict:
-                exc.returncode = BROKEN
+            if options["what"] == "run" and not self._has_concluded:
+                exc.returncode = max(exc.returncode, BROKEN)
             raise
 
     def handle(self, **options: Any) -> None:
@@ -64,6 +66,9 @@ class Command(MemoryCommand):
 
     def _run(self, options: dict[str, Any]) -> None:
         tests = wanted(options["name"], is_all=options["all"])
+        if options["junit"]:
+            # Now, and not when there is something to lose.
+            write(Path(options["junit"]), b"")
         if not options["wait"]:
             self._launch(tests, options)
             return
@@ -131,7 +136,8 @@ class Command(MemoryCommand):
             raise CommandError(told, returncode=BROKEN)
         if failed := outcomes.count("failed"):
             told = f"{failed} of {len(outcomes)} conversations are not as expected"
-            raise Unmet(told, returncode=UNMET)
+            self._has_concluded = True
+            raise CommandError(told, returncode=UNMET)
 
     # Looking.
 
@@ -179,10 +185,6 @@ class Command(MemoryCommand):
             return
         for line in drawing.transcript(run):
             self.stdout.write(line)
-
-
-class Unmet(CommandError):
-    """What was expected is not so."""
 
 
 def declare_run(parser: ArgumentParser) -> None:

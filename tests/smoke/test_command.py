@@ -1,0 +1,254 @@
+"""`manage.py smoke`: run, list, show."""
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from xml.etree import ElementTree as ET
+
+import pytest
+from django.conf import settings
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from providers.fake import FakeProvider
+from providers.fake_wires import Answer
+from smoke import runs
+from smoke.models import Run
+from tasks import wake
+from tests.judges.stage import answer
+from tests.smoke.conftest import Holding
+from tests.smoke.stage import STAGE, Cast, with_test
+
+pytestmark = pytest.mark.database
+
+Configure = Callable[[str], None]
+
+
+@pytest.fixture(autouse=True)
+def _no_worker() -> Any:
+    yield
+    wake.by(wake.send)
+
+
+def smoke(*words: str) -> tuple[str, str, int]:
+    """Return what a command says, what it says on stderr, and its exit code."""
+    out, err = StringIO(), StringIO()
+    code = 0
+    try:
+        call_command("smoke", *words, stdout=out, stderr=err)
+    except CommandError as exc:
+        code = exc.returncode
+        err.write(str(exc))
+    return out.getvalue(), err.getvalue(), code
+
+
+# run
+
+
+def test_it_runs_without_a_worker_and_says_how_far_it_is(cast: Cast):
+    cast.persona = ["Any plums?", "Thanks! [FIN]"]
+
+    out, _, code = smoke("run", "plums")
+
+    run = Run.objects.order_by("created_at").last()
+    name = run.id.hex[:8]
+    assert code == 0
+    assert out.splitlines() == [
+        f"plums: 1 conversation with assistant: {name}",
+        f"{name}  persona    Any plums?",
+        f"{name}  assistant  We have plums.",
+        f"{name}  persona    Thanks! [FIN]",
+        f"{name}  passed, 1 turn, the persona said the stop marker, $0.000030",
+        "plums: 1 passed, 0 failed, $0.000030",
+    ]
+
+
+def test_an_expectation_that_is_not_met_is_exit_1(cast: Cast):
+    cast.judge = answer(accuracy=2, tone=9)
+
+    out, err, code = smoke("run", "judged", "--repetitions", "2", "--quiet")
+
+    assert code == 1
+    assert err == "2 of 2 conversations are not as expected"
+    assert out.splitlines()[1:] == [
+        "    judged  quality.accuracy  2.00 in the mean of 4",
+        "    judged  quality.tone  9.00 in the mean of 4",
+    ]
+
+
+def test_what_did_not_come_to_an_end_is_exit_2(cast: Cast):
+    cast.agent = [Answer(status=500)]
+
+    out, err, code = smoke("run", "plums")
+
+    assert code == 2
+    assert err == "1 of 1 conversations did not come to an end"
+    assert "BROKE OFF, 0 turns" in out
+    assert "    - provider 'openai' failed (HTTP 500)" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["plum"], "there is no smoke test 'plum'; did you mean 'plums'?"),
+        ([], "name the tests to run, or pass --all; there are: plums, judged"),
+        (["plums", "--all"], "name the tests to run, or pass --all"),
+        (["plums", "--repetitions", "0"], "argument --repetitions"),
+        (["plums", "--junit", "nowhere/x.xml"], "cannot write nowhere/x.xml"),
+    ],
+)
+def test_what_cannot_be_run_is_exit_2(cast: Cast, words: list[str], error: str):
+    _, err, code = smoke("run", *words)
+    assert code == 2 or "argument" in error
+    assert error in err
+
+
+def test_programs_read_json_and_people_the_progress(cast: Cast):
+    out, err, code = smoke("run", "--all", "--json")
+
+    plums, judged = json.loads(out)["batches"]
+    assert code == 0
+    assert (plums["passed"], plums["failed"], plums["broken"]) == (1, 0, 0)
+    assert judged["scores"]["judged"]["quality.accuracy"] == {"mean": 8, "count": 2}
+    [run] = judged["runs"]
+    assert (run["verdict"], run["stopped_because"]) == ("passed", "max_turns")
+    assert run["cost_usd"] == pytest.approx(0.00002)
+    assert "persona    More plums?" in err
+
+
+def test_continuous_integration_reads_junit(cast: Cast, tmp_path: Path):
+    cast.judge = answer(accuracy=2, tone=9)
+    cast.agent = ["Plums\x07 & <pears>."]
+    path = tmp_path / "junit.xml"
+
+    _, _, code = smoke("run", "--all", "--quiet", "--junit", str(path))
+
+    assert code == 1
+    plums, judged = ET.parse(path).getroot()
+    assert (plums.get("tests"), plums.get("failures")) == ("1", "0")
+    [case] = judged
+    assert case.get("name") == "1 with judged"
+    assert case.find("failure").get("message").startswith("quality.accuracy is 2.00")
+    assert "assistant: Plums & <pears>." in case.find("system-out").text
+
+
+def test_it_may_be_left_to_a_worker(cast: Cast):
+    out, _, code = smoke("run", "plums", "--no-wait")
+
+    run = Run.objects.order_by("created_at").last()
+    assert code == 0
+    assert "a worker holds them" in out
+    assert run.state == "queued"
+    runs.cancel([run.pk])
+
+
+# list and show
+
+
+def test_tests_are_listed_with_what_they_last_came_to(cast: Cast, holding: Holding):
+    run = holding.hold("judged")
+    out, _, _ = smoke("list")
+    assert "judged  with judged, 1 times" in out
+    assert "    judged: 1 passed, 0 failed, $0.000040" in out
+
+    told = json.loads(smoke("list", "--json")[0])["tests"]
+    assert [test["name"] for test in told] == ["plums", "judged"]
+    assert told[1]["last"]["runs"][0]["id"] == str(run.pk)
+
+
+def test_runs_are_listed_the_newest_first(cast: Cast, holding: Holding):
+    first, second = holding.hold("judged"), holding.hold("judged")
+
+    out, _, _ = smoke("list", "judged", "--limit", "2")
+
+    names = [line.split()[0] for line in out.splitlines()]
+    assert names == [second.id.hex[:8], first.id.hex[:8]]
+    assert "passed" in out
+    assert "quality.accuracy 8.00" in out
+    listed = json.loads(smoke("list", "--runs", "--limit", "1", "--json")[0])["runs"]
+    assert listed[0]["id"] == str(second.pk)
+    assert "at least 1" in smoke("list", "--limit", "0")[1]
+
+
+def test_a_run_is_shown_with_all_that_was_said_and_called(
+    cast: Cast, holding: Holding, configure: Configure
+):
+    configure(with_test("max_turns: 1\nexpect: {contains: [pears]}", target="boss"))
+    ask = Answer((), tool_calls=[("tuned", {"message": "Plums?"})])
+    cast.agent = [ask, "None left.", "We have none.\n\x1b[2JSorry."]
+    run = holding.hold("mine")
+
+    out, _, _ = smoke("show", run.id.hex[:8])
+
+    assert "persona  " in out
+    assert "    More plums?" in out
+    assert '    > tuned {"message":"Plums?"}\n    < None left.' in out
+    assert "    We have none.\n    \\x1b[2JSorry." in out
+    assert "    - no reply contains 'pears'" in out
+    told = json.loads(smoke("show", str(run.pk), "--json")[0])
+    assert [line["speaker"] for line in told["lines"]] == ["persona", "assistant"]
+    assert told["failures"] == ["no reply contains 'pears'"]
+
+
+@pytest.mark.parametrize("text", [str(uuid.uuid4()), "plums", "abc", ""])
+def test_a_run_nobody_has_is_not_shown(cast: Cast, text: str):
+    _, err, code = smoke("show", text)
+    assert code == 1
+    assert "run" in err
+
+
+# As a program
+
+
+def share_database(root: Path) -> dict[str, str]:
+    """Have a process find this test's tables; return what its environment needs."""
+    name = connection.settings_dict["NAME"]
+    if connection.vendor == "sqlite":
+        state = root / ".coulisse"
+        state.mkdir(mode=0o700)
+        (state / "coulisse-memory.db").symlink_to(name)
+        return {"DATABASE_URL": ""}
+    url = urlsplit(os.environ["DATABASE_URL"])
+    return {"DATABASE_URL": url._replace(path=f"/{name}").geturl()}
+
+
+def test_it_is_a_program_with_an_exit_code(
+    cast: Cast, fake: FakeProvider, tmp_path: Path
+):
+    """In a checkout of its own, as continuous integration has it."""
+    path = tmp_path / "coulisse.yaml"
+    path.write_text(
+        STAGE.replace("{fake}", fake.root_url)
+        + "    stop_marker: '[FIN]'\n"
+        + "    initial_message: 'Any plums?'\n"
+    )
+    cast.agent = ["[FIN]"]
+    cast.judge = answer(accuracy=1, tone=1)
+    ran = subprocess.run(
+        [
+            *(sys.executable, "manage.py", "smoke", "run", "judged", "--json"),
+            *("-c", str(path)),
+        ],
+        cwd=settings.BASE_DIR,
+        env={**os.environ, **share_database(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ran.returncode == 1, ran.stderr
+    [batch] = json.loads(ran.stdout)["batches"]
+    assert batch["runs"][0]["failures"] == [
+        "quality.accuracy is 1.00 in the mean of 1 scores (at least 7)"
+    ]
+    assert "CommandError: 1 of 1 conversations are not as expected" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert "queue does not take messages" not in ran.stderr

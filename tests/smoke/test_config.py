@@ -1,0 +1,122 @@
+"""`smoke_tests:` is refused where it can never work."""
+
+from pathlib import Path
+
+import pytest
+
+from config import loader
+from config.errors import ConfigInvalid
+from config.sections import Config
+from smoke.config import SMOKE_TESTS
+from tests.smoke.stage import STAGE, with_test
+
+
+def parse(text: str) -> Config:
+    text = text.replace("{fake}", "http://127.0.0.1:9")
+    return loader.parse(text.encode(), Path("coulisse.yaml"))
+
+
+def problems(text: str) -> list[tuple[str, str]]:
+    with pytest.raises(ConfigInvalid) as caught:
+        parse(text)
+    return [(each.code, each.message) for each in caught.value.problems]
+
+
+def test_little_is_needed():
+    test = parse(STAGE).get(SMOKE_TESTS)["judged"]
+    assert (test.initial_message, test.stop_marker, test.schedule) == (None, None, None)
+    assert (test.repetitions, test.keep_days) == (1, 30)
+    mine = parse(with_test("")).get(SMOKE_TESTS)["mine"]
+    assert mine.max_turns == 10
+
+
+def test_it_may_talk_to_an_experiment():
+    assert parse(with_test("", target="greeter"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "message"),
+    [
+        (
+            'initial_message: "Bye [FIN]"\nstop_marker: "[FIN]"',
+            "coulisse.E804",
+            "the first message of smoke test 'mine' has its stop_marker: the "
+            "conversation would end before it begins",
+        ),
+        (
+            "expect: {max_turns: 3}",
+            "coulisse.E804",
+            "smoke test 'mine' expects an end within 3 turns, and has no stop_marker "
+            "that would end it",
+        ),
+        (
+            "expect: {tools_called: [a, b], tools_not_called: [b]}",
+            "coulisse.E804",
+            "smoke test 'mine' expects 'b' to be called and not to be called",
+        ),
+        (
+            'schedule: "0 0 30 2 *"',
+            "coulisse.E804",
+            "smoke test 'mine' is scheduled for '0 0 30 2 *', which never comes: no "
+            "year has such a day",
+        ),
+        (
+            "expect: {min_score: {qualty.accuracy: 7}}",
+            "coulisse.E805",
+            "smoke test 'mine' expects a score of 'qualty.accuracy', which is no "
+            "judge's: write it as judge.criterion; did you mean 'quality.accuracy'?",
+        ),
+        (
+            "expect: {min_score: {quality.accurac: 7}}",
+            "coulisse.E805",
+            "smoke test 'mine' expects a score of 'quality.accurac', which is no "
+            "criterion of judge 'quality', which scores accuracy, tone; did you mean "
+            "'accuracy'?",
+        ),
+        (
+            "expect: {min_score: {quality.accuracy: 7}}",
+            "coulisse.E805",
+            "smoke test 'mine' expects a score of 'quality.accuracy', which is not "
+            "scored: agent 'assistant' does not list 'quality' under judges",
+        ),
+        ("max_turns: 0", "coulisse.E009", None),
+        ("repetitions: 0", "coulisse.E009", None),
+        ('stop_marker: ""', "coulisse.E009", None),
+        ('schedule: "every day"', "coulisse.E009", None),
+        ("time_zone: Europe/Lisbonne", "coulisse.E009", None),
+        ("expect: {min_score: {quality.accuracy: 11}}", "coulisse.E009", None),
+        ("expects: {}", "coulisse.E011", None),
+    ],
+)
+def test_what_can_never_work_is_refused(fields, code, message):
+    [(found, told)] = problems(with_test(fields))
+    assert found == code
+    assert message is None or told == message
+
+
+def test_whom_it_talks_to_must_exist():
+    [(code, message)] = problems(with_test("", target="asistant"))
+    assert code == "coulisse.E802"
+    assert message == (
+        "smoke test 'mine' talks to 'asistant', which is neither an agent nor an "
+        "experiment; did you mean 'assistant'?"
+    )
+
+
+def test_no_name_is_taken_twice():
+    [(_, message)] = problems(with_test("").replace("name: mine", "name: plums"))
+    assert "another smoke test is already called 'plums'" in message
+
+
+def test_a_persona_needs_a_provider_that_takes_what_it_sets():
+    spoken_by = "provider: openai\n      model: persona-test"
+
+    def played(by: str) -> list[tuple[str, str]]:
+        return problems(STAGE.replace(spoken_by, f"{by}\n      model: x"))
+
+    code, message = played("provider: opena")[0]
+    assert code == "coulisse.E801"
+    assert "uses provider 'opena', which is not under providers:" in message
+    code, message = played("provider: anthropic\n      seed: 1")[0]
+    assert code == "coulisse.E803"
+    assert "sets 'seed'" in message

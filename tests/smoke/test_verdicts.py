@@ -1,0 +1,207 @@
+"""What a run came to is held against what was expected."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from judges.models import Score
+from providers.fake_wires import Answer
+from smoke import expectations, runs, verdicts
+from smoke.config import Expectations
+from smoke.expectations import Mean, Seen
+from tasks import judging, queue
+from tasks.queue import Draft
+from tests.judges.stage import answer
+from tests.smoke.conftest import Holding
+from tests.smoke.stage import Cast, with_test
+from tests.tasks.conftest import wait_until
+
+database = pytest.mark.database
+
+
+def seen(**fields: object) -> Seen:
+    """What a run might have come to."""
+    given = {
+        "replies": ["Plums are 2 euros.", "Goodbye."],
+        "tools": {"search", "pricer"},
+        "stopped_because": "persona_marker",
+        "cost_micro_usd": 1_500,
+        "scores": {"quality.accuracy": Mean(7.5, 2)},
+        "unscored": {},
+        **fields,
+    }
+    return Seen(**given)
+
+
+@pytest.mark.parametrize(
+    ("expected", "sentence"),
+    [
+        ({"tools_called": ["search", "pricer"]}, None),
+        (
+            {"tools_called": ["order"]},
+            "tool 'order' was not called (called: pricer, search)",
+        ),
+        ({"tools_not_called": ["order"]}, None),
+        ({"tools_not_called": ["search"]}, "tool 'search' was called"),
+        ({"contains": ["PLUMS", "2 euros"]}, None),
+        ({"contains": ["pears"]}, "no reply contains 'pears'"),
+        ({"not_contains": ["pears"]}, None),
+        ({"not_contains": ["goodbye"]}, "reply 2 contains 'goodbye'"),
+        ({"max_turns": 2}, None),
+        ({"max_turns": 1}, "it took 2 turns (at most 1)"),
+        ({"max_cost_usd": 0.0015}, None),
+        ({"max_cost_usd": 0.001}, "the replies cost $0.001500 (at most $0.001)"),
+        ({"min_score": {"quality.accuracy": 7.5}}, None),
+        (
+            {"min_score": {"quality.accuracy": 8}},
+            "quality.accuracy is 7.50 in the mean of 2 scores (at least 8)",
+        ),
+        (
+            {"min_score": {"quality.tone": 1}},
+            "quality.tone has no score: no reply was judged by it",
+        ),
+    ],
+)
+def test_each_expectation_is_met_or_says_why_not(expected, sentence):
+    unmet = expectations.unmet(Expectations.model_validate(expected), seen())
+    assert unmet == ([] if sentence is None else [sentence])
+
+
+def test_who_never_ends_has_not_ended_in_time():
+    unmet = expectations.unmet(
+        Expectations(max_turns=2), seen(stopped_because="max_turns")
+    )
+    assert unmet == ["nobody had said the stop marker after 2 turns (at most 2)"]
+
+
+def test_a_cost_that_is_not_known_is_not_low():
+    unmet = expectations.unmet(Expectations(max_cost_usd=1), seen(cost_micro_usd=None))
+    assert unmet[0].startswith("what the replies cost is not known")
+
+
+def test_all_that_is_wrong_is_said():
+    expected = Expectations(tools_called=("a", "b"), contains=("pears",), max_turns=1)
+    assert len(expectations.unmet(expected, seen())) == 4
+
+
+# With judges
+
+
+@database
+def test_the_judges_of_the_agent_score_each_reply(cast: Cast, holding: Holding):
+    run = holding.hold("judged")
+
+    assert run.verdict == "passed"
+    assert run.scores == {
+        "quality.accuracy": {"mean": 8, "count": 2},
+        "quality.tone": {"mean": 6, "count": 2},
+    }
+    scores = Score.objects.filter(user_id=run.user_id)
+    turns = {line.turn_id for line in run.lines.filter(speaker="assistant")}
+    assert {score.turn_id for score in scores} == turns
+    assert {(score.agent, score.origin) for score in scores} == {("judged", "smoke")}
+
+
+@database
+def test_judges_read_what_was_said(cast: Cast, holding: Holding):
+    cast.persona = ["Any plums?", "How much?"]
+    cast.agent = ["Yes.", "A euro."]
+
+    holding.hold("judged")
+
+    read = [str(body["messages"]) for body in cast.asked("judge-test")]
+    assert any("Any plums?" in text and "A euro." in text for text in read)
+
+
+@database
+def test_a_low_score_fails_the_run(cast: Cast, holding: Holding):
+    cast.judge = answer(accuracy=4, tone=9)
+
+    run = holding.hold("judged")
+
+    assert (run.state, run.verdict) == ("done", "failed")
+    assert run.failures == [
+        "quality.accuracy is 4.00 in the mean of 2 scores (at least 7)"
+    ]
+
+
+@database
+def test_a_judge_that_cannot_be_read_says_so(cast: Cast, holding: Holding):
+    cast.judge = "I liked it very much."
+
+    run = holding.hold("judged")
+
+    assert run.verdict == "failed"
+    [failure] = run.failures
+    assert failure.startswith("quality.accuracy has no score: ")
+    assert "judg" in failure.split(": ", 1)[1]
+
+
+@database
+def test_scores_are_waited_for_and_not_for_ever(cast: Cast, holding: Holding):
+    cast.judge = Answer(hang="headers")
+    (run,) = holding.launch("judged")
+    holding.kick()
+
+    def is_judging() -> bool:
+        run.refresh_from_db()
+        return run.state == "judging"
+
+    wait_until(is_judging)
+    assert not verdicts.settle(run.pk)
+    late = datetime.now(UTC) + timedelta(seconds=verdicts.SCORES_SECONDS + 1)
+    assert verdicts.settle(run.pk, now=late)
+    run.refresh_from_db()
+    assert (run.state, run.verdict) == ("done", "failed")
+    assert run.failures == [
+        "quality.accuracy has no score: it was not judged within 600 seconds"
+    ]
+    cast.fake.release()
+
+
+@database
+def test_the_sweep_closes_what_is_judged(cast: Cast, holding: Holding):
+    (run,) = holding.launch()
+    holding.kick()
+
+    def is_closed() -> bool:
+        runs.sweep()
+        run.refresh_from_db()
+        return run.verdict == "passed"
+
+    wait_until(is_closed)
+
+
+@database
+def test_what_was_called_is_expected_by_name(cast, holding, configure):
+    configure(
+        with_test(
+            """
+max_turns: 1
+expect:
+  tools_called: [tuned, skill_file]
+  tools_not_called: [search]
+  contains: [none]
+""",
+            target="boss",
+        )
+    )
+    ask = Answer((), tool_calls=[("tuned", {"message": "Plums?"})])
+    cast.agent = [ask, "None left.", "We have none."]
+
+    run = holding.hold("mine")
+
+    assert run.failures == ["tool 'skill_file' was not called (called: tuned)"]
+
+
+@database
+def test_a_score_is_awaited_only_while_its_task_is_open(cast: Cast, holding: Holding):
+    (run,) = holding.launch()
+    draft = Draft(judging.KIND, run.user_id, "assistant", seconds=3600)
+    (task,) = queue.add([draft])
+    begun = runs.begin(run.pk, 1)
+    runs.ended(begun, "max_turns")
+    assert not verdicts.settle(run.pk)
+    queue.cancel(task.pk)
+    assert verdicts.settle(run.pk)
+    runs.cancel([run.pk])
