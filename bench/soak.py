@@ -61,7 +61,7 @@ triggers:
 sidecars:
   - name: crash
     command: /bin/sh
-    args: ["-c", "echo here; sleep 5; exit 1"]
+    args: ["-c", "echo soaking; sleep 5; exit 1"]
 """
 
 

@@ -15,8 +15,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "coulisse_site.settings")
 django.setup()
 
 from django.conf import settings  # noqa: E402  apps must be ready first
-from judges.models import Score  # noqa: E402
 
+from judges.models import Score  # noqa: E402
 from memory.models import Message  # noqa: E402
 from tasks.models import Task  # noqa: E402
 from telemetry.models import Turn  # noqa: E402
@@ -93,7 +93,7 @@ def _judged() -> dict[str, int]:
 
 def _sidecar_starts() -> int:
     log = Path(settings.COULISSE_CONFIG).parent / "log"
-    return log.read_text(errors="replace").count("here")
+    return log.read_text(errors="replace").count("soaking")
 
 
 if __name__ == "__main__":
