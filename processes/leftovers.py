@@ -3,9 +3,8 @@
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import partial
 
 import psutil  # type: ignore[import-untyped]
 
@@ -75,21 +74,19 @@ def end_group(pid: int) -> None:
 
 def has_group(pid: int) -> bool:
     """Say whether anybody lives in the process group this process leads, or led."""
-    # The dead are still in it until whoever inherited them takes note, which in some
-    # containers nobody does.
-    return any(map(_lives, filter(partial(_is_in, pid), psutil.pids())))
+    return next(members(pid), None) is not None
 
 
-def _is_in(group: int, pid: int) -> bool:
-    with suppress(OSError):
-        return os.getpgid(pid) == group
-    return False
+def members(group: int) -> Iterator[psutil.Process]:
+    """Yield those that live in a process group.
 
-
-def _lives(pid: int) -> bool:
-    with suppress(psutil.NoSuchProcess):
-        return not _is_dead(psutil.Process(pid))
-    return False
+    The dead are in it, too, until whoever inherited them takes note, which in some
+    containers nobody does.
+    """
+    for pid in psutil.pids():
+        with suppress(OSError, psutil.NoSuchProcess):
+            if os.getpgid(pid) == group and not _is_dead(found := psutil.Process(pid)):
+                yield found
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

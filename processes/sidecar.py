@@ -20,6 +20,9 @@ LONGEST_PAUSE_SECONDS = 60.0
 SETTLED_SECONDS = 60.0
 """One that ran this long is well: its next end pauses briefly again."""
 
+NAME = "COULISSE_SIDECAR"
+"""The variable that tells a sidecar, and what it starts, its name."""
+
 logger = logging.getLogger("processes.sidecars")
 
 
@@ -36,7 +39,8 @@ def program(sidecar: SidecarConfig, outer: dict[str, str]) -> Program:
     """Return what a sidecar runs, in the environment outside of us and its own."""
     own = {name: value.get_secret_value() for name, value in sidecar.env.items()}
     folder = Path.cwd() / (sidecar.cwd or "")
-    return Program(sidecar.command, sidecar.args, folder, {**outer, **own})
+    environment = {**outer, NAME: sidecar.name, **own}
+    return Program(sidecar.command, sidecar.args, folder, environment)
 
 
 class Sidecar:

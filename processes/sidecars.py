@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
 from django.conf import settings
 
 from config import kept, loader, reader
@@ -24,6 +25,7 @@ from processes.child import outer_environment
 from processes.config import SIDECARS, SidecarConfig
 from processes.groups import Groups
 from processes.pidfile import PidFile
+from processes.record import ChildRecord
 from processes.sidecar import Sidecar
 from processes.state import StateDir
 from telemetry import logs
@@ -33,7 +35,7 @@ LEFTOVER_SECONDS = 2.0
 LOOK_SECONDS = 0.5
 """How long an edit goes unseen, once a web process took it."""
 URL = "COULISSE_URL"
-"""The variable that tells a sidecar where the server is."""
+"""Tells a sidecar where the server is."""
 
 logger = logging.getLogger("processes.sidecars")
 
@@ -119,12 +121,27 @@ def end_leftovers(files: StateDir) -> None:
     if left is None:
         return
     processes = [each.process for each in left.sidecars if each.process is not None]
-    for ended in leftovers.end(processes, grace_seconds=LEFTOVER_SECONDS):
+    ended = leftovers.end(processes, grace_seconds=LEFTOVER_SECONDS)
+    # The kernel may have killed a sidecar itself, and not what that had started.
+    ended += [each for each in processes if each not in ended and _has_offspring(each)]
+    for each in ended:
+        leftovers.kill_group(each.pid)
         logger.warning(
             "sidecar=%s (pid %d), left by a killed process, was ended",
-            *(ended.name, ended.pid),
-            extra={"fields": {"sidecar": ended.name}},
+            *(each.name, each.pid),
+            extra={"fields": {"sidecar": each.name}},
         )
+
+
+def _has_offspring(child: ChildRecord) -> bool:
+    """Say whether what a dead sidecar had started lives on, by the name it was given.
+
+    The group's number alone may be another's by now.
+    """
+    members = leftovers.members(child.pid)
+    with suppress(psutil.Error):
+        return any(each.environ().get(sidecar.NAME) == child.name for each in members)
+    return False
 
 
 async def _serve(files: StateDir) -> None:

@@ -99,7 +99,10 @@ class Project:
     def serve(self, manage: str = MANAGE) -> subprocess.Popen[str]:
         """Run in the foreground and return once it serves."""
         process = self.attach(manage)
-        until(lambda: process.poll() is not None or self.is_serving(process.pid))
+        until(
+            lambda: process.poll() is not None or self.is_serving(process.pid),
+            seconds=30,
+        )
         assert process.poll() is None, process.communicate()[0]
         return process
 

@@ -1,0 +1,126 @@
+"""A worker that is killed in the middle of a task, under the real supervisor."""
+
+import json
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.client import HTTPConnection
+from typing import Any
+
+import pytest
+
+from providers.fake import FakeProvider
+from tests.processes.conftest import Project, end
+
+YAML = """
+server: {{bind: 127.0.0.1, port: {port}}}
+users: shared
+providers:
+  openai: {{api_key: k, base_url: "{url}"}}
+agents:
+  - {{name: assistant, provider: openai, model: gpt-test}}
+tasks: {{workers: {workers}}}
+"""
+WAIT_SECONDS = 20
+
+
+@pytest.fixture
+def served(project: Project, fake: FakeProvider) -> Iterator[Project]:
+    project.environment["DJANGO_SETTINGS_MODULE"] = "coulisse_site.settings"
+    write(project, fake)
+    process = project.serve()
+    yield project
+    end(process)
+
+
+def write(project: Project, fake: FakeProvider, workers: int = 2) -> None:
+    text = YAML.format(port=project.port, url=fake.base_url, workers=workers)
+    project.config.write_text(text)
+
+
+def ask(project: Project, method: str, path: str, body: Any = None) -> Any:
+    connection = HTTPConnection("127.0.0.1", project.port, timeout=20)
+    with closing(connection):
+        headers = {"Content-Type": "application/json"}
+        connection.request(method, path, json.dumps(body) if body else None, headers)
+        return json.loads(connection.getresponse().read())
+
+
+def create(project: Project, prompt: str) -> str:
+    body = {"agent": "assistant", "prompt": prompt}
+    return str(ask(project, "POST", "/v1/tasks", body)["id"])
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.02)
+    return found
+
+
+def ended(project: Project, task_id: str) -> Any:
+    def look() -> Any:
+        task = ask(project, "GET", f"/v1/tasks/{task_id}")
+        return task if task["finished_at"] else None
+
+    return until(look)
+
+
+def child(project: Project, name: str) -> Any:
+    record = project.run_record
+    return next((each for each in record.children if each.name == name), None)
+
+
+def messages(project: Project) -> list[tuple[str, str]]:
+    path = project.state.root / "coulisse-memory.db"
+    with closing(sqlite3.connect(path, timeout=10)) as database:
+        return database.execute(
+            "SELECT role, text FROM memory_message ORDER BY position"
+        ).fetchall()
+
+
+def prompts(fake: FakeProvider) -> list[str]:
+    return [body["messages"][-1]["content"] for body in fake.bodies]
+
+
+def test_nothing_is_lost_and_nothing_done_twice(
+    served: Project, fake: FakeProvider
+) -> None:
+    fake.reply("Done at once.")
+    first = create(served, "one")
+    assert ended(served, first)["result"] == "Done at once."
+
+    # Killed in the middle.
+    fake.hang()
+    second = create(served, "two")
+    fake.wait(lambda: len(fake.requests) == 2)
+    worker = child(served, "worker")
+    os.kill(worker.pid, signal.SIGKILL)
+    fake.release()
+    fake.reply("Done in the end.")
+    told = ended(served, second)
+    assert (told["state"], told["result"]) == ("done", "Done in the end.")
+    assert told["attempts"] == 2
+    assert prompts(fake) == ["one", "two", "two"]
+
+    # The broker killed: what was added meanwhile is found all the same.
+    os.kill(child(served, "broker").pid, signal.SIGKILL)
+    fake.reply("Without a message.")
+    third = create(served, "three")
+    assert ended(served, third)["result"] == "Without a message."
+
+    # An edit of how many are done at a time.
+    write(served, fake, workers=1)
+    until(lambda: "tasks" in served.log and "reloaded" in served.log)
+
+    assert messages(served) == [
+        *(("user", "one"), ("assistant", "Done at once.")),
+        *(("user", "two"), ("assistant", "Done in the end.")),
+        *(("user", "three"), ("assistant", "Without a message.")),
+    ]
+    counted = json.loads(served.run("tasks", "counts", "--json").stdout)
+    assert counted["counts"] == {"agent": {"done": 3}}

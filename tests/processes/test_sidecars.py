@@ -1,0 +1,336 @@
+"""All sidecars of a server: none is left behind, edits apply, `status` tells."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from config import kept
+from processes import leftovers, sidecar_record, sidecars
+from processes.child import base_environment, outer_environment
+from processes.management.commands.status import describe_sidecar, describe_sidecars
+from processes.record import ChildRecord
+from processes.sidecar_record import SidecarRecord
+from tests.processes.conftest import MANAGE, Project, end, until
+from tests.processes.test_status import RUN
+
+FAMILY = """
+  - name: {name}
+    command: /bin/sh
+    args: [-c, "sleep 60 & echo $! > {name}.child; echo $$ > {name}.pid; {script}"]
+"""
+WAITS = "wait"
+ENDS_GENTLY = "trap 'echo gently > ended; exit' TERM; while :; do wait; done"
+
+
+def write(project: Project, **scripts: str) -> None:
+    """Give the project sidecars that run scripts of the shell."""
+    project.write()
+    with project.config.open("a") as file:
+        file.write("sidecars:\n")
+        for name, script in scripts.items():
+            file.write(FAMILY.format(name=name, script=script))
+
+
+def has_begun(project: Project, name: str = "bridge") -> Callable[[], bool]:
+    path = project.root / f"{name}.pid"
+    return lambda: path.exists() and path.read_text() != ""
+
+
+def family(project: Project, name: str = "bridge") -> list[psutil.Process]:
+    """Return a sidecar and what it started."""
+    until(has_begun(project, name))
+    texts = [(project.root / f"{name}.{one}").read_text() for one in ("pid", "child")]
+    return [psutil.Process(int(text)) for text in texts]
+
+
+def are_gone(processes: list[psutil.Process]) -> Callable[[], bool]:
+    return lambda: not any(map(lives, processes))
+
+
+def lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+class Running:
+    """The process that runs sidecars, without its supervisor."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        project.state.prepare()
+        lifeline, self.held = os.pipe()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "processes.sidecars", "--lifeline", str(lifeline)],
+            cwd=project.root,
+            env={
+                **base_environment(str(Path(MANAGE).parent), str(project.config)),
+                "COULISSE_PROCESS": "sidecars",
+                **project.environment,
+            },
+            pass_fds=[lifeline],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            process_group=0,
+        )
+        os.close(lifeline)
+        project.attached.append(self.process)
+
+    def end(self, number: int = signal.SIGTERM) -> str:
+        return end(self.process, number)
+
+    @property
+    def guard(self) -> psutil.Process:
+        (found,) = self.guards()
+        return found
+
+    def guards(self) -> list[psutil.Process]:
+        return [
+            each
+            for each in psutil.Process(self.process.pid).children()
+            if lives(each) and "guard.py" in each.cmdline()[-1]
+        ]
+
+
+@pytest.fixture
+def running(project: Project) -> Iterator[Callable[[], Running]]:
+    started: list[Running] = []
+
+    def run() -> Running:
+        started.append(Running(project))
+        return started[-1]
+
+    yield run
+    for each in started:
+        os.close(each.held)
+
+
+def test_none_outlives_who_runs_them(project: Project, running) -> None:
+    write(project, bridge=WAITS)
+    killed = running()
+    family_of_it = family(project)
+    guard = killed.guard
+    killed.end(signal.SIGKILL)
+    until(are_gone([*family_of_it, guard]))
+
+
+def test_the_kernel_ends_those_whose_guard_is_killed_as_well(
+    project: Project, running
+) -> None:
+    write(project, bridge=WAITS)
+    killed = running()
+    leader, child = family(project)
+    guard = killed.guard
+    # Stopped, so that no other takes its place.
+    killed.process.send_signal(signal.SIGSTOP)
+    guard.kill()
+    killed.end(signal.SIGKILL)
+    if sys.platform == "linux":
+        until(are_gone([leader]))
+    assert lives(child)
+    # What it had started is found by the next.
+    for path in project.root.glob("bridge.*"):
+        path.unlink()
+    successor = running()
+    until(are_gone([leader, child]))
+    until(has_begun(project))
+    assert f"sidecar=bridge (pid {leader.pid}), left by a killed" in successor.end()
+
+
+def test_a_killed_guard_is_replaced(project: Project, running) -> None:
+    write(project, bridge=WAITS)
+    killed = running()
+    family_of_it = family(project)
+    first = killed.guard
+    first.kill()
+    until(lambda: killed.guards() not in ([], [first]))
+    killed.end(signal.SIGKILL)
+    until(are_gone(family_of_it))
+
+
+def test_they_end_gently_when_the_supervisor_is_gone(project: Project, running) -> None:
+    write(project, bridge=ENDS_GENTLY)
+    orphaned = running()
+    family_of_it = family(project)
+    os.close(orphaned.held)
+    orphaned.held = os.open(os.devnull, os.O_RDONLY)
+    orphaned.process.wait(timeout=10)
+    assert (project.root / "ended").exists()
+    assert are_gone(family_of_it)()
+    assert not project.state.sidecars.exists()
+
+
+def test_an_edit_leaves_alone_what_did_not_change(
+    project: Project, running, settings
+) -> None:
+    write(project, stays=WAITS, goes=WAITS, differs=WAITS)
+    server = running()
+    stays, goes, differs = (
+        family(project, name) for name in ("stays", "goes", "differs")
+    )
+    (project.root / "differs.pid").unlink()
+    write(project, stays=WAITS, differs="sleep 59 & wait", comes=WAITS)
+    kept.write(project.config.read_bytes())  # As a web process does.
+    until(has_begun(project, "comes"))
+    until(has_begun(project, "differs"))
+    until(are_gone([*goes, *differs]))
+    assert all(map(lives, stays))
+    until(lambda: names(project) == ["stays", "differs", "comes"])
+    server.end()
+    assert are_gone(stays)()
+
+
+def names(project: Project) -> list[str]:
+    known = sidecar_record.read(project.state.sidecars)
+    return [] if known is None else [each.name for each in known.sidecars]
+
+
+def test_its_lines_are_json_and_have_no_secret(project: Project, running) -> None:
+    write(project, bridge="true")
+    with project.config.open("a") as file:
+        file.write("    env: {BOT_TOKEN: of-the-bot-alone}\n    restart: never\n")
+    text = project.config.read_text()
+    text = text.replace("true", "echo $BOT_TOKEN of-openai-alone; printf '\\\\033[1m'")
+    project.config.write_text(
+        text.replace("{base_url", "{api_key: of-openai-alone, base_url")
+    )
+    project.environment["COULISSE_LOG_FORMAT"] = "json"
+    server = running()
+    until(lambda: has_state(project, "finished"))
+    told = [json.loads(line) for line in server.end().splitlines()]
+    lines = [line for line in told if line.get("stream")]
+    assert [line["message"].partition(" stream=stdout ")[2] for line in lines] == [
+        "[redacted] [redacted]",
+        "\\x1b[1m",
+    ]
+    assert {(line["sidecar"], line["process"]) for line in lines} == {
+        ("bridge", "sidecars")
+    }
+
+
+def has_state(project: Project, state: str) -> bool:
+    known = sidecar_record.read(project.state.sidecars)
+    return known is not None and all(each.state == state for each in known.sidecars)
+
+
+def test_nobody_else_runs_them_as_well(project: Project, running) -> None:
+    write(project, bridge=WAITS)
+    first = running()
+    family(project)
+    second = running().process
+    assert (
+        f"already running (pid {first.process.pid})"
+        in second.communicate(timeout=15)[0]
+    )
+    assert second.returncode == 1
+
+
+def test_a_server_brings_its_sidecars_and_takes_them_along(project: Project) -> None:
+    project.environment["COULISSE_PROCESSES"] = "web,sidecars"
+    write(project, bridge=ENDS_GENTLY)
+    with project.config.open("a") as file:
+        file.write("  - {name: broken, command: no-such-thing}\n")
+    server = project.serve()
+    family_of_it = family(project)
+    until(lambda: "broken" in project.call("status"))
+    status = project.call("status")
+    assert f"    bridge  pid {family_of_it[0].pid}, up 0m " in status
+    assert "    broken  starts again in " in status
+    assert "its command 'no-such-thing' is not there" in status
+
+    runner = next(c for c in project.run_record.children if c.name == "sidecars")
+    os.kill(runner.pid, signal.SIGKILL)
+    until(are_gone(family_of_it))
+    (project.root / "bridge.pid").unlink()
+    family_of_it = family(project)
+    until(lambda: "  sidecars  pid " in project.call("status"))
+    assert ", 1 restart\n    bridge  pid" in project.call("status")
+
+    output = end(server)
+    assert "  Sidecars (2)\n    bridge  /bin/sh, restart: on-failure\n" in output
+    assert (project.root / "ended").exists()
+    assert are_gone(family_of_it)()
+    assert server.returncode == 0
+    assert project.processes() == []
+
+
+def test_none_outlives_the_supervisor(project: Project) -> None:
+    project.environment["COULISSE_PROCESSES"] = "web,sidecars"
+    write(project, bridge=WAITS)
+    server = project.serve()
+    family_of_it = family(project)
+    server.kill()
+    until(are_gone(family_of_it))
+    until(lambda: project.processes() == [])
+
+
+def test_what_a_stranger_has_by_now_is_left_alone(project: Project) -> None:
+    project.state.prepare()
+    with subprocess.Popen(["sleep", "60"], process_group=0) as stranger:
+        created_at = leftovers.created_at(stranger.pid)
+        for pretended in (created_at - 60, created_at):
+            assert stranger.poll() is None
+            left = record("running", pid=stranger.pid, created_at=pretended)
+            sidecar_record.write(project.state.sidecars, os.getpid(), [left])
+            sidecars.end_leftovers(project.state)
+        assert stranger.wait() == -signal.SIGTERM
+
+
+def record(state: str, **fields: object) -> SidecarRecord:
+    known = {"restarts": 2, "reason": "", "pid": None, "created_at": 0, "due_at": 0}
+    return SidecarRecord(name="bridge", state=state, **{**known, **fields})
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        (
+            record("waiting", due_at=4102444800, reason="ended with exit code 3"),
+            r"starts again in \d+ s, 2 restarts: ended with exit code 3",
+        ),
+        (record("waiting"), r"starts again in 0 s, 2 restarts"),
+        (record("finished", reason="ended with exit code 0"), "finished: ended with"),
+        (record("failed", reason="cannot be started"), "failed: cannot be started"),
+        (record("running", pid=os.getpid()), rf"pid {os.getpid()}, up .*, 2 restarts"),
+    ],
+)
+def test_status_says_what_one_does(known: SidecarRecord, said: str) -> None:
+    assert re.match(said, describe_sidecar(known))
+
+
+def test_status_believes_only_who_runs_them_now(project: Project) -> None:
+    project.state.prepare()
+    known = record("finished")
+    runner = ChildRecord("sidecars", 4711, 0.0, 0)
+    served = replace(RUN, children=(runner,))
+    sidecar_record.write(project.state.sidecars, 4712, [known])
+    assert list(describe_sidecars(served, project.state)) == []
+    sidecar_record.write(project.state.sidecars, 4711, [known])
+    assert list(describe_sidecars(served, project.state)) == ["    bridge  finished: "]
+    project.state.sidecars.write_text("nonsense")
+    assert list(describe_sidecars(served, project.state)) == []
+
+
+def test_a_sidecar_sees_the_environment_as_it_was(monkeypatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/of/the/user")
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "coulisse_site.settings")
+    ours = base_environment("/ours", "c.yaml")
+    assert ours["PYTHONPATH"] == f"/ours{os.pathsep}/of/the/user"
+    for name, value in {**ours, "COULISSE_PROCESS": "sidecars"}.items():
+        monkeypatch.setenv(name, value)
+    outer = outer_environment("/ours")
+    assert outer["PYTHONPATH"] == "/of/the/user"
+    assert not {"COULISSE_PROCESS", "DJANGO_SETTINGS_MODULE"} & outer.keys()
+    monkeypatch.setenv("PYTHONPATH", "/ours")
+    assert "PYTHONPATH" not in outer_environment("/ours")
