@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
+from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
+from django.utils.module_loading import import_string
 
 from access import audit, deeds
 from access.deeds import Deed
@@ -67,9 +69,15 @@ class Command(MemoryCommand):
         firing = _fired(occasion)
         if firing.task_id is None:
             raise CommandError(f"trigger '{name}' has a run that is not over")
-        wake.soon()
-        wake.flush()
+        _wake()
         self.stdout.write(str(firing.task_id))
+
+
+def _wake() -> None:
+    """Have a worker look now; without the broker it does within seconds."""
+    import_string(settings.COULISSE_CELERY_APP)  # Commands have none of themselves.
+    wake.soon()
+    wake.flush()
 
 
 def _named(config: Config, name: str) -> AnyTrigger:
