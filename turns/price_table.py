@@ -10,6 +10,7 @@ from agents.config import AGENTS
 from config import live
 from config.sections import Config
 from core.errors import CoulisseError
+from judges.config import JUDGES
 from memory import plan
 from providers import price_list, prices
 from providers.config import PROVIDERS
@@ -43,7 +44,7 @@ class Priced:
 
 
 def of(config: Config) -> list[Priced]:
-    """Return the models of agents, of their fallbacks, and of memory."""
+    """Return the models of agents, of their fallbacks, of memory, and of judges."""
     users: dict[tuple[str, str], list[str]] = {}
     for provider, model, user in _models(config):
         users.setdefault((provider, model), []).append(user)
@@ -78,6 +79,8 @@ def _models(config: Config) -> Iterator[tuple[str, str, str]]:
         memory = plan.of_agent(config, agent.name).plan
         if memory is not None and memory.learner is not None:
             yield memory.learner.name, memory.learner.model, "memory"
+    for judge in config.get(JUDGES).values():
+        yield judge.provider, judge.model, f"{judge.name} (judge)"
 
 
 def _embedder(config: Config) -> Iterator[Priced]:

@@ -5,11 +5,12 @@ import uuid
 import pytest
 
 from access import identity
-from gateway.feedback_schemas import DeletedFeedback, Feedback
+from gateway.feedback_schemas import DeletedFeedback, Feedback, NewFeedback
 from judges.models import Feedback as Row
 from memory import erasure
 from tests.gateway.calls import ask
 from tests.gateway.hands import ok
+from tests.test_docs import named
 
 pytestmark = pytest.mark.database
 
@@ -121,6 +122,10 @@ def test_it_is_in_the_description_of_the_api(hands):
     paths = hands.get("/v1/openapi.json")["paths"]
     assert paths[PATH]["post"]["tags"] == ["Feedback"]
     assert {"get", "delete"} <= paths[f"{PATH}/{{message_id}}"].keys()
+
+
+def test_every_field_is_in_the_docs():
+    assert named("judges.md", "field of feedback") == NewFeedback.model_fields.keys()
 
 
 def test_who_is_erased_has_said_nothing(hands, reply):

@@ -9,6 +9,7 @@ from config import loader
 from config.errors import ConfigInvalid
 from judges.config import JUDGES, JudgeConfig
 from tests.test_docs import named, rows
+from turns import price_table
 
 AGENT = """
 providers: {openai: {api_key: x}}
@@ -95,3 +96,8 @@ def test_every_field_is_in_the_docs_with_its_default():
     for name, field in JudgeConfig.model_fields.items():
         if isinstance(field.default, float):
             assert listed[name] == f"{field.default:g}"
+
+
+def test_what_a_judges_model_costs_is_listed():
+    found = {each.name: each.used_by for each in price_table.of(load(judged()))}
+    assert found["openai/m"] == ("a", "quality (judge)")
