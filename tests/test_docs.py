@@ -156,8 +156,8 @@ def test_every_field_of_the_server_is_listed():
 def test_every_id_of_a_problem_is_listed():
     used = set()
     for folder in (
-        *("access", "agents", "config", "gateway", "judges", "mcp_bridge", "memory"),
-        *("providers", "smoke", "tasks", "turns"),
+        *("access", "agents", "config", "experiments", "gateway", "judges"),
+        *("mcp_bridge", "memory", "providers", "smoke", "tasks", "turns"),
     ):
         for file in (BASE / folder).glob("*.py"):
             used |= set(re.findall(r"\"(coulisse\.E\d{3})\"", file.read_text()))

@@ -30,6 +30,7 @@ from memory.models import (
 from memory.models import Message as MessageRow
 from memory.transcript import Entry
 from memory.vectors import write_vector
+from smoke.models import Line, Run
 from tasks import queue
 from tasks.queue import Draft
 from tests.telemetry.turns import model_call, put, tool_call
@@ -75,6 +76,7 @@ def live(user_id: UserId, secret: str = "plums") -> None:
     put(model_call(), search, user_id=user_id, user_message=secret, started_at=AT)
     sign_in(user_id, secret)
     queue.add([Draft("agent", user_id, "assistant", secret)])
+    converse(user_id, secret)
     appraise(user_id, said.turn_id, secret)
     assert old.pk != new.pk
 
@@ -91,6 +93,24 @@ def appraise(user_id: UserId, turn_id: uuid.UUID, secret: str) -> None:
         agent="assistant",
         created_at=AT,
         updated_at=AT,
+    )
+
+
+def converse(user_id: UserId, secret: str) -> None:
+    """Store a run of a smoke test whose synthetic user this is."""
+    run = Run.objects.create(
+        batch=user_id,
+        repetition=1,
+        test="plums",
+        target="assistant",
+        user_id=user_id,
+        origin="command",
+        settings={},
+        state=Run.State.DONE,
+        created_at=AT,
+    )
+    Line.objects.create(
+        run=run, position=0, speaker="persona", text=secret, seconds=1, said_at=AT
     )
 
 

@@ -55,6 +55,8 @@ def test_what_would_go_is_what_goes(owner):
     would_delete = erasure.count(owner)
     assert would_delete == {
         "tasks": 1,
+        "smoke_lines": 1,
+        "smoke_runs": 1,
         "scores": 1,
         "feedback": 1,
         "passages": 2,
