@@ -17,7 +17,7 @@ OWN_COMMANDS = {
         "lessons",
         "reindex",
     ),
-    *("audit", "judge", "prices", "scores", "smoke", "spend"),
+    *("audit", "experiments", "judge", "prices", "scores", "smoke", "spend"),
     *("tasks", "token", "triggers", "turn", "turns"),
 }
 

@@ -297,6 +297,7 @@ def every(seconds: int, task: str) -> dict[str, Any]:
 
 CELERY_BEAT_SCHEDULE = {
     "access-prune": every(3600, "access.jobs.prune"),
+    "experiments-verdicts": every(600, "turns.jobs.verdicts"),
     "mcp-sweep": every(600, "mcp_bridge.jobs.sweep"),
     "memory-consolidate": every(600, "memory.jobs.consolidate"),
     "memory-sweep": every(30, "memory.jobs.sweep"),
