@@ -22,7 +22,6 @@ providers:
   openai: {{api_key: k, base_url: "{url}"}}
 agents:
   - {{name: assistant, provider: openai, model: gpt-test}}
-tasks: {{workers: {workers}}}
 """
 WAIT_SECONDS = 20
 
@@ -30,15 +29,11 @@ WAIT_SECONDS = 20
 @pytest.fixture
 def served(project: Project, fake: FakeProvider) -> Iterator[Project]:
     project.environment["DJANGO_SETTINGS_MODULE"] = "coulisse_site.settings"
-    write(project, fake)
+    del project.environment["COULISSE_PROCESSES"]
+    project.config.write_text(YAML.format(port=project.port, url=fake.base_url))
     process = project.serve()
     yield project
     end(process)
-
-
-def write(project: Project, fake: FakeProvider, workers: int = 2) -> None:
-    text = YAML.format(port=project.port, url=fake.base_url, workers=workers)
-    project.config.write_text(text)
 
 
 def ask(project: Project, method: str, path: str, body: Any = None) -> Any:
@@ -112,10 +107,6 @@ def test_nothing_is_lost_and_nothing_done_twice(
     fake.reply("Without a message.")
     third = create(served, "three")
     assert ended(served, third)["result"] == "Without a message."
-
-    # An edit of how many are done at a time.
-    write(served, fake, workers=1)
-    until(lambda: "tasks" in served.log and "reloaded" in served.log)
 
     assert messages(served) == [
         *(("user", "one"), ("assistant", "Done at once.")),
