@@ -28,6 +28,7 @@ from providers.config import (
 )
 from providers.embedding_config import EmbedWith
 from providers.kinds import Kind
+from smoke.config import Expectations, Persona, SmokeTest
 
 BASE = Path(settings.BASE_DIR)
 PAGES = [BASE / "README.md", *sorted((BASE / "docs").glob("*.md"))]
@@ -368,3 +369,18 @@ def test_every_make_target_is_listed():
 
 def test_every_field_of_an_mcp_server_is_listed():
     assert named("mcp.md", "field") == McpServerConfig.model_fields.keys()
+
+
+# smoke-tests.md
+
+
+@pytest.mark.parametrize(
+    ("heading", "shape"),
+    [
+        ("field", SmokeTest),
+        ("field of `persona`", Persona),
+        ("field of `expect`", Expectations),
+    ],
+)
+def test_every_field_of_a_smoke_test_is_listed(heading, shape):
+    assert named("smoke-tests.md", heading) == shape.model_fields.keys()

@@ -1,0 +1,109 @@
+"""Tests are launched by the clock, and their runs are deleted when they are old."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from smoke import jobs, runs
+from smoke.models import Line, Run
+from tasks.models import Task
+from tests.smoke.conftest import Holding
+from tests.smoke.stage import Cast, with_test
+
+pytestmark = pytest.mark.database
+
+# A tick of its own for each test: one is launched once.
+FOUR = datetime(2031, 5, 6, 4, 0, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+FIELDS = 'schedule: "0 4 * * *"\nrepetitions: 2'
+
+
+@pytest.fixture
+def scheduled(cast: Cast, configure) -> None:
+    configure(with_test(FIELDS))
+
+
+def close(launched: list[Run]) -> None:
+    runs.cancel([run.pk for run in launched])
+
+
+def test_it_is_launched_when_its_time_has_come(scheduled: None):
+    assert runs.launch_due(now=FOUR - SECOND) == []
+
+    launched = runs.launch_due(now=FOUR + 20 * SECOND)
+
+    assert [(run.test, run.repetition) for run in launched] == [
+        ("mine", 1),
+        ("mine", 2),
+    ]
+    assert {run.origin for run in launched} == {"schedule"}
+    tasks = Task.objects.filter(key__in=[f"smoke:{run.pk}" for run in launched])
+    assert [task.state for task in tasks] == ["queued", "queued"]
+    close(launched)
+
+
+def test_it_is_launched_once_however_many_look(scheduled: None):
+    at = FOUR + timedelta(days=1)
+    launched = runs.launch_due(now=at)
+    assert len(launched) == 2
+    assert runs.launch_due(now=at) == []
+    assert runs.launch_due(now=at + 30 * SECOND) == []
+    close(launched)
+    again = runs.launch_due(now=at + timedelta(days=1))
+    assert len(again) == 2
+    assert {run.batch for run in again} != {run.batch for run in launched}
+    close(again)
+
+
+def test_a_time_that_was_missed_is_left_out(scheduled: None):
+    late = FOUR + timedelta(days=3) + runs.GRACE
+    assert runs.launch_due(now=late) == []
+
+
+def test_the_clock_is_that_of_its_zone(cast: Cast, configure):
+    configure(with_test(f"{FIELDS}\ntime_zone: Asia/Tokyo"))
+    assert runs.launch_due(now=FOUR + timedelta(days=5)) == []
+    tokyo = FOUR + timedelta(days=5) - timedelta(hours=9)
+    launched = runs.launch_due(now=tokyo)
+    assert len(launched) == 2
+    close(launched)
+
+
+def test_the_sweep_looks_at_the_clock(cast: Cast, configure):
+    configure(with_test('schedule: "* * * * *"'))
+    jobs.sweep()
+    launched = Run.objects.filter(test="mine", origin="schedule", state="queued")
+    assert launched.exists()
+    close(list(launched))
+
+
+# Runs that are old
+
+
+def test_runs_are_deleted_when_they_are_old_enough(cast: Cast, holding: Holding):
+    old, new = holding.hold(), holding.hold()
+    waiting, *_ = holding.launch("judged")
+    past = datetime.now(UTC) - timedelta(days=31)
+    Run.objects.filter(pk__in=[old.pk, waiting.pk]).update(created_at=past)
+    runs.cancel([waiting.pk])
+    Run.objects.filter(pk=waiting.pk).update(state="queued")
+
+    assert runs.prune() >= 1
+
+    kept = Run.objects.filter(pk__in=[old.pk, new.pk, waiting.pk])
+    assert {run.pk for run in kept} == {new.pk, waiting.pk}
+    assert not Line.objects.filter(run_id=old.pk).exists()
+    assert new.lines.exists()
+    Run.objects.filter(pk=waiting.pk).update(state="cancelled")
+
+
+def test_a_test_may_keep_its_runs_longer(cast: Cast, holding: Holding, configure):
+    configure(with_test("max_turns: 1\nkeep_days: null"))
+    old = holding.hold("mine")
+    Run.objects.filter(pk=old.pk).update(created_at=datetime(2020, 1, 1, tzinfo=UTC))
+    jobs.prune()
+    assert Run.objects.filter(pk=old.pk).exists()
+
+    configure(with_test("max_turns: 1\nkeep_days: 1"))
+    jobs.prune()
+    assert not Run.objects.filter(pk=old.pk).exists()
