@@ -251,8 +251,8 @@ def _check_webhooks(triggers: Triggers, config: Config) -> Iterator[Problem]:
         if trigger.path in paths:
             yield Problem(
                 (*at, "path"),
-                f"trigger '{trigger.name}' has the path {trigger.path}, which is "
-                f"'{paths[trigger.path]}''s; change one",
+                f"trigger '{trigger.name}' has the path of '{paths[trigger.path]}', "
+                f"{trigger.path}; change one",
                 "coulisse.E603",
             )
         paths.setdefault(trigger.path, trigger.name)
