@@ -11,6 +11,7 @@ from access.auth_config import AUTH
 from agents.config import AGENTS, AgentConfig
 from config.config import SERVER
 from config.sections import Config
+from experiments.config import EXPERIMENTS
 from memory import plan, state
 from memory.config import MEMORY
 from processes import sidecar_plan
@@ -45,7 +46,20 @@ def _lines(config: Config, run: RunRecord) -> Iterator[str]:
     for name, agent in agents.items():
         memory = _memory_of(config, agent)
         yield f"    {name:<{width}}  {agent.provider} / {agent.model}{memory}"
+    yield from _experiments(config)
     yield from _sidecars(config)
+
+
+def _experiments(config: Config) -> Iterator[str]:
+    experiments = config.get(EXPERIMENTS)
+    if not experiments:
+        return
+    yield ""
+    yield f"  Experiments ({len(experiments)})"
+    width = max(map(len, experiments))
+    for name, experiment in experiments.items():
+        agents = ", ".join(experiment.agents)
+        yield f"    {name:<{width}}  {experiment.strategy}: {agents}"
 
 
 def _sidecars(config: Config) -> Iterator[str]:

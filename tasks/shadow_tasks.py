@@ -3,6 +3,7 @@
 Nothing of it reaches the transcript, the user's memory or their limits.
 """
 
+import logging
 import uuid
 from contextlib import aclosing
 from functools import partial
@@ -10,6 +11,7 @@ from functools import partial
 from agents.config import AGENTS, AgentConfig
 from config import live
 from config.sections import Config
+from core.errors import CoulisseError
 from core.ids import TurnId
 from core.reply import Reply
 from memory import plan
@@ -18,10 +20,12 @@ from tasks.kinds import Ending, Kind
 from tasks.shadow_payload import Trial
 from tasks.work import Work
 from telemetry.config import TELEMETRY
-from turns import context, flow, keeping, lane, leaving
+from turns import context, flow, lane, leaving
 from turns.granting import Allowance
 from turns.toolbox import Toolbox
 from turns.turn import Moment, Turn
+
+logger = logging.getLogger(__name__)
 
 NOT_CONFIGURED = "the variant is no longer configured"
 
@@ -41,10 +45,12 @@ async def run(task: Work) -> Ending:
     except Exception as exc:
         leaving.charge(turn)
         record = leaving.record(turn, reply, "error", exc)
-        await lane.run_to_end(
-            keeping.keep_record, record, turn.telemetry, settle=lambda: None
+        await lane.run_to_end(shadowing.failed, task, exc, turn, record)
+        told = exc if isinstance(exc, CoulisseError) else type(exc).__name__
+        logger.warning(
+            "trial of turn %s on %s failed: %s", *(task.turn_id, agent.name), told
         )
-        raise
+        return Ending(is_closed=True)
     leaving.charge(turn)
     record = leaving.record(turn, reply, "ok", None)
     return Ending(

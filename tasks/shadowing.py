@@ -86,7 +86,7 @@ def keep(task: Work, turn: Turn, reply: Reply, record: Record) -> None:
     In the transaction that closes its task.
     """
     records.insert(record, turn.telemetry)
-    Task.objects.filter(pk=task.id).update(payload={"experiment": turn.experiment})
+    Task.objects.filter(pk=task.id).update(payload=_rest(turn))
     if not is_comparable(reply):
         return
     wanted = judging.drafts(
@@ -100,3 +100,19 @@ def keep(task: Work, turn: Turn, reply: Reply, record: Record) -> None:
     if wanted:
         queue.add(wanted)
         transaction.on_commit(wake.soon)
+
+
+def failed(task: Work, error: BaseException, turn: Turn, record: Record) -> None:
+    """Note that a trial failed, and record it, unless its task is no longer ours."""
+    with transaction.atomic():
+        queue.failed(task, error, is_final=True)
+        mine = Task.objects.filter(
+            pk=task.id, state=Task.State.ERRORED, attempts=task.attempts
+        )
+        if mine.update(payload=_rest(turn)):
+            records.insert(record, turn.telemetry)
+
+
+def _rest(turn: Turn) -> dict[str, str]:
+    """Return what is kept of a payload: no copy of what was said."""
+    return {"experiment": turn.experiment}

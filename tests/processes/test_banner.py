@@ -106,3 +106,15 @@ def test_servers_of_ones_own_learn_with_each_agents_model(
     )
     shown = banner.render(loader.load(path), RUN)
     assert "learns from p / m, p / n; embeds with local:" in shown
+
+
+def test_it_lists_the_experiments(tmp_path: Path, database: None) -> None:
+    path = tmp_path / "coulisse.yaml"
+    path.write_text(
+        "agents: [{name: a, provider: p, model: m}, {name: b, provider: p, model: n}]\n"
+        f"providers: {{{PAID}}}\n"
+        "experiments:\n"
+        "  - {name: x, strategy: split, variants: [{agent: a}, {agent: b}]}\n"
+    )
+    shown = banner.render(loader.load(path), RUN)
+    assert "  Experiments (1)\n    x  split: a, b\n" in shown

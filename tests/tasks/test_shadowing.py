@@ -16,6 +16,7 @@ from telemetry.models import Turn
 from tests.conftest import CONFIG, serve
 from tests.gateway.calls import ask
 from tests.judges.stage import JUDGES, answer, is_judging
+from tests.tasks.conftest import wait_until
 
 pytestmark = pytest.mark.database
 
@@ -211,7 +212,22 @@ def test_one_that_fails_is_seen(stage, client, fake, user):
     assert "401" in task.error or "API key" in task.error or "openai" in task.error
     [shadow] = turns_of(user, origin="shadow")
     assert (shadow.outcome, shadow.agent) == ("error", "keen")
+    assert task.payload == {"experiment": "trial"}
     assert said_by(user)[-1] == ("assistant", "gpt-calm says so.")
+
+
+@pytest.mark.parametrize("status", [200, 401])
+def test_nothing_is_written_of_a_user_erased_meanwhile(
+    stage, client, fake, user, status
+):
+    ask(client, user, "First?", agent="trial")
+    fake.answer(Answer(["Late."], status=status, hang="headers"))
+    stage.kick()
+    fake.wait(lambda: len(fake.requests) == 2)
+    Task.objects.filter(user_id=identity.derive(user)).delete()
+    fake.release()
+    wait_until(lambda: stage.is_idle)
+    assert turns_of(user, origin="shadow") == []
 
 
 def test_a_variant_that_was_taken_away_is_not_tried(stage, configure, client, user):
