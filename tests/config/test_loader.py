@@ -1,5 +1,6 @@
 import pytest
 
+from config import loader
 from config.errors import ConfigInvalid
 from config.sections import Config, Section
 
@@ -24,6 +25,16 @@ def test_it_returns_typed_sections_and_defaults(load, file):
 
 def test_a_configuration_without_a_section_has_its_default(file):
     assert Config(file, {}).get(MENU) == {}
+
+
+def test_a_part_is_read_without_what_the_others_need(settings):
+    # Neither sections nor checks are loaded: their apps may not be.
+    settings.COULISSE_SECTIONS = ["nowhere.at_all"]
+    settings.COULISSE_CHECKS = ["nowhere.at_all"]
+    text = b"cooks: [{name: 5, boss: nobody}]\nmenu: {tea: '${vars.x}'}\nvars: {x: 3}\n"
+    assert loader.section(text, MENU) == {"tea": 3}
+    config = loader.part(text, (MENU, KITCHEN))
+    assert (config.get(MENU), config.get(KITCHEN).stoves) == ({"tea": 3}, 1)
 
 
 def test_a_snapshot_does_not_change(load):

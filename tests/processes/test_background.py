@@ -1,6 +1,7 @@
 """Broker, worker and beat beside the real application."""
 
 import os
+import re
 import signal
 import socket
 import time
@@ -91,6 +92,14 @@ def test_jobs_run_whatever_is_killed(served: Project) -> None:
     until(replaced(served, "broker"))
     until(lambda: send(served, "note", "sent to the second broker"))
     until((served.root / "sent to the second broker").exists)
+
+    until(replaced(served, "beat"))
+    (served.root / "tick").unlink()
+    until((served.root / "tick").exists)
+
+    status = served.call("status")
+    for name in ("worker", "broker", "beat"):
+        assert re.search(rf"  {name} +pid \d+, up .*, 1 restart\n", status), status
 
     with served.config.open("a") as file:
         file.write("  - {name: newcomer, provider: openai, model: gpt-test}\n")

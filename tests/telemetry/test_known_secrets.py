@@ -3,6 +3,7 @@
 import pytest
 
 from config import loader, secret_values
+from config.config import SERVER
 from config.errors import ConfigInvalid
 from core import redaction
 
@@ -57,6 +58,16 @@ def test_reading_a_configuration_makes_them_known(tmp_path):
     for secret in SECRETS:
         assert secret not in redaction.own(f"it is {secret}")
     assert redaction.own("Acme Limited") == "Acme Limited"
+
+
+def test_reading_a_part_of_it_makes_all_known() -> None:
+    config = loader.part(YAML.encode(), (SERVER,))
+    assert config.get(SERVER).port == 8421
+    assert config.values.keys() <= {"server", "vars"}
+    for secret in SECRETS:
+        assert secret not in redaction.own(f"it is {secret}")
+    for word in ("Acme Limited", "warning-and-more", "/a/rather/long/path/20"):
+        assert redaction.own(word) == word
 
 
 def test_those_of_a_file_with_a_mistake_are_known_too(tmp_path):

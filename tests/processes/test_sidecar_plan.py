@@ -1,0 +1,66 @@
+"""When a server runs sidecars: with those it starts with, and with those edited in."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.conf import settings as real_settings
+
+from config import kept, loader
+from config.sections import Config
+from processes import plan, sidecar_plan
+
+NONE = """
+agents: [{name: a, provider: p, model: m}]
+providers: {p: {kind: openai, api_key: k}}
+"""
+ONE = f"{NONE}sidecars: [{{name: bridge, command: ./bridge}}]\n"
+
+
+@pytest.fixture
+def load(tmp_path: Path, settings) -> Callable[[str], Config]:
+    settings.COULISSE_STATE_DIR = tmp_path
+    settings.COULISSE_PROCESSES = frozenset({"web", "sidecars"})
+    return lambda text: loader.parse(text.encode(), tmp_path / "coulisse.yaml")
+
+
+def test_a_server_with_sidecars_runs_them_once_it_answers(load) -> None:
+    _, sidecars = plan.make(load(ONE)).children(listening=5, lifeline=6, board=7)
+    assert sidecars.command.name == "sidecars"
+    assert sidecars.command.is_wanted()
+    assert (sidecars.command.is_vital, sidecars.command.follows_web) == (False, True)
+    # They end beside the last replies, which they may deliver.
+    assert not sidecars.command.outlives_web
+
+
+def test_a_server_without_them_has_no_process_for_them(load) -> None:
+    wanted = sidecar_plan.wanted(load(NONE))
+    assert wanted is not None
+    assert not wanted()
+    kept.write(NONE.encode())
+    assert not wanted()
+    kept.write(ONE.encode())
+    assert wanted()
+    kept.write(b"\0")
+    assert not wanted()
+
+
+def test_a_server_of_web_processes_alone_runs_none(load, settings) -> None:
+    settings.COULISSE_PROCESSES = frozenset({"web"})
+    assert sidecar_plan.wanted(load(ONE)) is None
+    found = plan.make(load(ONE)).children(listening=5, lifeline=6, board=7)
+    assert [child.command.name for child in found] == ["web-1"]
+
+
+def test_the_process_that_runs_them_is_small() -> None:
+    code = "import sys, processes.sidecars; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=real_settings.BASE_DIR,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert not {"agents.config", "django.db.models", "numpy", "mcp"} & set(loaded)
