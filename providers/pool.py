@@ -3,9 +3,6 @@
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Literal
 
 from providers import breaker, kinds
 from providers.breaker import Circuit
@@ -163,45 +160,3 @@ def find(name: str, provider: ProviderConfig) -> Pool:
 def forget() -> None:
     """Forget what is known of every endpoint."""
     _pools.clear()
-
-
-# For who asks.
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """How an endpoint does, as this process knows it."""
-
-    provider: str
-    endpoint: str
-    """"" where the provider has one."""
-    state: Literal["closed", "open", "trying"]
-    """Whether calls go there; `trying`: the next one finds out."""
-    open_until: datetime | None
-    """When it is tried again."""
-    failures: int
-    """In a row."""
-    last_error: str | None
-    """Since it last answered."""
-
-
-def states() -> list[State]:
-    """Return how every endpoint does that this process has called."""
-    return [
-        _state(pool.name, each)
-        for pool in [*_pools.values()]
-        for each in pool.endpoints
-    ]
-
-
-def _state(provider: str, endpoint: Endpoint) -> State:
-    circuit, at = endpoint.circuit, breaker.now()
-    until = None
-    if circuit.open_until is not None:
-        until = datetime.now(UTC) + timedelta(seconds=circuit.open_until - at)
-    state: Literal["closed", "open", "trying"] = "closed"
-    if until is not None:
-        state = "trying" if circuit.admits(at) else "open"
-    return State(
-        provider, endpoint.name, state, until, circuit.failures, circuit.last_error
-    )

@@ -21,6 +21,7 @@ from providers.errors import (
     TimedOut,
 )
 
+from . import circuits
 from . import fault_server as faults
 from .conftest import asking, said
 from .fault_server import Fault, FaultServer
@@ -82,8 +83,8 @@ def asked(server: FaultServer) -> list[str]:
     return [names[request.key] for request in server.requests]
 
 
-def state(endpoint: str = "") -> pool.State:
-    (found,) = (each for each in pool.states() if each.endpoint == endpoint)
+def state(endpoint: str = "") -> circuits.State:
+    (found,) = (each for each in circuits.states() if each.endpoint == endpoint)
     return found
 
 
@@ -339,7 +340,7 @@ async def test_one_call_tries_it_and_a_reply_closes_it(server, clock, caplog):
     with caplog.at_level(logging.WARNING):
         await said(provider)
     assert "provider 'acme' answers again" in caplog.text
-    assert state() == pool.State("acme", "", "closed", None, 0, None)
+    assert state() == circuits.State("acme", "", "closed", None, 0, None)
     await said(provider)
 
 
@@ -549,7 +550,7 @@ async def test_a_breaker_can_be_turned_off(server, clock):
 async def test_who_asks_is_told_how_each_does(server, first, clock):
     server.default = keyed(a=faults.status(401))
     await said(two(server))
-    dead, well = pool.states()
+    dead, well = circuits.states()
     assert (dead.provider, dead.endpoint, dead.state) == ("acme", "a", "open")
     assert dead.open_until is not None
     assert "refused the key" in (dead.last_error or "")
@@ -559,7 +560,7 @@ async def test_who_asks_is_told_how_each_does(server, first, clock):
 async def test_what_is_remembered_has_a_bound(server):
     for number in range(pool.MAX_POOLS + 10):
         pool.find(f"p{number}", server.provider())
-    assert len(pool.states()) == pool.MAX_POOLS
+    assert len(circuits.states()) == pool.MAX_POOLS
 
 
 async def test_a_call_that_begins_while_nobody_may_be_asked_sends_nothing(
