@@ -15,6 +15,7 @@ from judges.models import Feedback, Score
 from memory import history
 from memory.transcript import Entry
 from providers.fake_wires import Answer
+from tasks import judge_backlog
 from tasks.models import Task
 from tests.judges.stage import STAGE, answer
 from tests.memory.lives import AT
@@ -110,6 +111,16 @@ def test_the_newest_are_taken_first(past, obliging):
     past.run("--yes", "--limit", "1")
     (request,) = obliging.requests
     assert "Which town? 2" in request.body["messages"][-1]["content"]
+
+
+def test_what_waits_to_be_judged_is_not_judged_twice(past, fake):
+    past.replied()
+    backlog = judge_backlog.find(past.judge, [past.agent], since=AT)
+    judge_backlog.add(past.judge, backlog.to_do)
+    told = past.run("--yes")
+    assert "1 under way" in told
+    assert "nothing to judge" in told
+    assert fake.requests == []
 
 
 def test_what_was_broken_off_is_not_judged(past, obliging):

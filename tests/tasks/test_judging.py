@@ -162,7 +162,14 @@ def test_a_judge_that_is_parked_scores_nothing(working, judge, client, user, use
     assert tasks_of(user_id) == []
 
 
-def test_an_incognito_chat_leaves_nothing(working, judge, client, user, user_id):
+@pytest.mark.parametrize(
+    "limits", ["", "\nlimits: [{per: principal, tokens_per_day: 9999}]"]
+)
+def test_an_incognito_chat_leaves_nothing(
+    working, judge, configure, client, user, user_id, limits
+):
+    # With limits something is written of it all the same: what it used.
+    configure(STAGE + limits)
     ask(client, user, agent="judged", metadata={"memory": "incognito"})
     assert tasks_of(user_id) == []
 
