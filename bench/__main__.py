@@ -12,7 +12,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from bench import figures, guarding, recall_latency, retrieval, soak, tools
+from bench import background, figures, guarding, recall_latency, retrieval, soak, tools
 from bench.figures import SMALL, Bench, Sizes
 from bench.meter import Weather
 from bench.table import Row, render
@@ -45,6 +45,9 @@ def main(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["memory-quality"]:
         retrieval.main(given[1:])
+        return
+    if given[:1] == ["background"]:
+        background.main(given[1:])
         return
     if given[:1] == ["soak"]:
         soak.main(given[1:])

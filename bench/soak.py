@@ -192,7 +192,7 @@ def main(arguments: list[str]) -> None:
     print(f"soaking in {directory} …", file=sys.stderr)
     soak = Soak(directory, options.port, options.minutes * 60)
     with ExitStack() as stack:
-        _start(stack, directory, options.port)
+        start(stack, directory, options.port)
         soak.run()
         found = _audit(directory, soak.ledger)
     print(render(list(_rows(soak.ledger, found, options.minutes))))
@@ -202,7 +202,8 @@ def main(arguments: list[str]) -> None:
         subprocess.run(["rm", "-rf", str(directory)], check=False)
 
 
-def _start(stack: ExitStack, directory: Path, port: int) -> None:
+def start(stack: ExitStack, directory: Path, port: int, config: str = CONFIG) -> None:
+    """Start a server with a model beside it; both end with the stack."""
     provider = subprocess.Popen(
         [sys.executable, "-m", "bench.provider"],
         cwd=ROOT,
@@ -212,7 +213,7 @@ def _start(stack: ExitStack, directory: Path, port: int) -> None:
     )
     stack.callback(provider.kill)
     at = f"http://127.0.0.1:{provider.stdout.readline().strip()}/v1"
-    (directory / "coulisse.yaml").write_text(CONFIG.format(port=port, provider=at))
+    (directory / "coulisse.yaml").write_text(config.format(port=port, provider=at))
     log = stack.enter_context((directory / "log").open("wb"))
     server = subprocess.Popen(
         [sys.executable, str(ROOT / "manage.py"), "start", "-F"],

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.db import connection, transaction
-from django.db.models import Case, F, Q, QuerySet, Value, When
+from django.db import connection, models, transaction
+from django.db.models import F, Q, QuerySet
 
 from core import request_ids
 from core.errors import CoulisseError
@@ -36,6 +36,14 @@ INTERRUPTED = "process restarted before task completed"
 
 OPEN = (Task.State.QUEUED, Task.State.RUNNING)
 CLOSED = (Task.State.DONE, Task.State.ERRORED, Task.State.CANCELLED)
+
+DONE = """
+    UPDATE tasks_task SET
+        state = 'done', result = %s, error = '', finished_at = %s,
+        turn_id = COALESCE(%s, turn_id)
+    WHERE id = %s AND user_id = %s AND state = 'running' AND attempts = %s
+"""
+"""Plain SQL: it is done for every task."""
 
 
 class Gone(Unwanted):
@@ -103,73 +111,6 @@ def _row(draft: Draft, now: datetime) -> Task:
     )
 
 
-def claim(
-    limit: int,
-    kinds: Collection[str],
-    *,
-    users: Collection[UserId] | None = None,
-    once: Collection[str] = (),
-    now: datetime | None = None,
-) -> list[Work]:
-    """Take up to `limit` pieces of work, and return them.
-
-    The highest priority first, then the oldest; with `users` only theirs. Those whose
-    lease ran out are taken again, unless they are of kinds that run `once`. Two workers
-    never take the same one.
-    """
-    now = now or datetime.now(UTC)
-    lease = now + timedelta(seconds=LEASE_SECONDS)
-    wanted = Q(kind__in=kinds)
-    if users is not None:
-        wanted &= Q(user_id__in=users)
-    with transaction.atomic():
-        found = (
-            Task.objects.filter(_takeable(now, once), wanted)
-            .order_by("-priority", "created_at")
-            .select_for_update(skip_locked=connection.vendor == "postgresql")
-        )
-        taken = list(found[:limit])
-        Task.objects.filter(pk__in=[task.pk for task in taken]).update(
-            state=Task.State.RUNNING,
-            attempts=F("attempts") + 1,
-            interruptions=F("interruptions") + _IS_LOST,
-            due_at=lease,
-            started_at=now,
-            worker=workers.own(),
-        )
-    return [_work(task) for task in taken]
-
-
-def _work(task: Task) -> Work:
-    return Work(
-        id=task.id,
-        kind=task.kind,
-        user_id=UserId(task.user_id),
-        agent=task.agent,
-        prompt=task.prompt,
-        payload=task.payload,
-        origin=task.origin,
-        turn_id=task.turn_id,
-        token_id=task.token_id,
-        request_id=task.request_id,
-        attempts=task.attempts + 1,
-        failures=task.failures,
-        max_failures=task.max_failures,
-    )
-
-
-_IS_LOST = Case(When(state=Task.State.RUNNING, then=Value(1)), default=Value(0))
-
-
-def _takeable(now: datetime, once: Collection[str]) -> Q:
-    lost = Q(
-        ~_is_given_up(once),
-        state=Task.State.RUNNING,
-        is_cancelled=False,
-    )
-    return Q(Q(state=Task.State.QUEUED) | lost, due_at__lte=now)
-
-
 def _is_given_up(once: Collection[str]) -> Q:
     """Return what is not begun again when its worker died."""
     return Q(interruptions__gte=MAX_INTERRUPTIONS) | Q(kind__in=once)
@@ -219,16 +160,22 @@ def done(task: Work, result: str = "", *, turn_id: uuid.UUID | None = None) -> N
     So what it came to is stored exactly if its row says that it is done. One that
     somebody has just cancelled is done all the same.
     """
-    fields: dict[str, Any] = {} if turn_id is None else {"turn_id": turn_id}
-    closed = _mine(task).update(
-        state=Task.State.DONE,
-        result=storable(result),
-        error="",
-        finished_at=datetime.now(UTC),
-        **fields,
-    )
-    if not closed:
+    values = [
+        *(storable(result), stored("finished_at", datetime.now(UTC))),
+        *(stored("turn_id", turn_id), stored("id", task.id)),
+        *(stored("user_id", task.user_id), task.attempts),
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(DONE, values)
+        is_closed = cursor.rowcount
+    if not is_closed:
         raise Gone
+
+
+def stored(name: str, value: Any) -> Any:
+    """Return a value of a column as the database has it, for plain SQL."""
+    field: models.Field[Any, Any] = getattr(Task, name).field
+    return field.get_db_prep_value(value, connection)
 
 
 def close(

@@ -15,7 +15,7 @@ from config import live
 from core import request_ids
 from core.errors import CoulisseError
 from core.ids import UserId
-from tasks import failures, kinds, lost, queue
+from tasks import failures, kinds, lost, queue, taking
 from tasks.config import TASKS
 from tasks.errors import DeadlinePassed
 from tasks.kinds import Ending
@@ -95,7 +95,7 @@ class Runner:
                 return False
             try:
                 taken = await lane.run_to_end(
-                    queue.claim,
+                    taking.take,
                     free,
                     kinds.names() if self._only is None else self._only,
                     users=self._users,

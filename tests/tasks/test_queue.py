@@ -14,7 +14,7 @@ from django.db import connection
 
 from config import live
 from core.ids import UserId
-from tasks import lost, queue, retention, workers
+from tasks import lost, queue, retention, taking, workers
 from tasks.models import Task
 from tasks.queue import Draft
 from tests.conftest import CONFIG
@@ -30,7 +30,7 @@ def add(user_id: UserId, *drafts: Draft) -> list[Task]:
 
 
 def take(user_id: UserId, limit: int = 10, **more):
-    return queue.claim(limit, ["agent"], users=[user_id], **{"now": NOW, **more})
+    return taking.take(limit, ["agent"], users=[user_id], **{"now": NOW, **more})
 
 
 def state(task: Task) -> tuple[str, str]:
