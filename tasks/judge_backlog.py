@@ -40,18 +40,18 @@ class Backlog:
     """The replies of some time, by what is to be done about them."""
 
     judged: int = 0
-    under_way: int = 0
-    """Queued or running already."""
     over: int = 0
     """Tried to no end: there was nothing to judge, or somebody cancelled it."""
     failed: list[Reply] = field(default_factory=list)
+    under_way: list[Reply] = field(default_factory=list)
+    """Queued or running already."""
     to_do: list[Reply] = field(default_factory=list)
 
     @property
     def found(self) -> int:
         """How many there are in all."""
-        rest = len(self.failed) + len(self.to_do)
-        return self.judged + self.under_way + self.over + rest
+        rest = (self.failed, self.under_way, self.to_do)
+        return self.judged + self.over + sum(map(len, rest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _sort(judge: str, batch: Sequence[Reply], backlog: Backlog) -> None:
         elif state is None:
             backlog.to_do.append(reply)
         elif state in queue.OPEN:
-            backlog.under_way += 1
+            backlog.under_way.append(reply)
         elif state == Task.State.ERRORED:
             backlog.failed.append(reply)
         else:
@@ -198,6 +198,12 @@ def retry(judge: str, replies: Sequence[Reply]) -> list[Task]:
         due_at=datetime.now(UTC),
     )
     return list(Task.objects.filter(pk__in=ids))
+
+
+def waiting(judge: str, replies: Sequence[Reply]) -> list[Task]:
+    """Return the rows of those that are queued or running."""
+    keys = [judging.key(judge, reply.turn_id) for reply in replies]
+    return list(Task.objects.filter(key__in=keys, state__in=queue.OPEN))
 
 
 def current(tasks: Collection[Task]) -> list[Task]:

@@ -1,7 +1,9 @@
 """`manage.py judge` scores past replies; `manage.py scores` shows what came of it."""
 
 import json
+import time
 import uuid
+from collections.abc import Callable
 from io import StringIO
 from typing import Any
 
@@ -15,7 +17,8 @@ from judges.models import Feedback, Score
 from memory import history
 from memory.transcript import Entry
 from providers.fake_wires import Answer
-from tasks import judge_backlog
+from tasks import judge_backlog, service
+from tasks.management.commands import judge
 from tasks.models import Task
 from tests.judges.stage import STAGE, answer
 from tests.memory.lives import AT
@@ -113,14 +116,41 @@ def test_the_newest_are_taken_first(past, obliging):
     assert "Which town? 2" in request.body["messages"][-1]["content"]
 
 
-def test_what_waits_to_be_judged_is_not_judged_twice(past, fake):
+def test_it_can_be_broken_off(past, obliging, monkeypatch):
+    past.replied(3)
+    obliging.hang("headers")
+    interrupt_once(lambda: bool(obliging.requests), monkeypatch)
+    with pytest.raises(CommandError, match="run it again to go on") as caught:
+        past.run("--yes")
+    assert caught.value.returncode == 130
+    assert past.scored < 3
+    past.run("--yes")
+    assert past.scored == 3
+
+
+def interrupt_once(is_time: Callable[[], bool], monkeypatch) -> None:
+    """Press Ctrl-C as soon as something is so."""
+    sleep, pressed = time.sleep, []
+
+    def sleeping(seconds: float) -> None:
+        sleep(seconds)
+        if is_time() and not pressed:
+            pressed.append(True)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(judge.time, "sleep", sleeping)
+    # What hangs is not waited for.
+    monkeypatch.setattr(service, "DRAIN_SECONDS", 0.1)
+
+
+def test_what_waits_to_be_judged_is_judged_once(past, obliging):
     past.replied()
     backlog = judge_backlog.find(past.judge, [past.agent], since=AT)
     judge_backlog.add(past.judge, backlog.to_do)
     told = past.run("--yes")
     assert "1 under way" in told
-    assert "nothing to judge" in told
-    assert fake.requests == []
+    assert "1 judged" in told
+    assert len(obliging.requests) == 1
 
 
 def test_what_was_broken_off_is_not_judged(past, obliging):

@@ -1,7 +1,7 @@
 """`manage.py judge`: past replies are scored."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,7 +25,7 @@ SINCE = "30d"
 WINDOW = 100
 """Tasks that are open at a time: what is left of them when this is broken off is done
 by the next worker."""
-LOOK_SECONDS = 0.1
+LOOK_SECONDS = 0.05
 
 
 class Command(MemoryCommand):
@@ -76,14 +76,14 @@ class Command(MemoryCommand):
         config = live.current()
         judge = judge_of(config, options["judge"])
         backlog = self._find(config, judge, options)
-        again = backlog.failed if options["retry"] else []
-        self._tell(config, judge, backlog, again)
-        if options["dry_run"] or not (backlog.to_do or again):
+        work = Judging(judge.name, backlog, again=options["retry"])
+        self._tell(config, judge, backlog, work)
+        if options["dry_run"] or work.is_over:
             return
         if not options["yes"] and not is_confirmed("judge"):
             self.stdout.write("nothing was judged")
             return
-        self._judge(judge, backlog.to_do, again)
+        self._judge(work)
 
     def _find(
         self, config: Config, judge: JudgeConfig, options: dict[str, Any]
@@ -100,36 +100,28 @@ class Command(MemoryCommand):
         )
 
     def _tell(
-        self,
-        config: Config,
-        judge: JudgeConfig,
-        backlog: Backlog,
-        again: Sequence[Reply],
+        self, config: Config, judge: JudgeConfig, backlog: Backlog, work: "Judging"
     ) -> None:
         self.stdout.write(
             f"{backlog.found:,} replies, {backlog.judged:,} judged already, "
-            f"{backlog.under_way:,} under way, {backlog.over:,} given up, "
+            f"{len(backlog.under_way):,} under way, {backlog.over:,} given up, "
             f"{len(backlog.failed):,} failed"
         )
-        replies = [*backlog.to_do, *again]
-        if not replies:
+        if work.is_over:
             self.stdout.write("nothing to judge")
             return
-        asked = judge_backlog.estimate(config, judge, replies)
+        asked = judge_backlog.estimate(config, judge, work.replies)
         cost = (
             "at an unknown price: give it under prices:"
             if asked.micro_usd is None
             else f"about ${money.usd(asked.micro_usd)}"
         )
         self.stdout.write(
-            f"{len(replies):,} to judge by '{judge.name}' ({judge.provider}/"
+            f"{work.total:,} to judge by '{judge.name}' ({judge.provider}/"
             f"{judge.model}): about {asked.tokens:,} tokens, {cost}"
         )
 
-    def _judge(
-        self, judge: JudgeConfig, replies: Sequence[Reply], again: Sequence[Reply]
-    ) -> None:
-        work = Judging(judge.name, replies, again)
+    def _judge(self, work: "Judging") -> None:
         service = Service(only=[judging.KIND])
         bar = Bar(self.stderr, work.total)
         service.start()
@@ -154,20 +146,31 @@ class Command(MemoryCommand):
             )
 
 
+Put = Callable[[str, Sequence[Reply]], list[Task]]
+"""Has replies be in the queue, and returns their rows."""
+
+
 class Judging:
     """Replies on their way through the queue, so many at a time."""
 
-    def __init__(
-        self, judge: str, replies: Sequence[Reply], again: Sequence[Reply]
-    ) -> None:
-        self.total = len(replies) + len(again)
+    def __init__(self, judge: str, backlog: Backlog, *, again: bool) -> None:
+        """With `again` those too that failed before."""
         self.done = 0
         self.failed = 0
         self.micro_usd = 0
         self._judge = judge
-        self._waiting = [(reply, judge_backlog.add) for reply in replies]
-        self._waiting += [(reply, judge_backlog.retry) for reply in again]
+        self._waiting: list[tuple[Reply, Put]] = [
+            *((reply, judge_backlog.waiting) for reply in backlog.under_way),
+            *((reply, judge_backlog.add) for reply in backlog.to_do),
+            *((reply, judge_backlog.retry) for reply in backlog.failed if again),
+        ]
         self._open: list[Task] = []
+        self.total = len(self._waiting)
+
+    @property
+    def replies(self) -> list[Reply]:
+        """Those that are not in the queue by this."""
+        return [reply for reply, _ in self._waiting]
 
     @property
     def closed(self) -> int:
@@ -184,10 +187,11 @@ class Judging:
         if not self._waiting or room < WINDOW // 2:
             return False
         batch, self._waiting = self._waiting[:room], self._waiting[room:]
-        for put in (judge_backlog.add, judge_backlog.retry):
-            replies = [reply for reply, how in batch if how is put]
-            if replies:
-                self._open += put(self._judge, replies)
+        by_put: dict[Put, list[Reply]] = {}
+        for reply, put in batch:
+            by_put.setdefault(put, []).append(reply)
+        for put, replies in by_put.items():
+            self._open += put(self._judge, replies)
         return True
 
     def look(self) -> None:
