@@ -121,6 +121,9 @@ def test_a_token_opens_everything_as_its_user(configure, fake, sdk, mint, user):
         ],
         *[("GET", "/v1/mcp"), ("DELETE", "/v1/mcp/x")],
         *[("GET", "/v1/users/me/export"), ("DELETE", "/v1/users/me")],
+        *[("POST", "/v1/tasks"), ("GET", "/v1/tasks"), ("GET", "/v1/tasks/x")],
+        *[("POST", "/v1/tasks/x/cancel"), ("POST", "/v1/feedback")],
+        ("GET", "/v1/feedback/x"),
     ],
 )
 @pytest.mark.parametrize("headers", [{}, bearer(f"sk-coulisse-{'x' * 43}")])
