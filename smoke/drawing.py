@@ -44,6 +44,14 @@ def line(run: Run) -> str:
     return "  ".join(parts)
 
 
+def launched(runs: Sequence[Run]) -> str:
+    """Return what begins, in a line."""
+    first = runs[0]
+    count = "1 conversation" if len(runs) == 1 else f"{len(runs)} conversations"
+    names = " ".join(map(name, runs))
+    return f"{visible(first.test)}: {count} with {visible(first.target)}: {names}"
+
+
 def turns(count: int) -> str:
     """Return how many there are in words."""
     return "1 turn" if count == 1 else f"{count} turns"
@@ -76,6 +84,9 @@ def ending(run: Run) -> Iterator[str]:
         yield f"{INDENT}- {visible(run.error)}"
     for failure in run.failures:
         yield f"{INDENT}- {visible(failure)}"
+    if not run.failures:
+        for judge, why in run.unscored.items():
+            yield f"{INDENT}judge '{visible(judge)}' has not scored all: {visible(why)}"
 
 
 def verdict(run: Run) -> str:

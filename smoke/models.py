@@ -64,6 +64,8 @@ class Run(models.Model):
     """Of the persona's messages."""
     scores = models.JSONField(default=dict)
     """`{"judge.criterion": {"mean": …, "count": …}}`, once it is judged."""
+    unscored = models.JSONField(default=dict)
+    """Why judges have not scored all there was to score, by their names."""
     verdict = models.CharField(max_length=16, choices=Verdict, blank=True, default="")
     failures = models.JSONField(default=list)
     """Sentences: what was expected and is not so."""

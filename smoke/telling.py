@@ -27,6 +27,7 @@ def run(row: Run) -> dict[str, Any]:
         "error": row.error or None,
         "turns": row.turns,
         "scores": row.scores,
+        "unscored": row.unscored,
         "cost_usd": usd(row.cost_micro_usd),
         "persona_cost_usd": usd(row.persona_micro_usd),
         "created_at": instant(row.created_at),

@@ -57,6 +57,7 @@ def _close(run: Run, now: datetime) -> bool:
         verdict=verdict,
         failures=unmet,
         scores={name: asdict(mean) for name, mean in seen.scores.items()},
+        unscored=dict(seen.unscored),
         finished_at=now,
     )
     return bool(closed)

@@ -6,7 +6,7 @@ import pytest
 
 from judges.models import Score
 from providers.fake_wires import Answer
-from smoke import expectations, runs, verdicts
+from smoke import drawing, expectations, runs, verdicts
 from smoke.config import Expectations
 from smoke.expectations import Mean, Seen
 from tasks import judging, queue
@@ -135,6 +135,20 @@ def test_a_judge_that_cannot_be_read_says_so(cast: Cast, holding: Holding):
     [failure] = run.failures
     assert failure.startswith("quality.accuracy has no score: ")
     assert "judg" in failure.split(": ", 1)[1]
+
+
+@database
+def test_a_judge_that_fails_is_told_of_where_nothing_is_expected(
+    cast: Cast, holding: Holding, configure
+):
+    configure(with_test("max_turns: 1", target="judged"))
+    cast.judge = "I liked it very much."
+
+    run = holding.hold("mine")
+
+    assert (run.verdict, run.failures, run.scores) == ("passed", [], {})
+    *_, line = drawing.ending(run)
+    assert line.startswith("    judge 'quality' has not scored all: ")
 
 
 @database

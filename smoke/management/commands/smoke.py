@@ -93,9 +93,7 @@ class Command(MemoryCommand):
                 test, origin="command", repetitions=options["repetitions"]
             )
             launched.append(batch)
-            count = "1 conversation" if len(batch) == 1 else f"{len(batch)} of them"
-            names = " ".join(map(drawing.name, batch))
-            self._say(f"{test.name}: {count} with {test.target}: {names}", options)
+            self._say(drawing.launched(batch), options)
         if not options["wait"]:
             self._say("a worker holds them; `smoke show RUN` tells how far", options)
             if options["json"]:
