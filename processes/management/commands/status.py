@@ -58,6 +58,10 @@ class Command(ProcessCommand):
         if not is_ready:
             sys.exit(NOT_READY)
 
+NO_BROKER = (
+    "  background work waits: there is no broker (tasks, triggers, judges, learning)"
+)
+
 
 def _is_ready(run: RunRecord | None) -> bool:
     return run is not None and probe.answers(
@@ -76,7 +80,7 @@ def describe_run(run: RunRecord, files: StateDir) -> list[str]:
         f"  url:    {run.url}/v1",
         *(f"  {child.name:<{width}}  {describe_child(child)}" for child in children),
         *describe_sidecars(run, files),
-        *(["  background work waits: there is no broker"] if run.lacks_broker else []),
+        *([NO_BROKER] if run.lacks_broker else []),
         *(f"  memory: {concern}" for concern in concerns(Path(run.config))),
     ]
 
