@@ -23,6 +23,9 @@ NOT_RUNNING = 3
 """The exit code init scripts agree on (LSB)."""
 NOT_READY = 1
 READY_SECONDS = 5.0
+NO_BROKER = (
+    "  background work waits: there is no broker (tasks, triggers, judges, learning)"
+)
 """How long a ready server may take to say so."""
 
 
@@ -57,10 +60,6 @@ class Command(ProcessCommand):
         self.stdout.write("\n".join([title, *details]))
         if not is_ready:
             sys.exit(NOT_READY)
-
-NO_BROKER = (
-    "  background work waits: there is no broker (tasks, triggers, judges, learning)"
-)
 
 
 def _is_ready(run: RunRecord | None) -> bool:
