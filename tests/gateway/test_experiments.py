@@ -5,8 +5,10 @@ import uuid
 import httpx2
 import openai
 import pytest
+from django.db.models import F
 
 from access import identity, tokens
+from access.models import Token
 from config import live
 from experiments import choosing
 from experiments.config import EXPERIMENTS
@@ -127,6 +129,21 @@ def test_a_token_for_the_experiment_reaches_its_variants_by_that_name_alone(
         for agent in ("calm", "keen"):
             with pytest.raises(openai.PermissionDeniedError):
                 ask(client, user, "Well?", agent=agent)
+
+
+def test_a_token_that_changed_is_looked_up_by_the_name_it_is_for(
+    configure, running, fake, user
+):
+    configure(STAGE + "\nauth: {proxy: {tokens: {}}}\n")
+    secret = tokens.mint("t", user, by=ADA, agents=["helper"])[1]
+    with openai.OpenAI(
+        base_url=f"{running}/v1", api_key=secret, max_retries=0
+    ) as client:
+        for _ in range(2):
+            fake.reply("Yes.")
+            ask(client, user, "Well?", agent="helper")
+            row = Token.objects.filter(digest=tokens.digest(secret))
+            assert row.update(version=F("version") + 1)
 
 
 LIMITS = "\nlimits: [{per: agent, name: NAME, requests_per_day: 1}]\n"

@@ -1,13 +1,19 @@
 """Turns are tried on other variants in the background, and nobody notices."""
 
+from contextlib import aclosing
+
 import pytest
 from mcp.server.mcpserver import MCPServer
 from mcp.types import ToolAnnotations
 
 from access import identity
 from access.models import Meter
+from core.events import TextDelta
+from core.ids import new_turn_id
+from core.messages import Message
 from judges.models import Score
-from memory.models import Message
+from memory.models import Message as MessageRow
+from providers import blocking
 from providers.fake_wires import Answer
 from tasks import shadow_payload
 from tasks.models import Task
@@ -17,6 +23,8 @@ from tests.conftest import CONFIG, serve
 from tests.gateway.calls import ask
 from tests.judges.stage import JUDGES, answer, is_judging
 from tests.tasks.conftest import wait_until
+from turns import flow, options
+from turns.turn import TurnRequest
 
 pytestmark = pytest.mark.database
 
@@ -81,7 +89,7 @@ def turns_of(user: str, **fields) -> list[Turn]:
 
 
 def said_by(user: str) -> list[tuple[str, str]]:
-    rows = Message.objects.filter(thread__user_id=identity.derive(user))
+    rows = MessageRow.objects.filter(thread__user_id=identity.derive(user))
     return list(rows.order_by("position").values_list("role", "text"))
 
 
@@ -178,6 +186,26 @@ def test_a_rate_of_nothing_tries_nothing(stage, configure, client, user):
 )
 def test_what_is_not_tried(stage, client, user, more):
     ask(client, user, "First?", **more)
+    assert shadows_of(user) == []
+
+
+def test_an_incognito_turn_with_something_to_write_is_not_tried(stage, user):
+    request = TurnRequest(
+        turn_id=new_turn_id(),
+        agent="trial",
+        messages=[Message("user", "First?")],
+        options=options.read({"memory": "incognito"}),
+        parameters={},
+        user=user,
+        origin="smoke",
+        on_end=lambda reply, calls: None,
+    )
+
+    async def take() -> str:
+        async with aclosing(flow.run(request)) as events:
+            return "".join([e.text async for e in events if isinstance(e, TextDelta)])
+
+    assert blocking.wait(take(), timeout_seconds=10) == "gpt-calm says so."
     assert shadows_of(user) == []
 
 
