@@ -67,6 +67,11 @@ class Stage:
         except psutil.NoSuchProcess:
             return True
 
+    async def over(self) -> None:
+        """Wait until it has ended for good."""
+        async with asyncio.timeout(20):
+            await self.tasks[-1]
+
     async def stop(self) -> None:
         for task in self.tasks:
             task.cancel()
@@ -97,7 +102,7 @@ async def test_it_has_ended_for_good(
     stage: Stage, restart: str, script: str, state: str, reason: str
 ) -> None:
     sidecar = stage.run(script, restart=restart)
-    await stage.tasks[0]
+    await stage.over()
     record = sidecar.record
     assert (record.state, record.reason, record.pid) == (state, reason, None)
     assert f"sidecar=bridge {reason}; it is not started again" in stage.said
@@ -140,7 +145,7 @@ async def test_a_command_that_is_not_there_is_tried_again(stage: Stage) -> None:
 
 async def test_one_that_is_tried_once_has_failed(stage: Stage) -> None:
     sidecar = stage.run(command="no-such-thing", args=(), restart="never")
-    await stage.tasks[0]
+    await stage.over()
     assert sidecar.record.state == "failed"
 
 
@@ -148,10 +153,10 @@ async def test_what_cannot_be_run_says_why(stage: Stage) -> None:
     (stage.folder / "script").write_bytes(b"\x7fELF nonsense")
     (stage.folder / "script").chmod(0o700)
     stage.run(command="./script", args=(), restart="never")
-    await stage.tasks[0]
+    await stage.over()
     assert "Exec format error" in stage.said
     stage.run(command="/bin/sh", args=("-c", "\0"), restart="never")
-    await stage.tasks[1]
+    await stage.over()
     assert "cannot be started: embedded null byte" in stage.said
 
 
@@ -185,14 +190,14 @@ async def test_one_that_does_not_end_is_killed(stage: Stage) -> None:
 async def test_what_an_ended_one_left_ends_too(stage: Stage) -> None:
     script = "sh -c 'trap \"\" TERM; echo $$ > child; sleep 60' & sleep 0.1; exit 0"
     stage.run(script, stop_seconds=0.05)
-    await stage.tasks[0]
+    await stage.over()
     await until(lambda: stage.is_gone("child"))
     assert "did not end" not in stage.said
 
 
 async def test_its_last_words_are_heard(stage: Stage) -> None:
     stage.run("printf 'no line end' >&2; exit 3", restart="never")
-    await stage.tasks[0]
+    await stage.over()
     assert "stream=stderr no line end" in stage.said
 
 
@@ -203,8 +208,7 @@ async def test_it_prints_without_end_and_waits_for_nobody(
     script = "yes a line of some bridge | head -c 10000000; head -c 20000000 /dev/zero"
     before = psutil.Process().memory_info().rss
     stage.run(script, restart="never")
-    async with asyncio.timeout(30):
-        await stage.tasks[0]
+    await stage.over()
     assert psutil.Process().memory_info().rss - before < 10_000_000
     assert "lines a second" in stage.said
     assert len(stage.said) < 200_000
@@ -213,7 +217,7 @@ async def test_it_prints_without_end_and_waits_for_nobody(
 async def test_it_sees_its_own_environment_and_no_input(stage: Stage) -> None:
     fields = {"env": {"TOKEN": "of-the-bridge"}, "restart": "never"}
     stage.run("echo $TOKEN in $PWD; read x || echo nothing to read", **fields)
-    await stage.tasks[0]
+    await stage.over()
     assert f"stream=stdout of-the-bridge in {stage.folder}\n" in stage.said
     assert "stream=stdout nothing to read" in stage.said
 
@@ -237,7 +241,7 @@ async def test_a_check_that_hangs_is_a_failure(stage: Stage) -> None:
     args = ("-c", "echo $$ > asked; sleep 60")
     health = {**HEALTH, "args": args, "timeout_seconds": 0.1, "failures": 1}
     sidecar = stage.run("sleep 60", health=health, restart="never")
-    await stage.tasks[0]
+    await stage.over()
     assert sidecar.record.reason == (
         "was not well: its health check took more than 0.1 s"
     )
@@ -271,8 +275,7 @@ async def test_its_end_is_noticed_while_it_is_asked(stage: Stage) -> None:
     args = ("-c", "kill $(cat pid); sleep 60")
     health = {**HEALTH, "args": args, "timeout_seconds": 60}
     stage.run("echo $$ > pid; sleep 60 & wait", health=health, restart="never")
-    async with asyncio.timeout(5):
-        await stage.tasks[0]
+    await stage.over()
     assert "ended with signal SIGTERM" in stage.said
 
 
@@ -282,5 +285,5 @@ async def test_where_the_kernel_does_not_help_it_runs_the_same(
     monkeypatch.setattr(sys, "platform", "darwin")
     assert groups_of._bound_to_us("sh", ("-c",)) == ["sh", "-c"]
     stage.run("echo as ever", restart="never")
-    await stage.tasks[0]
+    await stage.over()
     assert "stream=stdout as ever" in stage.said
