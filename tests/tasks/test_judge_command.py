@@ -74,6 +74,8 @@ class Past:
 
 @pytest.fixture
 def past(server, configure) -> Past:
+    # The command does whatever is there to be judged, other tests' too.
+    Task.objects.filter(kind="judge").delete()
     return Past(configure)
 
 
