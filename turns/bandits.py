@@ -18,12 +18,14 @@ need not weigh at once, and the database is not asked for every request."""
 class Known:
     """What was read."""
 
+    experiment: ExperimentConfig
+    """As it was then: what is read anew from the file is another one."""
     stats: Mapping[str, Stats]
     until: float
     """By the clock that never jumps."""
 
 
-_known: dict[ExperimentConfig, Known] = {}
+_known: dict[str, Known] = {}
 
 
 async def read(experiment: ExperimentConfig) -> Mapping[str, Stats]:
@@ -32,28 +34,24 @@ async def read(experiment: ExperimentConfig) -> Mapping[str, Stats]:
     While one request reads them anew, the others go by what was read before, as all do
     while the database is away.
     """
-    known, now = _known.get(experiment), time.monotonic()
+    name, now = experiment.name, time.monotonic()
+    known = _known.get(name)
+    if known is not None and known.experiment is not experiment:
+        known = None
     if known is not None:
         if now < known.until:
             return known.stats
-        _known[experiment] = Known(known.stats, now + REMEMBERED_SECONDS)
+        _known[name] = Known(experiment, known.stats, now + REMEMBERED_SECONDS)
     try:
         stats = await lane.run(experiment_scores.recent, experiment)
     except DatabaseDown:
         if known is None:
             raise
         return known.stats
-    _forget_edited(experiment)
-    _known[experiment] = Known(stats, time.monotonic() + REMEMBERED_SECONDS)
+    _known[name] = Known(experiment, stats, time.monotonic() + REMEMBERED_SECONDS)
     return stats
 
 
 def forget() -> None:
     """Have the next request of each bandit read its scores."""
     _known.clear()
-
-
-def _forget_edited(experiment: ExperimentConfig) -> None:
-    for other in [each for each in _known if each.name == experiment.name]:
-        if other != experiment:
-            _known.pop(other, None)

@@ -243,3 +243,17 @@ def test_an_agent_by_name_costs_no_trip(stage, fake, user, monkeypatch):
     monkeypatch.setattr(choosing, "choose", trip)
     fake.default = lambda request: Answer(["Yes."])
     assert ask(stage, user, "Well?", agent="calm").model == "calm"
+
+
+def test_an_edited_bandit_knows_nothing_of_the_other(
+    stage, configure, fake, clean_scores
+):
+    judged("calm", 3, 4)
+    judged("keen", 8, 8)
+    user = f"user-{uuid.uuid4()}"
+    assert answered_by(stage, fake, user) == "keen"
+    judged("calm", *[10] * 9)
+    configure(
+        STAGE.replace("epsilon: 0", "epsilon: 0.0\n    bandit_window_seconds: 60")
+    )
+    assert answered_by(stage, fake, user) == "calm"
