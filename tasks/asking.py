@@ -92,6 +92,11 @@ def check(config: Config, caller: Caller, wish: Wish) -> None:
         raise AgentUnknown(exc.message, param="agent") from exc
     identity.check_agent(caller, wish.agent)
     _check_prompt(wish.prompt)
+    for name, value in wish.metadata.items():
+        if "\0" in name or "\0" in value:
+            raise TaskInvalid(
+                "metadata must not contain NUL characters", param="metadata"
+            )
     if options.read(wish.metadata).is_incognito:
         raise TaskInvalid(
             "a task is kept until it is old, with its prompt and its result, so it "

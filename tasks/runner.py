@@ -103,6 +103,10 @@ class Runner:
                 )
             except DatabaseDown:
                 return False
+            except Exception:
+                # A fault of ours, which must not end the loop.
+                logger.exception("could not look for work")
+                return False
             for task in taken:
                 work = asyncio.create_task(self._work(task))
                 self._in_hand[task] = work
@@ -119,6 +123,8 @@ class Runner:
             await self._do_and_close(task)
         except DatabaseDown:
             logger.error("task %s: the database is away; its lease runs out", task.id)
+        except Exception:
+            logger.exception("task %s was not closed; its lease runs out", task.id)
 
     async def _do_and_close(self, task: Work) -> None:
         try:
@@ -166,6 +172,9 @@ class Runner:
             try:
                 over = await lane.run_to_end(queue.extend, list(held))
             except DatabaseDown:
+                continue
+            except Exception:
+                logger.exception("could not keep the leases of %d tasks", len(held))
                 continue
             for task, work in held.items():
                 if task.id in over:

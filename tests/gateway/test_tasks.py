@@ -6,10 +6,12 @@ from typing import Any
 
 import httpx2
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from access import identity, tokens
 from gateway.task_schemas import NewTask, Task, TaskList, TasksQuery
-from tasks import queue
+from tasks import pages, queue
 from tasks.models import Task as Row
 from tasks.queue import Draft
 from tests.access.authors import ADA
@@ -111,6 +113,7 @@ def test_it_may_wait_first(hands):
         ({"delay_seconds": -1}, 400, "delay_seconds"),
         ({"metadata": {"memory": "incognito"}}, 400, "metadata.memory"),
         ({"metadata": {"thread_id": ""}}, 400, "metadata.thread_id"),
+        ({"metadata": {"mine": "a\0"}}, 400, "metadata"),
         ({"metadata": {"a": 1}}, 400, "metadata.a"),
         ({"model": "assistant"}, 400, "model"),
     ],
@@ -182,6 +185,18 @@ def test_tasks_are_listed_the_newest_first(hands, neighbour):
     assert [task["id"] for task in told["data"]] == [second["id"], first["id"]]
     assert (told["first_id"], told["last_id"]) == (second["id"], first["id"])
     assert told["data"][0]["prompt"] == "p" * 499 + "…"
+
+
+def test_a_list_takes_two_queries(hands, user_id):
+    for _ in range(3):
+        create(hands)
+    with CaptureQueriesContext(connection) as queries:
+        told, _ = pages.listed(user_id=user_id, limit=2)
+    assert (len(told), len(queries)) == (2, 1)
+    Row.objects.filter(user_id=user_id).update(attempts=2)
+    with CaptureQueriesContext(connection) as queries:
+        pages.listed(user_id=user_id)
+    assert len(queries) == 2
 
 
 def test_pages_follow_each_other(hands):

@@ -8,7 +8,7 @@ import pytest
 
 from access import identity
 from core.ids import UserId
-from memory.models import Message
+from memory.models import Lesson, Message
 from providers.fake import FakeProvider
 from tasks import queue
 from tasks.asking import MAX_GENERATION
@@ -168,6 +168,8 @@ def test_what_an_agent_asks_for_is_kept_apart_from_the_conversation(
     apart = said.exclude(thread__name="").order_by("position")
     assert [row.text for row in apart] == ["Find out.", "Found."]
     assert apart[0].thread.name == f"task-{task.pk}"
+    learnt = Lesson.objects.filter(user_id=identity.derive(user))
+    assert [lesson.thread.name for lesson in learnt] == [""]
 
 
 def test_tasks_that_ask_for_tasks_come_to_an_end(
