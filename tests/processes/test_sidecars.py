@@ -47,7 +47,7 @@ def has_begun(project: Project, name: str = "bridge") -> Callable[[], bool]:
 
 def family(project: Project, name: str = "bridge") -> list[psutil.Process]:
     """Return a sidecar and what it started."""
-    until(has_begun(project, name))
+    until(has_begun(project, name), seconds=30)
     texts = [(project.root / f"{name}.{one}").read_text() for one in ("pid", "child")]
     return [psutil.Process(int(text)) for text in texts]
 
@@ -66,12 +66,12 @@ def lives(process: psutil.Process) -> bool:
 class Running:
     """The process that runs sidecars, without its supervisor."""
 
-    def __init__(self, project: Project) -> None:
-        self.project = project
+    def __init__(self, project: Project, *words: str) -> None:
         project.state.prepare()
         lifeline, self.held = os.pipe()
+        module = ("-m", "processes.sidecars", "--lifeline", str(lifeline))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "processes.sidecars", "--lifeline", str(lifeline)],
+            [sys.executable, *(words or module)],
             cwd=project.root,
             env={
                 **base_environment(str(Path(MANAGE).parent), str(project.config)),
@@ -104,11 +104,11 @@ class Running:
 
 
 @pytest.fixture
-def running(project: Project) -> Iterator[Callable[[], Running]]:
+def running(project: Project) -> Iterator[Callable[..., Running]]:
     started: list[Running] = []
 
-    def run() -> Running:
-        started.append(Running(project))
+    def run(*words: str) -> Running:
+        started.append(Running(project, *words))
         return started[-1]
 
     yield run
@@ -189,6 +189,19 @@ def test_an_edit_leaves_alone_what_did_not_change(
     until(lambda: names(project) == ["stays", "differs", "comes"])
     server.end()
     assert are_gone(stays)()
+
+
+def test_a_command_of_their_own_takes_edits_itself(project: Project, running) -> None:
+    write(project, bridge=WAITS)
+    alone = running(MANAGE, "sidecars")
+    before = family(project)
+    (project.root / "bridge.pid").unlink()
+    write(project, bridge="sleep 59 & wait")
+    after = family(project)
+    until(are_gone(before))
+    assert "reloaded: sidecars: changed 'bridge'" in alone.end()
+    assert are_gone(after)()
+    assert alone.process.returncode == 0
 
 
 def names(project: Project) -> list[str]:
