@@ -1,16 +1,21 @@
 """Users say what they think of the replies they got."""
 
 import uuid
+from threading import Event, Thread
 
 import pytest
+from django.db import connection, transaction
 
 from access import identity
 from gateway.feedback_schemas import DeletedFeedback, Feedback, NewFeedback
+from judges.feedback import Said
 from judges.models import Feedback as Row
 from memory import erasure
+from telemetry import turn_ids
 from tests.gateway.calls import ask
 from tests.gateway.hands import ok
 from tests.test_docs import named
+from turns import appraisal
 
 pytestmark = pytest.mark.database
 
@@ -133,3 +138,22 @@ def test_who_is_erased_has_said_nothing(hands, reply):
     assert erasure.erase(identity.derive(hands.user))["feedback"] == 1
     assert rows(hands) == []
     hands.refused("POST", PATH, 404, body={"message_id": reply, "score": 1})
+
+
+def test_who_is_being_erased_leaves_no_word_behind(hands, reply):
+    user_id, erased = identity.derive(hands.user), Event()
+
+    def erase() -> None:
+        erasure.erase(user_id)
+        erased.set()
+        connection.close()
+
+    eraser = Thread(target=erase)
+    with transaction.atomic():
+        turn_id = turn_ids.read(reply)
+        appraisal.give(user_id, turn_id, Said(score=3))
+        eraser.start()
+        assert not erased.wait(0.05), "it did not wait"
+    eraser.join(10)
+    assert erased.is_set()
+    assert rows(hands) == []
