@@ -21,6 +21,7 @@ from telemetry.models import Turn
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask, error
+from tests.gateway.mcp_calls import use
 from tests.judges.stage import JUDGES
 from turns import bandits
 
@@ -185,6 +186,20 @@ def test_a_subagent_may_be_an_experiment(stage, fake):
         [call] = [call for call in record.calls if hasattr(call, "target")]
         assert (call.name, call.target) == ("helper", agent)
         assert record.experiment == ""
+
+
+def test_mcp_clients_find_it_among_the_agents(stage, configure, running, fake, user):
+    configure(STAGE + "\nmcp_server: {agents: [helper], memory_tools: false}\n")
+    listed = use(running, user, lambda client: client.list_tools()).tools
+    assert [(tool.name, tool.description) for tool in listed] == [
+        ("helper", "Helps with anything.")
+    ]
+    fake.reply("Yes.")
+    asked = {"message": "Well?"}
+    answer = use(running, user, lambda client: client.call_tool("helper", asked))
+    told = answer.structured_content
+    assert (told["reply"], told["agent"]) == ("Yes.", "helper")
+    assert turn_of(user).agent == variant_of(user)
 
 
 def judged(agent: str, *values: int, experiment: str = "learner") -> None:
