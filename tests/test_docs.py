@@ -29,6 +29,7 @@ from providers.config import (
 from providers.embedding_config import EmbedWith
 from providers.kinds import Kind
 from smoke.config import Expectations, Persona, SmokeTest
+from tasks.triggers_config import BootTrigger, CronTrigger, WebhookTrigger
 
 BASE = Path(settings.BASE_DIR)
 PAGES = [BASE / "README.md", *sorted((BASE / "docs").glob("*.md"))]
@@ -337,6 +338,35 @@ def test_every_key_of_skills_is_listed_with_its_default():
 
 
 KEY = "key of `skills`"
+
+
+# triggers.md
+
+
+def test_every_field_of_a_trigger_is_listed_with_its_default():
+    listed = {name.strip("`"): default for name, default, _ in triggers_rows()}
+    fields = {
+        name: field
+        for trigger in (CronTrigger, WebhookTrigger, BootTrigger)
+        for name, field in trigger.model_fields.items()
+    }
+    assert listed.keys() == fields.keys()
+    for name in ("catch_up", "enabled", "header", "learns", "max_body_bytes"):
+        assert listed[name] == f"`{json_like(fields[name].default)}`"
+
+
+def test_the_tour_shows_every_field_of_a_trigger():
+    tour = (BASE / "config/starters/tour.yaml").read_text()
+    for name, _, _ in triggers_rows():
+        assert re.search(rf"^  [ -] {name.strip('`')}:", tour, re.MULTILINE), name
+
+
+def triggers_rows() -> list[list[str]]:
+    return rows("triggers.md", "field")
+
+
+def json_like(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # running.md

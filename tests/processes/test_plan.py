@@ -56,6 +56,21 @@ def test_background_work_finds_the_local_model(planned, settings, monkeypatch) -
     assert worker["COULISSE_LOCAL_MODEL_URL"] == found.local_model_url
 
 
+def test_all_processes_of_a_start_know_it_from_others(planned, settings) -> None:
+    settings.COULISSE_PROCESSES = frozenset({"web", "worker", "beat"})
+    settings.COULISSE_OWNS_BROKER = False
+    text = "providers: {p: {kind: openai, api_key: k}}"
+    one, other = (
+        {
+            child.command.environment["COULISSE_START"]
+            for child in planned(text).children(listening=5, lifeline=6, board=7)
+        }
+        for _ in range(2)
+    )
+    assert len(one) == len(other) == 1
+    assert one != other
+
+
 def test_background_work_neither_fails_nor_delays_the_start(planned, settings) -> None:
     settings.COULISSE_PROCESSES = frozenset({"web", "worker", "beat"})
     settings.COULISSE_OWNS_BROKER = True
