@@ -14,8 +14,8 @@ class TasksConfig(BaseModel):
 
     enabled: bool = Field(
         default=True,
-        description="Whether work is done and taken on. Off, what is queued waits, "
-        "and nobody can add to it.",
+        description="Whether work is done. Off, what is queued waits, and neither "
+        "users nor agents can ask for more.",
     )
     workers: int = Field(
         default=4,
