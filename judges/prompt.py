@@ -76,8 +76,10 @@ def _names(rubrics: Mapping[str, str]) -> str:
 
 
 def _shape(rubrics: Mapping[str, str]) -> str:
+    # No number that could be copied: it would be taken for a score.
     each = ", ".join(
-        f'"{name}": {{"reasoning": "one sentence", "score": 0}}' for name in rubrics
+        f'"{name}": {{"reasoning": "<one sentence>", "score": <0 to {HIGHEST}>}}'
+        for name in rubrics
     )
     return f"{{{each}}}"
 

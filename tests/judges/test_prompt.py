@@ -2,8 +2,11 @@
 
 import json
 
+import pytest
+
 from core.messages import Message, ToolCall
-from judges import material, prompt
+from judges import answers, material, prompt
+from judges.answers import Unreadable
 from judges.material import Material
 
 RUBRICS = {"accuracy": "Is it\n  true?", "tone": "Is it kind?"}
@@ -39,10 +42,18 @@ def test_the_criteria_are_in_the_instructions_and_the_conversation_is_not():
 
 
 def test_the_shape_that_is_asked_for_has_every_criterion():
-    shape = json.loads(asked()[0].text.splitlines()[-1])
+    written = asked()[0].text.splitlines()[-1]
+    shape = json.loads(written.replace("<0 to 10>", "5"))
     assert shape.keys() == RUBRICS.keys()
     for verdict in shape.values():
         assert verdict.keys() == {"reasoning", "score"}
+
+
+def test_a_model_that_copies_the_shape_has_scored_nothing():
+    written = asked()[0].text.splitlines()[-1]
+    for copied in (written, written.replace("<0 to 10>", '"<0 to 10>"')):
+        with pytest.raises(Unreadable):
+            answers.read(copied, RUBRICS)
 
 
 def test_a_reply_that_gives_orders_stays_one_line_of_quotation():
