@@ -1,6 +1,7 @@
 """Background work as Django knows it."""
 
 from django.apps import AppConfig
+from django.core import checks
 
 
 class TasksApp(AppConfig):
@@ -19,6 +20,7 @@ class TasksApp(AppConfig):
             shadowing,
             turn_tasks,
         )
+        from tasks.checks import check_triggers
         from turns import afterwards, judgements, toolbox
 
         kinds.register(turn_tasks.KIND)
@@ -31,3 +33,4 @@ class TasksApp(AppConfig):
         # After the tasks: who erases those waits for a judge that is about to score.
         belongings.register(judgements.SCORES)
         belongings.register(judgements.FEEDBACK)
+        checks.register(check_triggers)

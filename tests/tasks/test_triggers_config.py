@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from django.core.checks import run_checks
 
 from config import loader
 from config.errors import ConfigInvalid
@@ -114,3 +115,19 @@ def test_a_webhook_on_the_network_without_a_secret_is_warned_of():
     ]
     assert checks.open_webhooks(read(*triggers)) == ["a"]
     assert checks.open_webhooks(read(*triggers, more="server: {bind: 127.0.0.1}")) == []
+
+
+def test_the_check_of_the_yaml_says_so(tmp_path: Path, settings):
+    settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"
+    assert warnings() == []
+    settings.COULISSE_CONFIG.write_text(f"{YAML}\ntriggers:\n  - {{{hook()}}}\n")
+    ((code, message),) = warnings()
+    assert code == "coulisse.W601"
+    assert "trigger 'a' has no secret" in message
+    settings.COULISSE_CONFIG.write_text("agents: 3")
+    assert warnings() == []
+
+
+def warnings() -> list[tuple[str, str]]:
+    found = run_checks()
+    return [(f.id, f.msg) for f in found if f.id.startswith("coulisse.W6")]
