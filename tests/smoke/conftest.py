@@ -27,10 +27,14 @@ class Holding:
         self._running = blocking.begin(self._runner.run())
 
     def launch(self, name: str = "plums", **options: Any) -> list[Run]:
-        test = live.current().get(SMOKE_TESTS)[name]
-        launched = runs.launch(test, origin="command", **options)
-        self._users += [UserId(run.user_id) for run in launched]
+        launched = queued(name, **options)
+        self.take(*launched)
         return launched
+
+    def take(self, *launched: Run) -> None:
+        """Have runs be held that are only queued until now."""
+        self._users += [UserId(run.user_id) for run in launched]
+        self.kick()
 
     def kick(self) -> None:
         blocking.wait(self._kick(), timeout_seconds=5)
@@ -65,6 +69,12 @@ class Holding:
 
     async def _stop(self) -> None:
         await asyncio.wait_for(self._runner.stop(2), 5)
+
+
+def queued(name: str = "plums", **options: Any) -> list[Run]:
+    """Launch a test without anybody to hold it."""
+    test = live.current().get(SMOKE_TESTS)[name]
+    return runs.launch(test, origin="command", **options)
 
 
 @pytest.fixture

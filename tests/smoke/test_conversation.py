@@ -14,7 +14,7 @@ from smoke.talk import OPENING
 from tasks import queue
 from tasks.models import Task
 from telemetry.models import Turn
-from tests.smoke.conftest import Holding
+from tests.smoke.conftest import Holding, queued
 from tests.smoke.stage import STAGE, Cast, said, subject, with_test
 from tests.tasks.conftest import wait_until
 
@@ -236,9 +236,9 @@ def test_a_run_that_is_cancelled_ends_at_once(cast: Cast, holding: Holding):
 
 
 def test_one_that_waits_is_cancelled_before_it_begins(cast: Cast, holding: Holding):
-    (run,) = holding.launch()
+    (run,) = queued()
     runs.cancel([run.pk])
-    holding.kick()
+    holding.take(run)
 
     run.refresh_from_db()
     assert run.state == "cancelled"
@@ -250,11 +250,12 @@ def test_one_that_waits_is_cancelled_before_it_begins(cast: Cast, holding: Holdi
 
 
 def test_a_run_whose_worker_died_goes_on_where_it_was(cast: Cast, holding: Holding):
-    (run,) = holding.launch()
+    (run,) = queued()
     begun = runs.begin(run.pk, 1)
     runs.spoke(begun, "Any plums?", None)
     Task.objects.filter(key=f"smoke:{run.pk}").update(attempts=1)
     cast.persona = ["[FIN]"]
+    holding.take(run)
 
     holding.closed(run)
 
@@ -265,8 +266,8 @@ def test_a_run_whose_worker_died_goes_on_where_it_was(cast: Cast, holding: Holdi
     ]
 
 
-def test_a_worker_that_lost_a_run_writes_nothing_more(holding: Holding):
-    (run,) = holding.launch()
+def test_a_worker_that_lost_a_run_writes_nothing_more(cast: Cast):
+    (run,) = queued()
     lost = runs.begin(run.pk, 1)
     begun = runs.begin(run.pk, 2)
 
@@ -279,8 +280,8 @@ def test_a_worker_that_lost_a_run_writes_nothing_more(holding: Holding):
     assert run.state == "running"
 
 
-def test_a_run_that_was_given_up_is_closed(holding: Holding):
-    (run,), (other,) = holding.launch(), holding.launch()
+def test_a_run_that_was_given_up_is_closed(cast: Cast):
+    (run,), (other,) = queued(), queued()
     Task.objects.filter(key=f"smoke:{run.pk}").update(state="errored", error="gone")
 
     assert runs.sweep() >= 1

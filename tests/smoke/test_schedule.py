@@ -7,7 +7,7 @@ import pytest
 from smoke import jobs, runs
 from smoke.models import Line, Run
 from tasks.models import Task
-from tests.smoke.conftest import Holding
+from tests.smoke.conftest import Holding, queued
 from tests.smoke.stage import Cast, with_test
 
 pytestmark = pytest.mark.database
@@ -82,7 +82,7 @@ def test_the_sweep_looks_at_the_clock(cast: Cast, configure):
 
 def test_runs_are_deleted_when_they_are_old_enough(cast: Cast, holding: Holding):
     old, new = holding.hold(), holding.hold()
-    waiting, *_ = holding.launch("judged")
+    waiting, *_ = queued("judged")
     past = datetime.now(UTC) - timedelta(days=31)
     Run.objects.filter(pk__in=[old.pk, waiting.pk]).update(created_at=past)
     runs.cancel([waiting.pk])

@@ -6,13 +6,13 @@ import pytest
 
 from judges.models import Score
 from providers.fake_wires import Answer
-from smoke import drawing, expectations, runs, verdicts
+from smoke import calls, drawing, expectations, runs, verdicts
 from smoke.config import Expectations
 from smoke.expectations import Mean, Seen
 from tasks import judging, queue
 from tasks.queue import Draft
 from tests.judges.stage import answer
-from tests.smoke.conftest import Holding
+from tests.smoke.conftest import Holding, queued
 from tests.smoke.stage import Cast, with_test
 from tests.tasks.conftest import wait_until
 
@@ -209,8 +209,8 @@ expect:
 
 
 @database
-def test_a_score_is_awaited_only_while_its_task_is_open(cast: Cast, holding: Holding):
-    (run,) = holding.launch()
+def test_a_score_is_awaited_only_while_its_task_is_open(cast: Cast):
+    (run,) = queued()
     draft = Draft(judging.KIND, run.user_id, "assistant", seconds=3600)
     (task,) = queue.add([draft])
     begun = runs.begin(run.pk, 1)
@@ -219,3 +219,17 @@ def test_a_score_is_awaited_only_while_its_task_is_open(cast: Cast, holding: Hol
     queue.cancel(task.pk)
     assert verdicts.settle(run.pk)
     runs.cancel([run.pk])
+
+
+def test_a_tool_is_found_at_every_depth_and_an_agent_by_its_name():
+    inner = {"object": "tool_call", "name": "search", "kind": "mcp", "calls": []}
+    outer = {
+        "object": "tool_call",
+        "name": "ask_it",
+        "kind": "subagent",
+        "target": "Ask it!",
+        "calls": [{"object": "model_call"}, inner],
+    }
+    assert calls.tools([{"object": "model_call"}, outer]) == {
+        *("ask_it", "Ask it!", "search")
+    }
