@@ -6,7 +6,7 @@ runner look at them.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 from config import live
@@ -22,6 +22,7 @@ LOOK_SECONDS = 1.0
 """The longest sleep: an edit of the YAML and a clock that was set are seen then."""
 STAY = timedelta(seconds=10)
 JUMP = timedelta(seconds=60)
+NEVER = datetime.max.replace(tzinfo=UTC)
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +42,10 @@ class Clock:
         self._has_begun = False
         self._config: Config | None = None
         self._armed: dict[str, CronTrigger] | None = None
-        self._next_at: datetime | None = None
+        self._ticks: dict[str, datetime] = {}
+        """When each cron is due."""
         self._looked_at: datetime | None = None
+        self._is_set_back = False
         self._stayed_at = datetime.min.replace(tzinfo=UTC)
 
     async def run(self) -> None:
@@ -69,36 +72,38 @@ class Clock:
             self._stayed_at = now
         if self._is_to_arm(config, now):
             await self._arm(config, now)
-        elif self._next_at is None or now < self._next_at:
-            return
-        self._told(await lane.run_to_end(crons.fire_due, config, now))
-        self._next_at = self._next_after(now)
+        due = [name for name, tick in self._ticks.items() if tick <= now]
+        if due:
+            self._told(await lane.run_to_end(crons.fire_due, config, now, due))
+            self._look_ahead(due, now)
 
     def _is_to_arm(self, config: Config, now: datetime) -> bool:
         """Return whether crons were edited, or the machine's clock was set back."""
         before, self._looked_at = self._looked_at, now
-        is_back = before is not None and now < before - JUMP
-        if config is self._config and not is_back:
-            return False
-        return is_back or self._armed != _by_name(config)
+        if before is not None and now < before - JUMP:
+            self._is_set_back = True
+        if config is not self._config and self._armed == _by_name(config):
+            self._config = config
+        return self._is_set_back or config is not self._config
 
     async def _arm(self, config: Config, now: datetime) -> None:
         await lane.run_to_end(crons.arm, config, now)
         known, self._armed = self._armed or {}, _by_name(config)
-        self._config = config
+        self._config, self._is_set_back = config, False
+        # Each is due at first, for what came while nobody looked.
+        self._ticks = dict.fromkeys(self._armed, now)
         for name, trigger in self._armed.items():
             if known.get(name) != trigger:
                 trigger_log.armed(trigger, next(trigger.times.after(now), None))
 
-    def _next_after(self, now: datetime) -> datetime | None:
-        crons = (self._armed or {}).values()
-        ticks = [next(trigger.times.after(now), None) for trigger in crons]
-        return min((tick for tick in ticks if tick is not None), default=None)
+    def _look_ahead(self, names: Iterable[str], now: datetime) -> None:
+        for name in names:
+            tick = next((self._armed or {})[name].times.after(now), None)
+            self._ticks[name] = NEVER if tick is None else tick
 
     def _pause_seconds(self) -> float:
-        if self._next_at is None:
-            return LOOK_SECONDS
-        seconds = (self._next_at - self._now()).total_seconds()
+        next_at = min(self._ticks.values(), default=NEVER)
+        seconds = (next_at - self._now()).total_seconds()
         return min(max(seconds, 0.0), LOOK_SECONDS)
 
     def _told(self, firings: list[Firing]) -> None:

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import pytest
+from django.db import OperationalError
 
 from core.ids import UserId
 from providers import blocking
-from tasks import boots, starts
+from tasks import boots, crons, starts
 from tasks.clock import Clock
 from tasks.models import Start
 from tests.tasks.conftest import Working, wait_until
@@ -23,6 +24,7 @@ from tests.tasks.triggers import (
     unique,
     yaml,
 )
+from turns.errors import DatabaseDown
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("server")]
 
@@ -225,3 +227,32 @@ def test_a_worker_that_was_killed_comes_back_without_one(
     # After half a minute of silence nobody takes it for alive.
     Hands().look(NOON, seconds=80)
     assert len(runs(name)) == 2
+
+
+# A database that is away.
+
+
+def test_what_is_due_while_the_database_is_away_fires_when_it_is_back(
+    configure: Configure, name: str, hands: Hands, monkeypatch: pytest.MonkeyPatch
+):
+    configure(yaml(cron(name, "* * * * *")))
+    hands.look(NOON)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(crons, "fire_due", away)
+        with pytest.raises(DatabaseDown):
+            hands.look(NOON, seconds=60)
+    hands.look(NOON, seconds=90)
+    assert ticks(name) == ["2026-03-02T12:01:00Z"]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(crons, "arm", away)
+        with pytest.raises(DatabaseDown):
+            hands.look(NOON, seconds=-3600)
+    hands.look(NOON, seconds=-3599)
+    hands.look(NOON, seconds=-3540)
+    assert len(ticks(name)) == 2
+
+
+def away(*_: object) -> None:
+    raise OperationalError("the database is away")
