@@ -23,7 +23,7 @@ providers:
 agents:
   - {{name: assistant, provider: openai, model: gpt-test}}
 """
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 
 
 @pytest.fixture
