@@ -110,6 +110,11 @@ def test_what_cannot_be_run_is_exit_2(cast: Cast, words: list[str], error: str):
     assert error in err
 
 
+def test_nothing_is_run_for_a_file_that_cannot_be_written(cast: Cast):
+    smoke("run", "plums", "--junit", "nowhere/x.xml")
+    assert not cast.fake.requests
+
+
 def test_programs_read_json_and_people_the_progress(cast: Cast):
     out, err, code = smoke("run", "--all", "--json")
 
