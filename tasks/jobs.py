@@ -39,5 +39,15 @@ def begin(**_: Any) -> None:
 
 @signals.worker_shutting_down.connect
 def end(**_: Any) -> None:
-    """Begin nothing more; the process ends when what is running has."""
-    threading.Thread(target=service.stop, name="tasks-end").start()
+    """Begin nothing more, and let what is running end."""
+    _ending.start()
+
+
+@signals.worker_shutdown.connect
+def wait(**_: Any) -> None:
+    """Have the process go on until that is over: Celery knows of none of it."""
+    if _ending.is_alive():
+        _ending.join()
+
+
+_ending = threading.Thread(target=service.stop, name="tasks-end")
