@@ -33,7 +33,8 @@ def served(project: Project, fake: FakeProvider) -> Iterator[Project]:
     project.config.write_text(YAML.format(port=project.port, url=fake.base_url))
     process = project.serve()
     yield project
-    end(process)
+    if process.poll() is None:
+        end(process)
 
 
 def ask(project: Project, method: str, path: str, body: Any = None) -> Any:
@@ -70,12 +71,14 @@ def child(project: Project, name: str) -> Any:
     return next((each for each in record.children if each.name == name), None)
 
 
-def messages(project: Project) -> list[tuple[str, str]]:
+def execute(project: Project, statement: str) -> list[tuple[Any, ...]]:
     path = project.state.root / "coulisse-memory.db"
     with closing(sqlite3.connect(path, timeout=10)) as database:
-        return database.execute(
-            "SELECT role, text FROM memory_message ORDER BY position"
-        ).fetchall()
+        return database.execute(statement).fetchall()
+
+
+def messages(project: Project) -> list[tuple[Any, ...]]:
+    return execute(project, "SELECT role, text FROM memory_message ORDER BY position")
 
 
 def prompts(fake: FakeProvider) -> list[str]:
@@ -113,5 +116,14 @@ def test_nothing_is_lost_and_nothing_done_twice(
         *(("user", "two"), ("assistant", "Done in the end.")),
         *(("user", "three"), ("assistant", "Without a message.")),
     ]
+    # Stopped in the middle: it is put back for the next start.
+    fake.reply("It", " lasts.", pause_seconds=60)
+    create(served, "four")
+    fake.wait(lambda: len(fake.requests) == 5)
+    [process] = served.attached
+    process.send_signal(signal.SIGTERM)
+    assert "Traceback" not in process.communicate(timeout=WAIT_SECONDS)[0]
+    row = "SELECT state, attempts, interruptions FROM tasks_task WHERE prompt = 'four'"
+    assert execute(served, row) == [("queued", 1, 0)]
     counted = json.loads(served.run("tasks", "counts", "--json").stdout)
-    assert counted["counts"] == {"agent": {"done": 3}}
+    assert counted["counts"] == {"agent": {"done": 3, "queued": 1}}
