@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from access import identity, tokens
+from access.models import Meter
 from core.ids import UserId
 from memory import erasure
 from memory.models import Message, Thread
@@ -177,3 +178,18 @@ def test_it_is_charged_to_the_token_that_asked(configure, working, fake, user, u
     other = working.do(Draft("agent", user_id, "tuned", "x", token_id=row.pk))
     assert "may not call the agent 'tuned'" in other.error
     assert datetime.now(UTC) > other.finished_at
+
+
+def test_what_nobody_may_store_is_charged(configure, working, fake, user, user_id):
+    configure(CONFIG + PRICES)
+    row, _ = tokens.mint("ci", user, by=ADA)
+    fake.hang("headers")
+    queue.add([draft(user_id, token_id=row.pk)])
+    working.kick()
+    fake.wait(lambda: bool(fake.requests))
+    erasure.erase(user_id)
+    fake.release()
+    wait_until(lambda: working.is_idle)
+    meters = Meter.objects.filter(subject__contains=row.pk.hex)
+    assert {meter.micro_usd for meter in meters} == {1_000_000}
+    assert {meter.turns_now for meter in meters} == {0}
