@@ -21,6 +21,7 @@ def read(*pieces: bytes) -> list[bytes]:
         for piece in pieces:
             os.write(pipe.writer, piece)
             pipe.read()
+            assert len(pipe._rest) <= output.MAX_LINE_BYTES
         os.close(pipe.writer)
         pipe.close()
         return lines
