@@ -69,18 +69,18 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 def _verdicts(
     value: Mapping[str, Any], criteria: Collection[str]
 ) -> dict[str, Verdict]:
-    known = {_plain(name): given for name, given in _unwrapped(value, criteria).items()}
-    missing = [name for name in criteria if _plain(name) not in known]
+    known = {plain(name): given for name, given in _unwrapped(value, criteria).items()}
+    missing = [name for name in criteria if plain(name) not in known]
     if missing:
         raise Unreadable(f"it has no score for {_listed(missing)}")
-    return {name: _verdict(name, known[_plain(name)]) for name in criteria}
+    return {name: _verdict(name, known[plain(name)]) for name in criteria}
 
 
 def _unwrapped(
     value: Mapping[str, Any], criteria: Collection[str]
 ) -> Mapping[str, Any]:
-    names = {_plain(name) for name in criteria}
-    if not names & {_plain(name) for name in value}:
+    names = {plain(name) for name in criteria}
+    if not names & {plain(name) for name in value}:
         for wrapper in WRAPPERS:
             inner = value.get(wrapper)
             if isinstance(inner, dict):
@@ -88,7 +88,8 @@ def _unwrapped(
     return value
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
+    """Return a criterion's name without what models get wrong of it."""
     return re.sub(r"[\s_-]+", "_", name.strip().casefold())
 
 

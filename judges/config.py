@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from config.sections import Config, Problem, Section
 from config.spelling import did_you_mean
+from judges.answers import plain
 from providers.config import PROVIDERS
 
 MAX_CRITERIA = 20
@@ -29,15 +30,15 @@ Description = Annotated[
 
 
 def distinct(rubrics: dict[str, str]) -> dict[str, str]:
-    """Refuse criteria that a model could take for one another."""
+    """Refuse criteria that would be taken for one another in an answer."""
     seen: dict[str, str] = {}
     for name in rubrics:
-        other = seen.setdefault(name.casefold(), name)
+        other = seen.setdefault(plain(name), name)
         if other != name:
             raise PydanticCustomError(
                 "duplicate_criterion",
-                "the criteria '{other}' and '{name}' differ in their letters' case "
-                "alone; rename one",
+                "the criteria '{other}' and '{name}' differ in their letters' case or "
+                "their hyphens alone; rename one",
                 {"other": other, "name": name},
             )
     return rubrics

@@ -67,7 +67,11 @@ def test_there_need_be_none():
         (judged(judges=JUDGE.replace("tone: Tone.", "to.ne: T") % ""), "rubrics"),
         (judged(judges=JUDGE.replace("tone: Tone.", "'': T") % ""), "rubrics"),
         (judged(judges=JUDGE.replace("tone: Tone.", "tone: ' '") % ""), "rubrics"),
-        (judged(judges=JUDGE.replace("tone:", "Tone: x, tone:") % ""), "case alone"),
+        (
+            judged(judges=JUDGE.replace("tone:", "Tone: x, tone:") % ""),
+            "'Tone' and 'tone' differ",
+        ),
+        (judged(judges=JUDGE.replace("tone:", "a-b: x, a_b: y, tone:") % ""), "differ"),
         (judged(", sampling_rate: 1.1"), "sampling_rate"),
         (judged(", sampling_rate: -0.1"), "sampling_rate"),
         (judged(", timeout_seconds: 0"), "timeout_seconds"),
