@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core import loose_json
+from telemetry.text import storable
 
 HIGHEST = 10
 MAX_REASONING = 1_000
@@ -108,7 +109,7 @@ def _verdict(criterion: str, given: Any) -> Verdict:
         raise Unreadable(f"the score of '{criterion}' is no number from 0 to {HIGHEST}")
     # Halves go up: 7.5 is nearer to 8 than most who write it mean to be to 7.
     score = math.floor(min(max(number, 0.0), float(HIGHEST)) + 0.5)
-    return Verdict(score, _storable(" ".join(reasoning.split()))[:MAX_REASONING])
+    return Verdict(score, storable(" ".join(reasoning.split()))[:MAX_REASONING])
 
 
 def _number(given: Any) -> float | None:
@@ -125,8 +126,3 @@ def _number(given: Any) -> float | None:
         return number
     whole = float(match[2].replace(",", "."))
     return number / whole * HIGHEST if whole else None
-
-
-def _storable(text: str) -> str:
-    """Return a text as any database can hold it: no NUL, no halves of characters."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

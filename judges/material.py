@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from core.messages import Message
+from telemetry.text import storable
 
 MAX_EARLIER = 12
 """Messages before the turn, the newest."""
@@ -60,13 +61,13 @@ def of(earlier: Iterable[Message], turn: Iterable[Message], reply: str) -> Mater
     return Material(
         _lines(earlier, MAX_EARLIER_CHARS)[-MAX_EARLIER:],
         _lines(turn, MAX_CHARS)[-MAX_OF_TURN:],
-        shortened(_storable(reply), MAX_REPLY_CHARS),
+        shortened(storable(reply), MAX_REPLY_CHARS),
     )
 
 
 def _lines(messages: Iterable[Message], most: int) -> list[Line]:
     lines = (
-        Line(message.role, shortened(_storable(_told(message)), most))
+        Line(message.role, shortened(storable(_told(message)), most))
         for message in messages
         if message.role != "system"
     )
@@ -89,8 +90,3 @@ def shortened(text: str, most: int) -> str:
         return text
     head = most * 2 // 3
     return f"{text[:head]} […] {text[head - most :]}"
-
-
-def _storable(text: str) -> str:
-    """Return a text that JSON and any database can hold."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

@@ -22,8 +22,6 @@ PRIORITY = -10
 """Below all that somebody waits for."""
 MAX_FAILURES = 3
 """Of a provider that is down, say; an answer that cannot be read fails at once."""
-
-
 ORIGIN = "judge:"
 """What the origin of a judge's tasks begins with; its name follows."""
 
@@ -68,8 +66,13 @@ def due(ended: Ended) -> None:
 
 def _is_judged(turn: Turn, reply: Reply) -> bool:
     is_hidden = turn.request.options.is_incognito and turn.request.origin != "smoke"
+    return is_whole(reply) and not is_hidden
+
+
+def is_whole(reply: Reply) -> bool:
+    """Return whether a reply is an answer, and no call of the client's tools."""
     said = (reply.text or reply.refusal).strip()
-    return bool(said) and reply.finish_reason != "tool_calls" and not is_hidden
+    return bool(said) and reply.finish_reason != "tool_calls"
 
 
 def of_turn(turn: Turn, reply: Reply) -> Material:
@@ -116,7 +119,7 @@ def drafts(
 
 
 def is_drawn(rate: float) -> bool:
-    """Draw whether a reply is scored: anew for each reply and judge."""
+    """Draw whether something is done, anew each time."""
     return random.random() < rate  # noqa: S311  no secret hangs on it
 
 

@@ -4,7 +4,6 @@ Drawn in the transaction that stores a turn.
 """
 
 import logging
-import random
 
 from django.db import transaction
 
@@ -40,7 +39,9 @@ def due(ended: Ended) -> None:
     experiment = turn.config.get(EXPERIMENTS).get(turn.experiment)
     if experiment is None or experiment.strategy != "shadow":
         return
-    if not is_comparable(ended.reply) or not is_drawn(experiment.sampling_rate):
+    if not judging.is_whole(ended.reply):
+        return
+    if not judging.is_drawn(experiment.sampling_rate):
         return
     trial = shadow_payload.of(turn)
     if trial.size > MAX_SIZE:
@@ -48,17 +49,6 @@ def due(ended: Ended) -> None:
         return
     if queue.add(drafts(turn, experiment, trial)):
         transaction.on_commit(wake.soon)
-
-
-def is_comparable(reply: Reply) -> bool:
-    """Return whether a reply is a whole answer."""
-    said = (reply.text or reply.refusal).strip()
-    return bool(said) and reply.finish_reason != "tool_calls"
-
-
-def is_drawn(rate: float) -> bool:
-    """Draw whether a turn is tried on the others."""
-    return random.random() < rate  # noqa: S311  no secret hangs on it
 
 
 def drafts(turn: Turn, experiment: ExperimentConfig, trial: Trial) -> list[Draft]:
@@ -87,7 +77,7 @@ def keep(task: Work, turn: Turn, reply: Reply, record: Record) -> None:
     """
     records.insert(record, turn.telemetry)
     Task.objects.filter(pk=task.id).update(payload=_rest(turn))
-    if not is_comparable(reply):
+    if not judging.is_whole(reply):
         return
     wanted = judging.drafts(
         turn.agent,
