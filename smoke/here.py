@@ -36,14 +36,12 @@ def watch(run_ids: Collection[uuid.UUID]) -> Iterator[Line | Run]:
         if time.monotonic() - swept_at > SWEEP_SECONDS:
             runs.sweep()
             swept_at = time.monotonic()
+        verdicts.settle_all()
         found = _begun(left)
-        for line in _said(found):
-            if line.pk not in shown:
-                shown.add(line.pk)
-                yield line
+        for line in _said(found, shown):
+            shown.add(line.pk)
+            yield line
         for run in found:
-            if run.state == Run.State.JUDGING and verdicts.settle(run.pk):
-                run.refresh_from_db()
             if run.finished_at is not None:
                 left.remove(run.pk)
                 yield run
@@ -57,7 +55,10 @@ def _begun(run_ids: Collection[uuid.UUID]) -> list[Run]:
     return list(found.order_by("repetition"))
 
 
-def _said(found: Collection[Run]) -> list[Line]:
-    # Read after the runs: one that is closed has said all it says.
-    lines = Line.objects.filter(run__in=found).select_related("run")
-    return list(lines.order_by("run__repetition", "position"))
+def _said(found: Collection[Run], shown: Collection[int]) -> list[Line]:
+    """Return what was said that was not shown, in order."""
+    # Read after the runs: one that is closed has said all it says. Their ids first, for
+    # a line may be long.
+    ids = Line.objects.filter(run__in=found).values_list("pk", flat=True)
+    lines = Line.objects.filter(pk__in=[pk for pk in ids if pk not in shown])
+    return list(lines.select_related("run").order_by("run__repetition", "position"))

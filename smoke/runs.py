@@ -232,13 +232,19 @@ def sweep(*, now: datetime | None = None) -> int:
 def _close_lost(now: datetime) -> int:
     """Close runs whose tasks were given up, cancelled or deleted; return how many."""
     closed = 0
-    for run in Run.objects.filter(state__in=OPEN):
-        task = Task.objects.filter(key=_key(run.pk)).first()
+    open_ids = list(Run.objects.filter(state__in=OPEN).values_list("pk", flat=True))
+    # Read after the runs: what has begun since is not missed among them.
+    tasks = Task.objects.filter(kind=KIND, state__in=queue.OPEN)
+    held = set(tasks.values_list("key", flat=True)) if open_ids else set()
+    for run_id in open_ids:
+        if _key(run_id) in held:
+            continue
+        task = Task.objects.filter(key=_key(run_id)).first()
         if task is not None and task.state in queue.OPEN:
             continue
         is_cancelled = task is not None and task.state == Task.State.CANCELLED
         state = Run.State.CANCELLED if is_cancelled else Run.State.FAILED
-        closed += Run.objects.filter(pk=run.pk, state__in=OPEN).update(
+        closed += Run.objects.filter(pk=run_id, state__in=OPEN).update(
             state=state,
             stopped_because="" if is_cancelled else Run.Stop.ERROR,
             error=task.error if task is not None else "its task was deleted",

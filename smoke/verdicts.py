@@ -30,8 +30,16 @@ def settle(run_id: uuid.UUID, *, now: datetime | None = None) -> bool:
 
 def settle_all(*, now: datetime | None = None) -> int:
     """Close all runs that can be closed; return how many."""
-    found = Run.objects.filter(state=Run.State.JUDGING).values_list("pk", flat=True)
-    return sum(settle(run_id, now=now) for run_id in list(found))
+    now = now or datetime.now(UTC)
+    found = Run.objects.filter(state=Run.State.JUDGING)
+    tasks = Task.objects.filter(kind=judging.KIND, state__in=queue.OPEN)
+    users = tasks.filter(user_id__in=found.values("user_id"))
+    awaited = set(users.values_list("user_id", flat=True))
+    return sum(
+        settle(run.pk, now=now)
+        for run in found.only("user_id", "ended_at")
+        if run.user_id not in awaited or _is_late(run, now)
+    )
 
 
 def _judging(run: Run) -> QuerySet[Task]:

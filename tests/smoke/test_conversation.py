@@ -3,16 +3,20 @@
 from collections.abc import Callable
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from access.models import Meter
 from core.events import Usage
+from core.ids import UserId
 from memory.models import Lesson, Message, Owner
 from providers.fake_wires import Answer
 from smoke import runs, talk
-from smoke.models import Line
+from smoke.models import Line, Run
 from smoke.talk import OPENING
-from tasks import queue
+from tasks import judging, queue
 from tasks.models import Task
+from tasks.queue import Draft
 from telemetry.models import Turn
 from tests.smoke.conftest import Holding, queued
 from tests.smoke.stage import STAGE, Cast, said, subject, with_test
@@ -291,6 +295,27 @@ def test_a_run_that_was_given_up_is_closed(cast: Cast):
     other.refresh_from_db()
     assert other.state == "queued"
     runs.cancel([other.pk])
+
+
+@pytest.mark.parametrize("state", ["queued", "judging"])
+def test_a_sweep_asks_as_much_about_many_runs_as_about_one(cast: Cast, state: str):
+    launched = queued(repetitions=4)
+    for run in launched[1:]:
+        Run.objects.filter(pk=run.pk).update(state="cancelled")
+    for run in launched:
+        queue.add([Draft(judging.KIND, UserId(run.user_id), "assistant", seconds=3600)])
+    Run.objects.filter(pk=launched[0].pk).update(state=state)
+    with CaptureQueriesContext(connection) as of_one:
+        runs.sweep()
+
+    Run.objects.filter(pk__in=[run.pk for run in launched]).update(state=state)
+    with CaptureQueriesContext(connection) as of_all:
+        runs.sweep()
+
+    assert len(of_all) == len(of_one)
+    found = Run.objects.filter(pk__in=[run.pk for run in launched])
+    assert set(found.values_list("state", flat=True)) == {state}
+    runs.cancel([run.pk for run in launched])
 
 
 def test_a_conversation_says_whose_turn_it_is():
