@@ -70,6 +70,11 @@ class Trial:
         )
 
 
+def is_kept(told: Mapping[str, Any]) -> bool:
+    """Return whether a payload still has what was asked."""
+    return "messages" in told
+
+
 def of(turn: Turn) -> Trial:
     """Return what another variant must know to answer what a turn answered."""
     request = turn.request

@@ -28,6 +28,8 @@ from turns.turn import Moment, Turn
 logger = logging.getLogger(__name__)
 
 NOT_CONFIGURED = "the variant is no longer configured"
+NOT_KEPT = "what was asked is no longer kept"
+"""Of one that failed, and is tried again by hand."""
 
 
 async def run(task: Work) -> Ending:
@@ -35,7 +37,9 @@ async def run(task: Work) -> Ending:
     config = live.current()
     agent = config.get(AGENTS).get(task.agent)
     if agent is None:
-        return Ending(NOT_CONFIGURED)
+        return Ending(NOT_CONFIGURED, partial(shadowing.forget, task))
+    if not shadow_payload.is_kept(task.payload):
+        return Ending(NOT_KEPT)
     turn = await prepare(task, config, agent)
     reply = Reply()
     try:

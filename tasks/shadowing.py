@@ -76,7 +76,7 @@ def keep(task: Work, turn: Turn, reply: Reply, record: Record) -> None:
     In the transaction that closes its task.
     """
     records.insert(record, turn.telemetry)
-    Task.objects.filter(pk=task.id).update(payload=_rest(turn))
+    Task.objects.filter(pk=task.id).update(payload=_rest(task))
     if not judging.is_whole(reply):
         return
     wanted = judging.drafts(
@@ -99,10 +99,15 @@ def failed(task: Work, error: BaseException, turn: Turn, record: Record) -> None
         mine = Task.objects.filter(
             pk=task.id, state=Task.State.ERRORED, attempts=task.attempts
         )
-        if mine.update(payload=_rest(turn)):
+        if mine.update(payload=_rest(task)):
             records.insert(record, turn.telemetry)
 
 
-def _rest(turn: Turn) -> dict[str, str]:
+def forget(task: Work) -> None:
+    """Drop the copy of what was said, of a trial that is not to be made."""
+    Task.objects.filter(pk=task.id).update(payload=_rest(task))
+
+
+def _rest(task: Work) -> dict[str, str]:
     """Return what is kept of a payload: no copy of what was said."""
-    return {"experiment": turn.experiment}
+    return {"experiment": task.payload["experiment"]}

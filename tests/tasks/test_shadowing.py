@@ -15,7 +15,7 @@ from judges.models import Score
 from memory.models import Message as MessageRow
 from providers import blocking
 from providers.fake_wires import Answer
-from tasks import shadow_payload
+from tasks import queue, shadow_payload
 from tasks.models import Task
 from telemetry import records
 from telemetry.models import Turn
@@ -242,6 +242,10 @@ def test_one_that_fails_is_seen(stage, client, fake, user):
     assert (shadow.outcome, shadow.agent) == ("error", "keen")
     assert task.payload == {"experiment": "trial"}
     assert said_by(user)[-1] == ("assistant", "gpt-calm says so.")
+    # No copy of what was asked is kept, so there is nothing to do again.
+    assert queue.replay([task.pk]) == 1
+    stage.kick()
+    assert stage.closed(task).result == "what was asked is no longer kept"
 
 
 @pytest.mark.parametrize("status", [200, 401])
@@ -261,7 +265,9 @@ def test_nothing_is_written_of_a_user_erased_meanwhile(
 def test_a_variant_that_was_taken_away_is_not_tried(stage, configure, client, user):
     ask(client, user, "First?", agent="trial")
     configure(CONFIG)
-    assert tried(stage, user).result == "the variant is no longer configured"
+    task = tried(stage, user)
+    assert task.result == "the variant is no longer configured"
+    assert task.payload == {"experiment": "trial"}
 
 
 def test_users_do_not_see_trials_among_their_turns(
