@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 
 from config.sections import Config
 from core import tokens
@@ -188,15 +188,7 @@ def retry(judge: str, replies: Sequence[Reply]) -> list[Task]:
     keys = [judging.key(judge, reply.turn_id) for reply in replies]
     rows = Task.objects.filter(key__in=keys, state=Task.State.ERRORED)
     ids = list(rows.values_list("pk", flat=True))
-    rows.update(
-        state=Task.State.QUEUED,
-        failures=0,
-        interruptions=0,
-        error="",
-        result="",
-        finished_at=None,
-        due_at=datetime.now(UTC),
-    )
+    queue.replay(ids)
     return list(Task.objects.filter(pk__in=ids))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core import money
+from core.visible import visible
 from judges.feedback import Opinion
 from judges.scores import Line
 from tasks.judge_receipts import Tally
@@ -99,7 +100,7 @@ def _reasons(tally: Tally) -> Iterator[str]:
     for why, count in sorted(tally.skipped.items()):
         yield f"  {tally.judge}: {count:,} skipped: {why}"
     for task in tally.failures:
-        yield f"  {tally.judge}: turn {task.turn_id} failed: {_error(task)}"
+        yield f"  {tally.judge}: turn {task.turn_id} failed: {visible(_error(task))}"
     if tally.failed > len(tally.failures):
         yield f"  {tally.judge}: and {tally.failed - len(tally.failures):,} more"
 

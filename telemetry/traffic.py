@@ -14,7 +14,7 @@ class Traffic:
     """The recorded turns of one variant."""
 
     served: int = 0
-    """Answered for somebody: clients, tasks, synthetic users."""
+    """Answered for somebody; those of synthetic users leave no record."""
     tried: int = 0
     """Trials beside the variant that answered."""
 

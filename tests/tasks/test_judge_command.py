@@ -279,6 +279,8 @@ def test_what_failed_and_why_is_shown(past, fake):
     assert (judge["failed"], judge["calls"]) == (1, 2)
     # It was paid for all the same.
     assert judge["cost_usd"] > 0
+    Task.objects.filter(kind="judge").update(error="\x1b[2J said the model")
+    assert "failed: \\x1b[2J said the model" in shown("--judge", past.judge)
 
 
 def test_what_people_said_is_shown(past):
