@@ -2,7 +2,8 @@
 
 `python -m bench background` starts a whole server with a broker of its own and a model
 that answers at once. Tasks are asked for one by one, then a thousand that are all due
-at the same instant, of as many users.
+at the same instant, of as many users. Then clients chat, with and without tasks beside
+them.
 """
 
 import argparse
@@ -35,6 +36,11 @@ agents:
 PATIENCE_SECONDS = 120.0
 POSTS_A_SECOND = 40.0
 """At least so many tasks are taken on meanwhile: how long they must wait to begin."""
+BESIDE_A_SECOND = 20
+"""Chats, and the tasks done beside them."""
+BESIDE_SECONDS = 10
+BLOCKS = 4
+"""Of chats alone, and of chats beside tasks; they take turns."""
 
 
 class Background:
@@ -60,6 +66,12 @@ class Background:
         """Ask for a task."""
         body = {"agent": "work", "prompt": "Go.", "safety_identifier": user, **more}
         self._client.post("/v1/tasks", json=body).raise_for_status()
+
+    def chat(self, user: str) -> None:
+        """Have a turn as a client."""
+        message = {"role": "user", "content": "Go on."}
+        body = {"model": "work", "messages": [message], "safety_identifier": user}
+        self._client.post("/v1/chat/completions", json=body).raise_for_status()
 
     def worker_pid(self) -> int:
         record = json.loads((self._directory / ".coulisse/processes.json").read_text())
@@ -146,6 +158,49 @@ def measure(background: Background, *, singles: int, many: int) -> Iterator[Row]
     )
 
 
+def beside(background: Background, *, blocks: int, seconds: float) -> Iterator[Row]:
+    """Yield how long clients wait while tasks are done, and while none are."""
+    alone: list[float] = []
+    beside: list[float] = []
+    count = int(seconds * BESIDE_A_SECOND)
+    for _ in range(blocks):
+        alone += _chat(background, count)
+        ahead = count / POSTS_A_SECOND
+        for number in range(count):
+            # All are asked for before the first chat.
+            background.add("beside", delay_seconds=ahead + number / BESIDE_A_SECOND)
+            ahead = max(0.0, ahead - 1 / POSTS_A_SECOND)
+        beside += _chat(background, count)
+        _until(lambda: not background.count_open())
+    quick, slow = (statistics.quantiles(each, n=100)[98] for each in (alone, beside))
+    middle = statistics.median(alone), statistics.median(beside)
+    yield Row(
+        f"p99 of {BESIDE_A_SECOND} chats a second, alone",
+        *(quick, "ms"),
+        digits=1,
+        note=f"p50 {middle[0]:.1f} ms",
+    )
+    yield Row(
+        f"p99 beside {BESIDE_A_SECOND} tasks a second",
+        *(slow, "ms"),
+        digits=1,
+        note=f"p50 {middle[1]:.1f} ms",
+    )
+    yield Row("tasks beside them: p99 over p99 alone", slow / quick, "x", 1.2, digits=2)
+
+
+def _chat(background: Background, count: int) -> list[float]:
+    """Chat at a steady pace; return what each reply took, in milliseconds."""
+    took = []
+    began = time.perf_counter()
+    for number in range(count):
+        time.sleep(max(0.0, began + number / BESIDE_A_SECOND - time.perf_counter()))
+        sent = time.perf_counter()
+        background.chat(f"chat-{number}")
+        took.append((time.perf_counter() - sent) * 1e3)
+    return took
+
+
 def main(arguments: list[str]) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(
@@ -163,5 +218,8 @@ def main(arguments: list[str]) -> None:
         background = Background(directory, options.port)
         background.wait()
         print("measuring …", file=sys.stderr, flush=True)
-        rows = measure(background, singles=options.singles, many=options.tasks)
-        print(render(list(rows)))
+        rows = [
+            *measure(background, singles=options.singles, many=options.tasks),
+            *beside(background, blocks=BLOCKS, seconds=BESIDE_SECONDS),
+        ]
+        print(render(rows))
