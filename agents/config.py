@@ -13,9 +13,9 @@ from pydantic import (
     Field,
     Tag,
 )
-from pydantic_core import PydanticCustomError
 
 from agents.memory_config import AgentMemory, Probability, read_memory
+from config.named import by_name
 from config.sections import Config, Location, Problem, Section
 from config.spelling import did_you_mean
 from mcp_bridge.config import MCP
@@ -170,20 +170,6 @@ class AgentConfig(BaseModel):
         return self.model_dump(include=PARAMETERS, exclude_none=True)
 
 
-def by_name(agents: list[AgentConfig]) -> dict[str, AgentConfig]:
-    """Return the agents by name, in the file's order; no name may be taken twice."""
-    named: dict[str, AgentConfig] = {}
-    for index, agent in enumerate(agents):
-        if agent.name in named:
-            raise PydanticCustomError(
-                "duplicate_name",
-                "another agent is already called '{name}'; rename one",
-                {"name": agent.name, "at": (index, "name")},
-            )
-        named[agent.name] = agent
-    return named
-
-
 def check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Problem]:
     """Find agents whose provider is not configured or cannot do what they ask."""
     providers = config.get(PROVIDERS)
@@ -335,7 +321,9 @@ def _told(named: str | ModelChoice) -> str:
 
 AGENTS: Section[dict[str, AgentConfig]] = Section(
     key="agents",
-    shape=Annotated[list[AgentConfig], Field(min_length=1), AfterValidator(by_name)],
+    shape=Annotated[
+        list[AgentConfig], Field(min_length=1), AfterValidator(by_name("agent"))
+    ],
     default=dict,
     noun="agent",
     required=True,

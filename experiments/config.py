@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic_core import PydanticCustomError
 
+from config.named import by_name
 from config.sections import Config, Location, Problem, Section
 from config.spelling import did_you_mean
 
@@ -140,20 +140,6 @@ class ExperimentConfig(BaseModel):
         return tuple(variant.agent for variant in self.variants)
 
 
-def by_name(found: list[ExperimentConfig]) -> dict[str, ExperimentConfig]:
-    """Return experiments by name, in the file's order; no name may be taken twice."""
-    named: dict[str, ExperimentConfig] = {}
-    for index, experiment in enumerate(found):
-        if experiment.name in named:
-            raise PydanticCustomError(
-                "duplicate_name",
-                "another experiment is already called '{name}'; rename one",
-                {"name": experiment.name, "at": (index, "name")},
-            )
-        named[experiment.name] = experiment
-    return named
-
-
 def split_metric(metric: str) -> tuple[str, str] | None:
     """Return a metric's judge and criterion; None for what is not `judge.criterion`."""
     # Judges may have dots in their names; criteria have none.
@@ -246,7 +232,7 @@ def metrics(experiment: ExperimentConfig) -> dict[Location, str]:
 
 EXPERIMENTS: Section[dict[str, ExperimentConfig]] = Section(
     key="experiments",
-    shape=Annotated[list[ExperimentConfig], AfterValidator(by_name)],
+    shape=Annotated[list[ExperimentConfig], AfterValidator(by_name("experiment"))],
     default=dict,
     noun="experiment",
     check=check,

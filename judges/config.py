@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
+from config.named import by_name
 from config.sections import Config, Problem, Section
 from config.spelling import did_you_mean
 from judges.answers import plain
@@ -84,20 +85,6 @@ class JudgeConfig(BaseModel):
     )
 
 
-def by_name(judges: list[JudgeConfig]) -> dict[str, JudgeConfig]:
-    """Return the judges by name, in the file's order; no name may be taken twice."""
-    named: dict[str, JudgeConfig] = {}
-    for index, judge in enumerate(judges):
-        if judge.name in named:
-            raise PydanticCustomError(
-                "duplicate_name",
-                "another judge is already called '{name}'; rename one",
-                {"name": judge.name, "at": (index, "name")},
-            )
-        named[judge.name] = judge
-    return named
-
-
 def check_judges(judges: dict[str, JudgeConfig], config: Config) -> Iterable[Problem]:
     """Find judges whose provider is not configured."""
     providers = config.get(PROVIDERS)
@@ -113,7 +100,7 @@ def check_judges(judges: dict[str, JudgeConfig], config: Config) -> Iterable[Pro
 
 JUDGES: Section[dict[str, JudgeConfig]] = Section(
     key="judges",
-    shape=Annotated[list[JudgeConfig], AfterValidator(by_name)],
+    shape=Annotated[list[JudgeConfig], AfterValidator(by_name("judge"))],
     default=dict,
     noun="judge",
     check=check_judges,

@@ -3,8 +3,8 @@
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
-from pydantic_core import PydanticCustomError
 
+from config.named import by_name
 from config.sections import Section
 
 Restart = Literal["always", "on-failure", "never"]
@@ -81,23 +81,9 @@ class SidecarConfig(BaseModel):
     )
 
 
-def by_name(sidecars: list[SidecarConfig]) -> dict[str, SidecarConfig]:
-    """Return the sidecars by name, in the file's order; no name may be taken twice."""
-    named: dict[str, SidecarConfig] = {}
-    for index, sidecar in enumerate(sidecars):
-        if sidecar.name in named:
-            raise PydanticCustomError(
-                "duplicate_name",
-                "another sidecar is already called '{name}'; rename one",
-                {"name": sidecar.name, "at": (index, "name")},
-            )
-        named[sidecar.name] = sidecar
-    return named
-
-
 SIDECARS: Section[dict[str, SidecarConfig]] = Section(
     key="sidecars",
-    shape=Annotated[list[SidecarConfig], AfterValidator(by_name)],
+    shape=Annotated[list[SidecarConfig], AfterValidator(by_name("sidecar"))],
     default=dict,
     noun="sidecar",
 )

@@ -14,10 +14,10 @@ from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic_core import PydanticCustomError
 
 from agents.config import ReasoningEffort
 from agents.memory_config import Probability
+from config.named import by_name
 from config.sections import Config, Problem, Section
 from config.spelling import did_you_mean
 from providers import parameters
@@ -168,20 +168,6 @@ class SmokeTest(BaseModel):
         )
 
 
-def by_name(tests: list[SmokeTest]) -> dict[str, SmokeTest]:
-    """Return the tests by name, in the file's order; no name may be taken twice."""
-    named: dict[str, SmokeTest] = {}
-    for index, test in enumerate(tests):
-        if test.name in named:
-            raise PydanticCustomError(
-                "duplicate_name",
-                "another smoke test is already called '{name}'; rename one",
-                {"name": test.name, "at": (index, "name")},
-            )
-        named[test.name] = test
-    return named
-
-
 def check_tests(tests: dict[str, SmokeTest], config: Config) -> Iterable[Problem]:
     """Find tests that talk to nobody, and those that can never pass."""
     for index, test in enumerate(tests.values()):
@@ -268,7 +254,7 @@ def _contradiction(location: tuple[str | int, ...], message: str) -> Problem:
 
 SMOKE_TESTS: Section[dict[str, SmokeTest]] = Section(
     key="smoke_tests",
-    shape=Annotated[list[SmokeTest], AfterValidator(by_name)],
+    shape=Annotated[list[SmokeTest], AfterValidator(by_name("smoke test"))],
     default=dict,
     noun="smoke test",
     check=check_tests,
