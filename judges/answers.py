@@ -125,4 +125,6 @@ def _number(given: Any) -> float | None:
     if match[2] is None:
         return number
     whole = float(match[2].replace(",", "."))
-    return number / whole * HIGHEST if whole else None
+    # Too many digits for a float make it infinite.
+    is_scale = 0 < whole < math.inf
+    return number / whole * HIGHEST if is_scale else None

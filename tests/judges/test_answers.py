@@ -50,7 +50,10 @@ def test_scores_are_whole_numbers_from_0_to_10(written, score):
 
 @pytest.mark.parametrize(
     "written",
-    [None, True, False, "", "high", "ten", "8/0", [8], {"value": 8}, "8 or 9", "NaN"],
+    [
+        *(None, True, False, "", "high", "ten", "8/0", [8], {"value": 8}, "8 or 9"),
+        *("NaN", f"{'9' * 400}/{'9' * 400}"),
+    ],
 )
 def test_what_is_no_number_is_not_guessed(written):
     with pytest.raises(Unreadable, match="the score of 'accuracy' is no number"):
