@@ -68,13 +68,23 @@ def _is_secret(secret: SecretStr) -> SecretStr:
     return secret
 
 
+def _has_no_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must not contain NUL characters")
+    return text
+
+
 def _is_choice(value: Any) -> Any:
     if value not in (True, False, "last"):
         raise ValueError("must be true, false or last")
     return value
 
 
-Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Text = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1),
+    AfterValidator(_has_no_nul),
+]
 CatchUp = Annotated[bool | Literal["last"], BeforeValidator(_is_choice)]
 Expression = Annotated[
     str, StringConstraints(max_length=255), AfterValidator(schedule.check)
@@ -90,6 +100,7 @@ class Trigger(BaseModel):
     name: Annotated[
         str,
         StringConstraints(strip_whitespace=True, min_length=1, max_length=NAME_CHARS),
+        AfterValidator(_has_no_nul),
     ] = Field(description="What logs and `manage.py triggers` call it. Unique.")
     agent: Text = Field(description="The agent or experiment that works.")
     prompt: Text = Field(description="What it is told.")

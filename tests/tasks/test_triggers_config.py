@@ -73,6 +73,8 @@ def test_what_is_not_said_has_a_default():
         ([hook(path="/hooks/")], "E009", "must be a path under /hooks/"),
         ([hook(path="/hooks/../v1")], "E009", "must be a path under /hooks/"),
         ([hook(path="/hooks/a//b")], "E009", "must be a path under /hooks/"),
+        ([cron('thread: "a\\0"')], "E009", "must not contain NUL characters"),
+        ([cron(name='"a\\0"')], "E009", "must not contain NUL characters"),
         ([hook("secret: short")], "E009", "at least 8 characters"),
         (
             ["name: a, type: mail, agent: pm, prompt: x"],
