@@ -22,7 +22,11 @@ SAYS = (
 
 def harmless(tool: Tool) -> Tool:
     """Return the tool, or what stands for it where it may change something."""
-    return tool if _is_harmless(tool) else Withheld(tool)
+    if _is_harmless(tool):
+        return tool
+    return Withheld(
+        tool.kind, tool.name, tool.target, tool.description, tool.parameters
+    )
 
 
 def _is_harmless(tool: Tool) -> bool:
@@ -42,27 +46,11 @@ def _is_harmless(tool: Tool) -> bool:
 class Withheld:
     """Stands for a tool that may change something, and looks like it."""
 
-    tool: Tool
-
-    @property
-    def kind(self) -> ToolKind:
-        return self.tool.kind
-
-    @property
-    def name(self) -> str:
-        return self.tool.name
-
-    @property
-    def target(self) -> str:
-        return self.tool.target
-
-    @property
-    def description(self) -> str:
-        return self.tool.description
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return self.tool.parameters
+    kind: ToolKind
+    name: str
+    target: str
+    description: str
+    parameters: Mapping[str, Any]
 
     async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> Result:
         """Say that it was not called."""
