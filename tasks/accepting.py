@@ -3,7 +3,6 @@
 import uuid
 from dataclasses import replace
 
-from core.ids import UserId
 from tasks import kinds, queue
 from tasks.errors import KeyReused, TooManyTasks
 from tasks.models import Task
@@ -23,7 +22,7 @@ def accept(draft: Draft, *, max_open: int, asked: str = "") -> tuple[uuid.UUID, 
     known = _known(draft, asked)
     if known is not None:
         return known.pk, False
-    if _count_open(draft.user_id, max_open) >= max_open:
+    if queue.count_open(draft.user_id, kinds.listed(), max_open) >= max_open:
         raise TooManyTasks
     if queue.add([replace(draft, payload={**draft.payload, ASKED: asked})]):
         return draft.id, True
@@ -38,10 +37,3 @@ def _known(draft: Draft, asked: str) -> Task | None:
     if task is not None and task.payload.get(ASKED) != asked:
         raise KeyReused
     return task
-
-
-def _count_open(user_id: UserId, most: int) -> int:
-    rows = Task.objects.filter(
-        user_id=user_id, state__in=queue.OPEN, kind__in=kinds.listed()
-    )
-    return rows[:most].count()

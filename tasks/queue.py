@@ -14,7 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection, models, transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import Case, F, Q, QuerySet, Value, When
+from django.db.models.expressions import RawSQL
+from django.db.models.functions import Coalesce
 
 from core import request_ids
 from core.errors import CoulisseError
@@ -36,6 +38,12 @@ INTERRUPTED = "process restarted before task completed"
 
 OPEN = (Task.State.QUEUED, Task.State.RUNNING)
 CLOSED = (Task.State.DONE, Task.State.ERRORED, Task.State.CANCELLED)
+
+IS_OPEN = RawSQL(
+    "state IN ('queued', 'running')", (), output_field=models.BooleanField()
+)
+"""As the index `tasks_task_open` has it: SQLite goes by that for the same words alone,
+and else looks at all there ever was."""
 
 DONE = """
     UPDATE tasks_task SET
@@ -145,6 +153,14 @@ def _mine(task: Work) -> QuerySet[Task]:
     )
 
 
+def _wanted(task: Work) -> QuerySet[Task]:
+    """Return a task that nobody cancelled; `ended` comes after, for the other case.
+
+    Then no moment is left in which a cancellation is overlooked.
+    """
+    return _mine(task).filter(is_cancelled=False)
+
+
 def hold(task: Work) -> None:
     """Keep everybody else from a task until the transaction ends; raises `Gone`.
 
@@ -196,12 +212,11 @@ def failed(task: Work, error: BaseException, *, is_final: bool = False) -> bool:
     text is shown to its user where it is one of ours, and its type alone where it is
     not.
     """
-    ended(task)
     failures = task.failures + 1
     told = storable(describe(error))[:MAX_ERROR_LENGTH]
     is_over = is_final or failures >= task.max_failures
     if is_over:
-        _mine(task).update(
+        _wanted(task).update(
             state=Task.State.ERRORED,
             failures=failures,
             error=told,
@@ -210,12 +225,13 @@ def failed(task: Work, error: BaseException, *, is_final: bool = False) -> bool:
     else:
         asked = getattr(error, "retry_after_seconds", None)
         pause = pause_seconds(failures, asked)
-        _mine(task).update(
+        _wanted(task).update(
             state=Task.State.QUEUED,
             failures=failures,
             error=told,
             due_at=datetime.now(UTC) + timedelta(seconds=pause),
         )
+    ended(task)
     return is_over
 
 
@@ -237,9 +253,20 @@ def put_back(tasks: Collection[Work]) -> None:
     """Let go of work this process will not finish, for another to begin anew."""
     now = datetime.now(UTC)
     for task in tasks:
-        ended(task)
         # The number goes up when it is taken, so what is still at it closes nothing.
-        _mine(task).update(state=Task.State.QUEUED, due_at=now)
+        _wanted(task).update(state=Task.State.QUEUED, due_at=now)
+        ended(task)
+
+
+def count_open(user_id: UserId, wanted: Collection[str], most: int) -> int:
+    """Return how many tasks of these kinds a user has that have not ended.
+
+    It counts no further than `most`.
+    """
+    # SQLite takes the user's index for the better one, though a server may have one
+    # user, who has all there ever was: so it is given none.
+    rows = Task.objects.alias(whose=Coalesce("user_id", "user_id"))
+    return rows.filter(IS_OPEN, whose=user_id, kind__in=wanted)[:most].count()
 
 
 def cancel(task_id: uuid.UUID, *, user_id: UserId | None = None) -> Task | None:
@@ -250,11 +277,13 @@ def cancel(task_id: uuid.UUID, *, user_id: UserId | None = None) -> Task | None:
     rows = Task.objects.filter(pk=task_id)
     if user_id is not None:
         rows = rows.filter(user_id=user_id)
-    now = datetime.now(UTC)
-    rows.filter(state=Task.State.QUEUED).update(
-        state=Task.State.CANCELLED, is_cancelled=True, finished_at=now
+    waits = Q(state=Task.State.QUEUED)
+    # At once, for a worker may put it back meanwhile.
+    rows.filter(state__in=OPEN).update(
+        is_cancelled=True,
+        state=Case(When(waits, then=Value(Task.State.CANCELLED)), default=F("state")),
+        finished_at=Case(When(waits, then=Value(datetime.now(UTC)))),
     )
-    rows.filter(state=Task.State.RUNNING).update(is_cancelled=True)
     return rows.first()
 
 
@@ -270,7 +299,7 @@ def disown(*, now: datetime | None = None) -> int:
 
     Those of other machines are given up when they run out.
     """
-    running = Task.objects.filter(state=Task.State.RUNNING)
+    running = Task.objects.filter(IS_OPEN, state=Task.State.RUNNING)
     names = running.exclude(worker=workers.own()).values_list("worker", flat=True)
     gone = workers.gone(names.distinct())
     if not gone:
@@ -284,7 +313,7 @@ def reap(*, once: Collection[str] = (), now: datetime | None = None) -> int:
     Those that may be begun again are left to be taken; kinds that run `once` may not.
     """
     now = now or datetime.now(UTC)
-    lost = Task.objects.filter(state=Task.State.RUNNING, due_at__lte=now)
+    lost = Task.objects.filter(IS_OPEN, state=Task.State.RUNNING, due_at__lte=now)
     cancelled = lost.filter(is_cancelled=True).update(
         state=Task.State.CANCELLED, finished_at=now
     )
@@ -305,6 +334,7 @@ def replay(ids: Collection[uuid.UUID]) -> int:
         failures=0,
         interruptions=0,
         error="",
+        result="",
         due_at=datetime.now(UTC),
         started_at=None,
         finished_at=None,

@@ -5,12 +5,15 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import psutil
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from config import live
 from core.ids import UserId
@@ -165,6 +168,82 @@ def test_of_other_workers_nobody_here_can_tell(dead):
     assert (
         workers.gone([workers.own(), f"elsewhere:{pid}:{started}", "", "x:y:z"]) == []
     )
+
+
+# Cancelled while it changes hands.
+
+
+@contextmanager
+def once_written(do: Callable[[], None]) -> Iterator[None]:
+    """Have something else done right after the next row is written."""
+    todo = [do]
+
+    def write(execute, sql, params, many, context):
+        result = execute(sql, params, many, context)
+        if todo and sql.startswith("UPDATE"):
+            todo.pop()()
+        return result
+
+    with connection.execute_wrapper(write):
+        yield
+
+
+def test_one_that_is_put_back_meanwhile_is_cancelled_all_the_same(user_id):
+    (task,) = add(user_id)
+    (work,) = take(user_id)
+    with once_written(lambda: queue.put_back([work])):
+        queue.cancel(task.pk)
+    assert state(task)[0] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    "let_go",
+    [
+        pytest.param(lambda work: queue.put_back([work]), id="put back"),
+        pytest.param(lambda work: queue.failed(work, OSError()), id="tried again"),
+    ],
+)
+def test_one_that_is_cancelled_meanwhile_is_not_begun_again(user_id, let_go):
+    (task,) = add(user_id, draft(user_id, "x", max_failures=2))
+    (work,) = take(user_id)
+    with once_written(lambda: queue.cancel(task.pk)):
+        let_go(work)
+    assert state(task)[0] == "cancelled"
+
+
+def test_one_that_was_cancelled_and_failed_is_cancelled(user_id):
+    (task,) = add(user_id)
+    (work,) = take(user_id)
+    queue.cancel(task.pk)
+    queue.failed(work, OSError())
+    assert state(task) == ("cancelled", "")
+
+
+# However many there were.
+
+
+def test_what_has_ended_is_not_looked_at(user_id):
+    """SQLite uses an index on a condition only for a query in the same words."""
+    seen: list[tuple[str, Any]] = []
+
+    def note(execute, sql, params, many, context):
+        seen.append((sql, params))
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(note):
+        taking.take(9, ["other"])
+        queue.reap(now=NOW)
+        queue.disown(now=NOW)
+        queue.count_open(user_id, ["agent"], 5)
+    assert len(seen) == 5
+    is_sqlite = connection.vendor == "sqlite"
+    with transaction.atomic(), connection.cursor() as cursor:
+        if not is_sqlite:
+            # These few rows it would read whole.
+            cursor.execute("SET LOCAL enable_seqscan = off")
+        for sql, params in seen:
+            cursor.execute(f"EXPLAIN {'QUERY PLAN ' * is_sqlite}{sql}", params)
+            assert "tasks_task_open" in str(cursor.fetchall()), sql
 
 
 # Kept for a while.
