@@ -47,11 +47,6 @@ class Trial:
         messages = [transcript.to_message(*message) for message in told["messages"]]
         return cls(**{**told, "messages": messages})
 
-    @property
-    def size(self) -> int:
-        """About how many characters it takes to write it down."""
-        return sum(len(part) for m in self.messages for part in _written(m))
-
     def request(self, task: Work, turn_id: TurnId) -> TurnRequest:
         """Return what the variant is asked."""
         return TurnRequest(
@@ -68,6 +63,11 @@ class Trial:
             learns=False,
             generation=self.generation,
         )
+
+
+def size(told: Mapping[str, Any]) -> int:
+    """Return about how many characters a payload has."""
+    return sum(len(part) for message in told["messages"] for part in message)
 
 
 def is_kept(told: Mapping[str, Any]) -> bool:

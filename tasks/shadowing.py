@@ -4,6 +4,8 @@ Drawn in the transaction that stores a turn.
 """
 
 import logging
+from collections.abc import Mapping
+from typing import Any
 
 from django.db import transaction
 
@@ -12,7 +14,6 @@ from experiments.config import EXPERIMENTS, ExperimentConfig
 from tasks import judging, queue, shadow_payload, wake
 from tasks.models import Task
 from tasks.queue import Draft
-from tasks.shadow_payload import Trial
 from tasks.work import Work
 from telemetry import records
 from telemetry.known import Record
@@ -43,17 +44,18 @@ def due(ended: Ended) -> None:
         return
     if not judging.is_drawn(experiment.sampling_rate):
         return
-    trial = shadow_payload.of(turn)
-    if trial.size > MAX_SIZE:
+    payload = shadow_payload.of(turn).to_json()
+    if shadow_payload.size(payload) > MAX_SIZE:
         logger.info("turn %s is too large to be tried again", turn.request.turn_id)
         return
-    if queue.add(drafts(turn, experiment, trial)):
+    if queue.add(drafts(turn, experiment, payload)):
         transaction.on_commit(wake.soon)
 
 
-def drafts(turn: Turn, experiment: ExperimentConfig, trial: Trial) -> list[Draft]:
+def drafts(
+    turn: Turn, experiment: ExperimentConfig, payload: Mapping[str, Any]
+) -> list[Draft]:
     """Return the trial of a turn by each variant that did not answer it."""
-    payload = trial.to_json()
     return [
         Draft(
             KIND,
