@@ -19,13 +19,20 @@ class Missing(LookupError):
         self.path = path
 
 
+class TooDeep(ValueError):
+    """What is at a path is nested so deeply that it cannot be written."""
+
+
 def is_template(text: str) -> bool:
     """Return whether a text has places."""
     return PLACE.search(text) is not None
 
 
 def fill(template: str, payload: Any) -> str:
-    """Return the text; a place whose path is missing stays, as `{{ a.b.c }}`."""
+    """Return the text; a place whose path is missing stays, as `{{ a.b.c }}`.
+
+    Raises `TooDeep`.
+    """
 
     def filled(place: re.Match[str]) -> str:
         path = place[1].strip()
@@ -38,7 +45,10 @@ def fill(template: str, payload: Any) -> str:
 
 
 def fill_whole(template: str, payload: Any) -> str:
-    """Return the text; raises `Missing` for a path that leads nowhere, or to null."""
+    """Return the text; raises `Missing` for a path that leads nowhere, or to null.
+
+    Raises `TooDeep` as well.
+    """
 
     def filled(place: re.Match[str]) -> str:
         path = place[1].strip()
@@ -68,4 +78,10 @@ def _is_index(step: str) -> bool:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    if isinstance(value, str):
+        return value
+    try:
+        return orjson.dumps(value).decode()
+    except orjson.JSONEncodeError as exc:
+        # It reads what is deeper than what it writes.
+        raise TooDeep from exc

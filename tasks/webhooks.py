@@ -17,7 +17,7 @@ from access import identity
 from config.sections import Config
 from core.errors import Invalid, Unauthenticated
 from tasks import templates, triggers
-from tasks.templates import Missing
+from tasks.templates import Missing, TooDeep
 from tasks.triggers import Occasion
 from tasks.triggers_config import DEFAULT_HEADER, WebhookTrigger
 from turns import options
@@ -186,8 +186,17 @@ def occasion(config: Config, trigger: WebhookTrigger, delivery: Delivery) -> Occ
     """Return what a delivery has the trigger do.
 
     Raises `PayloadInvalid` where it does not say which agent, for whom or in which
-    thread, `TasksDisabled` where nothing is taken on.
+    thread, or is nested too deeply, `TasksDisabled` where nothing is taken on.
     """
+    try:
+        return _occasion(config, trigger, delivery)
+    except TooDeep as exc:
+        raise PayloadInvalid(
+            "The body is nested too deeply for what is asked of it to be written"
+        ) from exc
+
+
+def _occasion(config: Config, trigger: WebhookTrigger, delivery: Delivery) -> Occasion:
     payload = delivery.payload
     agent = _whole(trigger.agent, payload, field="agent", most=MAX_AGENT_CHARS)
     named = thread = None

@@ -122,6 +122,16 @@ def test_the_body_may_name_agent_user_and_thread(
     assert len(runs(name)) == 1
 
 
+@pytest.mark.parametrize("part", ["", "agent: '{{say}}'"])
+def test_what_is_too_deep_to_be_written_begins_nothing(
+    http: httpx2.Client, configure: Configure, name: str, path: str, part: str
+):
+    configure(yaml(hook(name, path, part)))
+    body = b'{"say": %s%s}' % (b"[" * 600, b"]" * 600)
+    assert "nested too deeply" in error(post(http, path, body), 400)["message"]
+    assert not runs(name)
+
+
 @pytest.mark.parametrize("agent", [None, "", "  ", "a\0b", "x" * 256])
 def test_an_agent_that_is_no_name_begins_nothing(
     http: httpx2.Client, configure: Configure, name: str, path: str, agent: str | None
