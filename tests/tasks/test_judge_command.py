@@ -17,7 +17,7 @@ from judges.models import Feedback, Score
 from memory import history
 from memory.transcript import Entry
 from providers.fake_wires import Answer
-from tasks import judge_backlog, service
+from tasks import judge_backlog, queue, service
 from tasks.management.commands import judge
 from tasks.models import Task
 from tests.judges.stage import STAGE, answer
@@ -206,9 +206,14 @@ def test_what_failed_is_tried_again_if_asked(past, fake):
         past.run("--yes")
     assert past.scored == 0
     fake.default = Answer([answer(accuracy=8, tone=6)])
+    rows = Task.objects.filter(origin=f"judge:{past.judge}")
+    assert queue.replay(rows.values_list("pk", flat=True)) == 2
+    # What it came to before is not what it comes to now.
+    assert {task.result for task in rows} == {""}
+    rows.update(state="errored")
     told = past.run("--yes")
     assert "2 failed" in told
-    assert "nothing to judge" in told
+    assert "nothing to judge; --retry tries those again that failed" in told
     assert "2 judged" in past.run("--yes", "--retry")
     assert past.scored == 2
 
