@@ -5,6 +5,7 @@ from dataclasses import asdict
 from itertools import chain, zip_longest
 from typing import Any
 
+from gateway import listing
 from memory import fact_ids, fusion, telling
 from memory.known import FoundFact, FoundMessage, KnownFact, Saved, Score
 from turns.remembering import Prepared
@@ -15,14 +16,7 @@ LEGS = ("similarity", "terms", "window")
 
 def page(facts: Sequence[KnownFact], *, has_more: bool) -> dict[str, Any]:
     """Return a page of memories."""
-    told = [telling.fact(fact) for fact in facts]
-    return {
-        "object": "list",
-        "data": told,
-        "has_more": has_more,
-        "first_id": told[0]["id"] if told else None,
-        "last_id": told[-1]["id"] if told else None,
-    }
+    return listing.page([telling.fact(fact) for fact in facts], has_more=has_more)
 
 
 def saved(fact: KnownFact, saved: Saved) -> dict[str, Any]:

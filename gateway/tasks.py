@@ -2,7 +2,6 @@
 
 import hashlib
 import uuid
-from datetime import datetime
 from typing import Any
 
 import orjson
@@ -12,7 +11,7 @@ from ninja import Body, Query, Router
 from config import live
 from core.errors import Invalid
 from core.ids import UserId
-from gateway import authentication
+from gateway import authentication, listing
 from gateway.callers import IN_OPENAPI, CallerQuery, identify
 from gateway.errors import json_response
 from gateway.task_schemas import NewTask, Task, TaskList, TasksQuery
@@ -114,32 +113,12 @@ async def list_tasks(request: HttpRequest, asked: Query[TasksQuery]) -> HttpResp
         user_id=user_id,
         states=[] if asked.state is None else [asked.state],
         agent=asked.agent,
-        after=await _place(user_id, asked.after),
+        after=await listing.place(
+            user_id, asked.after, read=task_ids.read, find=pages.place
+        ),
         limit=asked.limit,
     )
-    answer = {
-        "object": "list",
-        "data": told,
-        "has_more": has_more,
-        "first_id": told[0]["id"] if told else None,
-        "last_id": told[-1]["id"] if told else None,
-    }
-    return json_response(answer)
-
-
-async def _place(
-    user_id: UserId, after: str | None
-) -> tuple[datetime, uuid.UUID] | None:
-    """Return where a page ends; raises `Invalid` for no task of this user."""
-    if after is None:
-        return None
-    task_id = task_ids.read(after)
-    place = None
-    if task_id is not None:
-        place = await lane.run(pages.place, task_id, user_id)
-    if place is None:
-        raise Invalid("'after' must be the last_id of the page before", param="after")
-    return place
+    return json_response(listing.page(told, has_more=has_more))
 
 
 @router.get(

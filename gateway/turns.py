@@ -1,14 +1,12 @@
 """`/v1/turns`: what happened in a user's turns, for that user to see, if they may."""
 
-import uuid
-from datetime import datetime
-
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 
 from config import live
-from core.errors import Invalid, NotFound
+from core.errors import NotFound
 from core.ids import TurnId, UserId
+from gateway import listing
 from gateway.callers import IN_OPENAPI, CallerQuery, identify
 from gateway.errors import json_response
 from gateway.turn_schemas import Turn, TurnList, TurnsQuery
@@ -50,18 +48,13 @@ async def list_turns(request: HttpRequest, asked: Query[TurnsQuery]) -> HttpResp
         outcome=asked.outcome,
         request_id=asked.request_id,
         since=asked.since,
-        after=await _place(user_id, asked.after),
+        after=await listing.place(
+            user_id, asked.after, read=turn_ids.read, find=records.place
+        ),
         limit=asked.limit,
     )
     told = [telling.listed(turn) for turn in page]
-    answer = {
-        "object": "list",
-        "data": told,
-        "has_more": has_more,
-        "first_id": told[0]["id"] if told else None,
-        "last_id": told[-1]["id"] if told else None,
-    }
-    return json_response(answer)
+    return json_response(listing.page(told, has_more=has_more))
 
 
 def _who_may_see(request: HttpRequest, asked: CallerQuery) -> UserId:
@@ -69,21 +62,6 @@ def _who_may_see(request: HttpRequest, asked: CallerQuery) -> UserId:
     if not live.current().get(TELEMETRY).sqlite.show_to_users:
         raise TurnsHidden
     return identify(request, asked)
-
-
-async def _place(
-    user_id: UserId, after: str | None
-) -> tuple[datetime, uuid.UUID] | None:
-    """Return where a page ends; raises `Invalid` for no turn of this user."""
-    if after is None:
-        return None
-    turn_id = turn_ids.read(after)
-    place = None
-    if turn_id is not None:
-        place = await lane.run(records.place, turn_id, user_id)
-    if place is None:
-        raise Invalid("'after' must be the last_id of the page before", param="after")
-    return place
 
 
 @router.get(
