@@ -1,6 +1,7 @@
 #!/usr/bin/env python
 """Coulisse's command line."""
 
+import gc
 import os
 import sys
 
@@ -42,7 +43,12 @@ def main() -> None:
     from telemetry import logs
 
     logs.take_over()
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    finally:
+        # Else Python tidies up all that Django loaded before it ends: half a second of
+        # CPU, two on a busy machine, of the ten that `stop` waits for a server.
+        gc.freeze()
 
 
 if __name__ == "__main__":

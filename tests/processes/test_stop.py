@@ -1,6 +1,8 @@
 """`stop`, and what it does about a server that is gone or does not go."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,13 @@ from processes.errors import AlreadyRunning, StillRunning
 from processes.pidfile import PidFile
 from processes.record import RunRecord
 from processes.state import StateDir
+
+TELL_WHAT_IS_FROZEN = """
+import atexit, gc, runpy, sys
+atexit.register(lambda: print("frozen:", gc.get_freeze_count() > 0))
+sys.argv = ["manage.py", "version"]
+runpy.run_path("manage.py", run_name="__main__")
+"""
 
 
 @pytest.fixture
@@ -141,3 +150,16 @@ def test_status_tells_which_yaml_is_served(served: list[bool], capsys) -> None:
 def test_it_leaves_no_file_where_no_server_ever_was(state: StateDir) -> None:
     assert ending.stop(state, force=False) is None
     assert list(state.root.iterdir()) == []
+
+
+def test_a_command_that_ends_leaves_no_tidying_to_do() -> None:
+    """Python's own takes half a second of a stop, with all that Django loads."""
+    told = subprocess.run(
+        [sys.executable, "-c", TELL_WHAT_IS_FROZEN],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert told.stdout.splitlines()[-1] == "frozen: True"
