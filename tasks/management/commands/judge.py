@@ -108,7 +108,8 @@ class Command(MemoryCommand):
             f"{len(backlog.failed):,} failed"
         )
         if work.is_over:
-            self.stdout.write("nothing to judge")
+            again = "; --retry tries those again that failed" if backlog.failed else ""
+            self.stdout.write(f"nothing to judge{again}")
             return
         asked = judge_backlog.estimate(config, judge, work.replies)
         cost = (
