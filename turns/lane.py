@@ -22,7 +22,7 @@ from django.db.utils import (
 )
 
 from core import request_ids
-from turns.errors import DatabaseDown
+from turns.errors import DatabaseDown, Unwanted
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,7 +58,19 @@ async def run_to_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     trip = _begin(_write, function, args, kwargs)
     _unfinished.add(trip)
     trip.add_done_callback(_unfinished.discard)
-    return await asyncio.shield(trip)
+    try:
+        return await asyncio.shield(trip)
+    except asyncio.CancelledError:
+        trip.add_done_callback(_tell_fault)
+        raise
+
+
+def _tell_fault(trip: asyncio.Future[Any]) -> None:
+    """Log what went wrong when nobody waited for it any more."""
+    fault = None if trip.cancelled() else trip.exception()
+    # The one is as it should be, the other is logged already.
+    if fault is not None and not isinstance(fault, Unwanted | DatabaseDown):
+        logger.error("a write whose caller had gone failed", exc_info=fault)
 
 
 async def drain() -> None:

@@ -1,5 +1,7 @@
 """The database lane: two trips a turn, none held by a stream, none lost."""
 
+import asyncio
+import gc
 import sqlite3
 import threading
 
@@ -10,7 +12,7 @@ from django.db import OperationalError, connection
 
 from tests.gateway.calls import ask, body, calling, refused, stored, until
 from turns import lane
-from turns.errors import DatabaseDown
+from turns.errors import DatabaseDown, Unwanted
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -85,6 +87,34 @@ async def test_a_write_is_never_repeated():
     with pytest.raises(DatabaseDown):
         await lane.run_to_end(write)
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (Unwanted(), []),
+        (DatabaseDown(), []),
+        (ValueError(), ["a write whose caller had gone failed"]),
+    ],
+)
+async def test_a_write_whose_caller_left_tells_only_faults_of_ours(fault, told, caplog):
+    has_begun, is_left = threading.Event(), threading.Event()
+
+    def fail():
+        has_begun.set()
+        is_left.wait(10)
+        raise fault
+
+    caller = asyncio.create_task(lane.run_to_end(fail))
+    await asyncio.to_thread(has_begun.wait, 10)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    is_left.set()
+    await lane.drain()
+    await asyncio.sleep(0)
+    gc.collect()
+    assert [record.getMessage() for record in caplog.records] == told
 
 
 async def test_a_fault_of_ours_is_not_the_databases():
