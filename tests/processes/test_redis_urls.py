@@ -60,7 +60,7 @@ def test_a_socket_is_beside_the_other_files_where_its_path_fits(tmp_path: Path) 
         ("REDIS_URL", "http://h", "REDIS_URL must be redis://"),
         ("COULISSE_DATABASE_THREADS", "0", "a whole number from 1"),
         ("COULISSE_PROCESSES", "worker", "with web in it"),
-        ("COULISSE_PROCESSES", "web,cron", "web, worker and beat"),
+        ("COULISSE_PROCESSES", "web,cron", "web, worker, beat and"),
         ("COULISSE_WORKER_THREADS", "four", "a whole number from 1"),
     ],
 )
