@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import threading
 from collections.abc import Collection
 from concurrent.futures import Future
@@ -19,6 +20,8 @@ from turns.errors import DatabaseDown
 
 DRAIN_SECONDS = 6.0
 """For running tasks to end; a second and a half later the process is cut off."""
+
+logger = logging.getLogger(__name__)
 
 
 def slots() -> int:
@@ -65,8 +68,7 @@ class Service:
         else:
             self._runner = Runner(workers, users=self._users, only=self._only)
         self._has_begun.set()
-        with contextlib.suppress(DatabaseDown):
-            await lane.run_to_end(lost.sweep)
+        await _sweep()
         if self._users is None and self._only is None:
             self._clock = asyncio.create_task(Clock(self._spread).run())
         await self._runner.run()
@@ -96,6 +98,17 @@ class Service:
                 await lane.run_to_end(boots.leave)
         await runner.stop(DRAIN_SECONDS)
         await tool_servers.close()
+
+
+async def _sweep() -> None:
+    """Take up what was lost; the next sweep does what this one cannot."""
+    try:
+        await lane.run_to_end(lost.sweep)
+    except DatabaseDown:
+        pass
+    except Exception:
+        # A fault of ours, which must not keep the queue waiting.
+        logger.exception("could not look for lost tasks")
 
 
 _service: Service | None = None

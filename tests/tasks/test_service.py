@@ -2,11 +2,11 @@
 
 import pytest
 
-from tasks import queue, service
+from tasks import lost, queue, service
 from tasks.models import Task
 from tasks.queue import Draft
 from tests.conftest import CONFIG
-from tests.tasks.conftest import Working, wait_until
+from tests.tasks.conftest import Working, wait_for, wait_until
 
 pytestmark = pytest.mark.database
 
@@ -40,3 +40,20 @@ def test_no_more_run_than_there_is_room_for(working: Working, fake, user_id):
     assert sorted(states) == ["queued", "running", "running"]
     fake.release()
     assert {working.closed(task).state for task in tasks} == {"done"}
+
+
+def test_a_sweep_that_fails_at_the_start_keeps_nothing_waiting(
+    server, fake, user_id, monkeypatch, caplog
+):
+    def fail() -> None:
+        raise PermissionError("not for you to see")
+
+    monkeypatch.setattr(lost, "sweep", fail)
+    (task,) = queue.add([Draft("agent", user_id, "assistant", "x")])
+    working = service.Service(users=[user_id])
+    working.start()
+    try:
+        assert wait_for(task, lambda row: row.finished_at is not None).state == "done"
+    finally:
+        working.stop()
+    assert "could not look for lost tasks" in caplog.text
