@@ -40,7 +40,9 @@ def begin(**_: Any) -> None:
 @signals.worker_shutting_down.connect
 def end(**_: Any) -> None:
     """Begin nothing more, and let what is running end."""
-    _ending.start()
+    # Whoever is impatient says it twice.
+    if _ending.ident is None:
+        _ending.start()
 
 
 @signals.worker_shutdown.connect
