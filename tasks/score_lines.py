@@ -46,12 +46,14 @@ def lines(report: Report) -> Iterator[str]:
         rows = [_score(line) for line in report.scores]
         yield from columns.lines(SCORES, rows, right=range(3, len(SCORES)))
     if report.people:
-        yield ""
+        if report.scores:
+            yield ""
         yield "what people said:"
         rows = [_opinion(opinion) for opinion in report.people]
         yield from columns.lines(PEOPLE, rows, right=range(1, len(PEOPLE)))
     if report.tallies:
-        yield ""
+        if report.scores or report.people:
+            yield ""
         yield "replies that fell to judges:"
         rows = [_tally(tally) for tally in report.tallies]
         yield from columns.lines(TASKS, rows, right=range(1, len(TASKS)))

@@ -187,6 +187,8 @@ def test_a_price_nobody_knows_is_said(past, configure, fake):
     configure(past.text)
     past.replied()
     assert "at an unknown price" in past.run("--dry-run")
+    fake.default = Answer([answer(accuracy=8, tone=6)])
+    assert "1 judged, at an unknown cost" in past.run("--yes")
 
 
 def test_a_sample_is_the_same_each_time(past, obliging):
@@ -222,6 +224,17 @@ def test_since_and_until_bound_it(past, fake):
     past.replied()
     assert "0 replies" in past.run("--dry-run", "--until", "2026-01-01")
     assert "0 replies" in past.run("--dry-run", "--since", "2199-01-01")
+
+
+def test_a_limit_holds_for_what_is_tried_again(past, fake):
+    past.replied(3)
+    fake.default = Answer(["I would rather not."])
+    with pytest.raises(CommandError, match="2 could not be judged"):
+        past.run("--yes", "--limit", "2")
+    fake.default = Answer([answer(accuracy=8, tone=6)])
+    assert "1 to judge" in past.run("--dry-run", "--retry", "--limit", "1")
+    assert "2 judged" in past.run("--yes", "--retry", "--limit", "2")
+    assert past.scored == 2
 
 
 def test_an_agent_may_be_named_that_does_not_name_the_judge(past, obliging):
@@ -279,6 +292,7 @@ def test_what_failed_and_why_is_shown(past, fake):
     with pytest.raises(CommandError):
         past.run("--yes")
     told = shown("--judge", past.judge)
+    assert told.startswith("replies that fell to judges:\n")
     assert "could not be read" in told
     (judge,) = json.loads(shown("--judge", past.judge, "--json"))["judges"]
     assert (judge["failed"], judge["calls"]) == (1, 2)

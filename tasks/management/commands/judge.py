@@ -76,7 +76,13 @@ class Command(MemoryCommand):
         config = live.current()
         judge = judge_of(config, options["judge"])
         backlog = self._find(config, judge, options)
-        work = Judging(judge.name, backlog, again=options["retry"])
+        if not options["retry"]:
+            again = 0
+        elif options["limit"] is None:
+            again = len(backlog.failed)
+        else:
+            again = options["limit"] - len(backlog.to_do)
+        work = Judging(judge.name, backlog, again=again)
         self._tell(config, judge, backlog, work)
         if options["dry_run"] or work.is_over:
             return
@@ -154,16 +160,18 @@ Put = Callable[[str, Sequence[Reply]], list[Task]]
 class Judging:
     """Replies on their way through the queue, so many at a time."""
 
-    def __init__(self, judge: str, backlog: Backlog, *, again: bool) -> None:
-        """With `again` those too that failed before."""
+    def __init__(self, judge: str, backlog: Backlog, *, again: int) -> None:
+        """With the newest `again` of those, too, that failed before."""
         self.done = 0
         self.failed = 0
         self.micro_usd = 0
+        self.unpriced = 0
+        """Tasks whose cost nobody knows."""
         self._judge = judge
         self._waiting: list[tuple[Reply, Put]] = [
             *((reply, judge_backlog.waiting) for reply in backlog.under_way),
             *((reply, judge_backlog.add) for reply in backlog.to_do),
-            *((reply, judge_backlog.retry) for reply in backlog.failed if again),
+            *((reply, judge_backlog.retry) for reply in backlog.failed[:again]),
         ]
         self._open: list[Task] = []
         self.total = len(self._waiting)
@@ -205,10 +213,14 @@ class Judging:
             elif task.state == Task.State.DONE:
                 self.done += 1
             if task.state in queue.CLOSED:
-                self.micro_usd += judge_receipts.read(task).cost_micro_usd or 0
+                cost = judge_receipts.read(task).cost_micro_usd
+                self.micro_usd += cost or 0
+                self.unpriced += cost is None
 
     def told(self) -> str:
         """Return what came of it until now."""
+        if self.unpriced:
+            return f"{self.done:,} judged, at an unknown cost"
         return f"{self.done:,} judged, for ${money.usd(self.micro_usd)}"
 
 
