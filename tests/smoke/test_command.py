@@ -160,7 +160,7 @@ def test_it_may_be_left_to_a_worker(cast: Cast):
 def test_tests_are_listed_with_what_they_last_came_to(cast: Cast, holding: Holding):
     run = holding.hold("judged")
     out, _, _ = smoke("list")
-    assert "judged  with judged, 1 times" in out
+    assert "judged  with judged, once" in out
     assert "    judged: 1 passed, 0 failed, $0.000040" in out
 
     told = json.loads(smoke("list", "--json")[0])["tests"]

@@ -170,7 +170,9 @@ class Command(MemoryCommand):
             self.write_json({"tests": told})
             return
         for name, test in tests.items():
-            self.stdout.write(f"{name}  with {test.target}, {test.repetitions} times")
+            count = test.repetitions
+            times = "once" if count == 1 else f"{count} times"
+            self.stdout.write(f"{name}  with {test.target}, {times}")
             for line in drawing.summary(last[name]) if last[name] else ():
                 self.stdout.write(f"{drawing.INDENT}{line}")
         if not tests:
