@@ -38,7 +38,7 @@ def served(project: Project, fake: FakeProvider) -> Iterator[Project]:
 
 
 def ask(project: Project, method: str, path: str, body: Any = None) -> Any:
-    connection = HTTPConnection("127.0.0.1", project.port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", project.port, timeout=WAIT_SECONDS)
     with closing(connection):
         headers = {"Content-Type": "application/json"}
         connection.request(method, path, json.dumps(body) if body else None, headers)
@@ -95,7 +95,7 @@ def test_nothing_is_lost_and_nothing_done_twice(
     # Killed in the middle.
     fake.hang()
     second = create(served, "two")
-    fake.wait(lambda: len(fake.requests) == 2)
+    fake.wait(lambda: len(fake.requests) == 2, WAIT_SECONDS)
     worker = child(served, "worker")
     os.kill(worker.pid, signal.SIGKILL)
     fake.release()
@@ -119,7 +119,7 @@ def test_nothing_is_lost_and_nothing_done_twice(
     # Stopped in the middle: it is put back for the next start.
     fake.reply("It", " lasts.", pause_seconds=60)
     create(served, "four")
-    fake.wait(lambda: len(fake.requests) == 5)
+    fake.wait(lambda: len(fake.requests) == 5, WAIT_SECONDS)
     [process] = served.attached
     process.send_signal(signal.SIGTERM)
     assert "Traceback" not in process.communicate(timeout=WAIT_SECONDS)[0]

@@ -20,7 +20,7 @@ from processes.groups import Groups
 from processes.sidecar import Sidecar
 
 
-async def until(condition: Callable[[], object], seconds: float = 10) -> None:
+async def until(condition: Callable[[], object], seconds: float = 60) -> None:
     """Wait for a condition, and fail when it does not come true."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110

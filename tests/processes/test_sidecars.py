@@ -19,7 +19,13 @@ from processes.child import base_environment, outer_environment
 from processes.management.commands.status import describe_sidecar, describe_sidecars
 from processes.record import ChildRecord
 from processes.sidecar_record import SidecarRecord
-from tests.processes.conftest import MANAGE, Project, end, until
+from tests.processes.conftest import (
+    MANAGE,
+    PATIENCE_SECONDS,
+    Project,
+    end,
+    until,
+)
 from tests.processes.test_status import RUN
 
 FAMILY = """
@@ -47,7 +53,7 @@ def has_begun(project: Project, name: str = "bridge") -> Callable[[], bool]:
 
 def family(project: Project, name: str = "bridge") -> list[psutil.Process]:
     """Return a sidecar and what it started."""
-    until(has_begun(project, name), seconds=30)
+    until(has_begun(project, name))
     texts = [(project.root / f"{name}.{one}").read_text() for one in ("pid", "child")]
     return [psutil.Process(int(text)) for text in texts]
 
@@ -165,7 +171,7 @@ def test_they_end_gently_when_the_supervisor_is_gone(project: Project, running) 
     family_of_it = family(project)
     os.close(orphaned.held)
     orphaned.held = os.open(os.devnull, os.O_RDONLY)
-    orphaned.process.wait(timeout=10)
+    orphaned.process.wait(timeout=PATIENCE_SECONDS)
     assert (project.root / "ended").exists()
     assert are_gone(family_of_it)()
     assert not project.state.sidecars.exists()
@@ -244,7 +250,7 @@ def test_nobody_else_runs_them_as_well(project: Project, running) -> None:
     second = running().process
     assert (
         f"already running (pid {first.process.pid})"
-        in second.communicate(timeout=15)[0]
+        in second.communicate(timeout=PATIENCE_SECONDS)[0]
     )
     assert second.returncode == 1
 
