@@ -7,7 +7,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from access import audit, caller, tokens
@@ -73,7 +73,7 @@ def test_finding_is_one_statement_by_the_index():
     ) as queries:
         find(secret)
     [query] = queries.captured_queries
-    with connection.cursor() as cursor:
+    with transaction.atomic(), connection.cursor() as cursor:
         if connection.vendor == "sqlite":
             cursor.execute(f"EXPLAIN QUERY PLAN {query['sql']}")
         else:

@@ -177,9 +177,9 @@ def test_many_who_leave_at_once_leave_nothing_behind(server, fake, user):
 
 
 def settled() -> None:
-    """Wait until the server's loop runs nothing that belongs to a request."""
-    (loop,) = [loop for loop in provider_client.loops() if loop.is_running()]
-    until(lambda: not [t for t in asyncio.all_tasks(loop) if belongs(t)])
+    """Wait until no loop runs anything that belongs to a request."""
+    for loop in provider_client.loops():
+        until(lambda loop=loop: not [t for t in asyncio.all_tasks(loop) if belongs(t)])
 
 
 def belongs(task: asyncio.Task) -> bool:
