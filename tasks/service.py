@@ -18,7 +18,7 @@ from tasks.runner import Runner
 from turns import lane, tool_servers
 from turns.errors import DatabaseDown
 
-DRAIN_SECONDS = 6.0
+DRAIN_SECONDS = 5.0
 """For running tasks to end; a second and a half later the process is cut off."""
 
 logger = logging.getLogger(__name__)
