@@ -19,7 +19,7 @@ from turns import lane, tool_servers
 from turns.errors import DatabaseDown
 
 DRAIN_SECONDS = 5.0
-"""For running tasks to end; a second and a half later the process is cut off."""
+"""For running tasks to end; three seconds later the process is cut off."""
 
 logger = logging.getLogger(__name__)
 
