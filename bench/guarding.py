@@ -31,8 +31,8 @@ def guarding(bench: Bench) -> Iterator[Row]:
     yield Row(
         "CPU token, budget, limits and cost add to a turn",
         *(kept - plain, "µs", 250),
-        note=f"{(kept - plain) / floor:.2f} x floor ({floor:,.0f} µs); the turn without "
-        f"is {plain:,.0f}",
+        note=f"{(kept - plain) / floor:.2f} x floor ({floor:,.0f} µs); "
+        f"the turn without is {plain:,.0f}",
     )
 
 
