@@ -56,9 +56,15 @@ def wait_until(is_so: Callable[[], bool], seconds: float = 10) -> None:
 
 
 @pytest.fixture
-def working(server: str, user_id: UserId) -> Iterator[Working]:
-    """A runner at work for this test's user, with the standard configuration."""
-    runner = Runner(lambda: 4, users=[user_id])
+def working(
+    server: str, user_id: UserId, request: pytest.FixtureRequest
+) -> Iterator[Working]:
+    """A runner at work for this test's user, with the standard configuration.
+
+    Its parameter, if it has one, is how many tasks it does at a time.
+    """
+    slots = getattr(request, "param", 4)
+    runner = Runner(lambda: slots, users=[user_id])
     running = blocking.begin(runner.run())
     yield Working(runner)
     blocking.wait(stop(runner), timeout_seconds=10)

@@ -29,8 +29,8 @@ def test_what_is_queued_waits_while_it_is_off(working: Working, fake, user_id):
     assert working.closed(task).state == "done"
 
 
+@pytest.mark.parametrize("working", [2], indirect=True)
 def test_no_more_run_than_there_is_room_for(working: Working, fake, user_id):
-    working._runner._slots = lambda: 2
     for _ in range(3):
         fake.hang("headers")
     tasks = queue.add([Draft("agent", user_id, "assistant", "x") for _ in range(3)])
