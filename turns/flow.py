@@ -14,12 +14,15 @@ from functools import partial
 
 from access import identity
 from agents import lineup, loop
+from agents.config import AgentConfig
 from agents.lineup import Lineup
 from agents.loop import Task
 from config import live
+from config.sections import Config
 from core import usage
 from core.errors import CoulisseError, recorded
 from core.events import Begun, Event, Finished
+from core.ids import UserId
 from core.messages import Message
 from core.reply import Reply
 from core.tools import definition
@@ -47,6 +50,7 @@ from turns.afterwards import Ended
 from turns.arrears import Debt
 from turns.errors import DatabaseDown, Unwanted
 from turns.granting import Allowance, Wish
+from turns.routing import Route
 from turns.toolbox import Toolbox
 from turns.turn import Moment, Turn, TurnRequest
 
@@ -110,10 +114,7 @@ async def prepare(request: TurnRequest) -> Turn:
     box = Toolbox(config, user_id, options, request=request)
     tools = await box.open(agent)
     toolbox.check_names(agent, tools, request.tools)
-    instructions = [options.language_instruction]
-    if request.format is not None:
-        instructions.append(request.format.instruction)
-    system = context.system_messages(agent.preamble, instructions, request.messages)
+    system = _system(request, agent)
     sent_tokens = context.count_tokens([*system, *new]) + context.count_tool_tokens(
         [*request.tools, *map(definition, tools)]
     )
@@ -132,19 +133,7 @@ async def prepare(request: TurnRequest) -> Turn:
     )
     if options.uses_client_history:
         sent_tokens += context.count_tokens(request.messages)
-    wish = Wish(
-        config=config,
-        caller=request.caller,
-        user_id=user_id,
-        agent=agent,
-        experiment=route.experiment,
-        asked=options.token_limits,
-        prompt_tokens=sent_tokens,
-        parameters=request.parameters,
-        now=int(began.at.timestamp()),
-        is_incognito=options.is_incognito,
-        is_exempt=request.origin == "smoke",
-    )
+    wish = _wish(request, config, route, user_id, sent_tokens, began)
     past, allowance = await _past(wanted, wish)
     try:
         new, spoken = _conversation(request, past, new)
@@ -167,6 +156,37 @@ async def prepare(request: TurnRequest) -> Turn:
         allowance=allowance,
         tools=tools,
         experiment=route.experiment,
+    )
+
+
+def _system(request: TurnRequest, agent: AgentConfig) -> list[Message]:
+    """Return the system messages: the agent's, the request's and what it asks for."""
+    instructions = [request.options.language_instruction]
+    if request.format is not None:
+        instructions.append(request.format.instruction)
+    return context.system_messages(agent.preamble, instructions, request.messages)
+
+
+def _wish(
+    request: TurnRequest,
+    config: Config,
+    route: Route,
+    user_id: UserId,
+    sent_tokens: int,
+    began: Moment,
+) -> Wish:
+    return Wish(
+        config=config,
+        caller=request.caller,
+        user_id=user_id,
+        agent=route.agent,
+        experiment=route.experiment,
+        asked=request.options.token_limits,
+        prompt_tokens=sent_tokens,
+        parameters=request.parameters,
+        now=int(began.at.timestamp()),
+        is_incognito=request.options.is_incognito,
+        is_exempt=request.origin == "smoke",
     )
 
 
