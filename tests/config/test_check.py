@@ -27,6 +27,28 @@ def test_it_counts_agents_and_providers(file, capsys, monkeypatch):
     assert "(1 agents, 0 judges, 0 experiments, 1 providers)" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("real_sections")
+def test_it_counts_what_else_there_is(file, capsys):
+    file.write_text(
+        "providers: {local: {kind: local}}\n"
+        "agents: [{name: a, provider: local, model: smollm2-135m}]\n"
+        "mcp: {files: {transport: stdio, command: sh}}\n"
+        "triggers:\n"
+        "  - {name: up, type: boot, agent: a, prompt: Hello.}\n"
+        "  - {name: down, type: cron, schedule: 0 9 * * *, agent: a, prompt: Bye.}\n"
+        "sidecars: [{name: bridge, command: 'true'}]\n"
+        "smoke_tests:\n"
+        "  - name: t\n"
+        "    target: a\n"
+        "    persona: {provider: local, model: smollm2-135m, preamble: Hm}\n"
+    )
+    call_command("check")
+    assert capsys.readouterr().out == (
+        "ok — coulisse.yaml (1 agents, 0 judges, 0 experiments, 1 providers), "
+        "1 mcp servers, 2 triggers, 1 sidecars, 1 smoke tests\n"
+    )
+
+
 def test_it_shows_the_path_as_given(file, capsys):
     (file.parent / "mine.yaml").write_text(COOK)
     call_command("check", config="./mine.yaml")

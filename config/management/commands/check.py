@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from typing import Any
 
 from django.core.management.base import SystemCheckError
@@ -9,6 +10,10 @@ from config.errors import ConfigInvalid
 from config.sections import Config, Problem
 
 COUNTED = ("agents", "judges", "experiments", "providers")
+"""Source: the line of the reference."""
+COUNTED_TOO = ("mcp", "triggers", "sidecars", "smoke_tests")
+"""Where there are any."""
+SAID_AS = {"mcp": "mcp servers", "smoke_tests": "smoke tests"}
 
 
 class Command(ConfigCommand, DjangoCheck):
@@ -26,7 +31,11 @@ class Command(ConfigCommand, DjangoCheck):
             raise SystemCheckError("\n".join(map(_line, exc.problems))) from exc
         super().handle(*app_labels, **options)
         shown = options.get("config") or reader.label(path)
-        self.stdout.write(f"ok — {shown} ({_counts(config)})")
+        line = f"ok — {shown} ({_counts(config, COUNTED)})"
+        others = [key for key in COUNTED_TOO if config.values.get(key)]
+        if others:
+            line += f", {_counts(config, others)}"
+        self.stdout.write(line)
 
     def check(self, *args: Any, **kwargs: Any) -> None:
         # Success has a line of its own here.
@@ -38,5 +47,7 @@ def _line(problem: Problem) -> str:
     return f"{place}({problem.code}) {problem.message}"
 
 
-def _counts(config: Config) -> str:
-    return ", ".join(f"{len(config.values.get(key, ()))} {key}" for key in COUNTED)
+def _counts(config: Config, keys: Iterable[str]) -> str:
+    return ", ".join(
+        f"{len(config.values.get(key, ()))} {SAID_AS.get(key, key)}" for key in keys
+    )
