@@ -30,7 +30,7 @@ def _lines(config: Config, run: RunRecord) -> Iterator[str]:
     yield f"  coulisse {_version()}"
     yield ""
     yield f"  Proxy   →  {run.url}/v1"
-    yield f"  Admin   →  {run.url}/admin  (not in this version)"
+    yield f"  Admin   →  {run.url}/admin/"
     yield ""
     yield from _memory(config)
     yield from _auth(config)

@@ -14,7 +14,7 @@ BANNER = """\
   coulisse 0.1.0
 
   Proxy   →  http://localhost:{port}/v1
-  Admin   →  http://localhost:{port}/admin  (not in this version)
+  Admin   →  http://localhost:{port}/admin/
 
   Memory     sqlite at .coulisse/coulisse-memory.db; user_state: disabled (history only)
   Auth       proxy: open · admin: this machine only
