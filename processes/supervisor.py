@@ -99,9 +99,13 @@ class Supervisor:
             return
         self._looked_at = now
         for child in self.children:
-            place = child.command.beats_at
-            if place is not None and self._board.misses(place) >= BEATS_MISSED:
-                logger.warning("%s hangs; killed", child.command.name)
+            place, name = child.command.beats_at, child.command.name
+            if place is None:
+                continue
+            misses = self._board.misses(place)
+            logger.debug("%s has missed %d beats", name, misses)
+            if misses >= BEATS_MISSED:
+                logger.warning("%s hangs; killed", name)
                 child.knock_out()
 
     def _check_boot(self, serves: Callable[[], bool]) -> None:
