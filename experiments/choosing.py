@@ -7,7 +7,7 @@ the reference.
 
 import hashlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,22 +36,26 @@ class Standing:
     """How the arms of a bandit stand."""
 
     starved: Sequence[str]
-    """Those with fewer scores than they must have."""
+    """Those with fewer scores than they must have, and more to be hoped for."""
     leader: str | None
-    """The best, once every arm has enough; the file's first of several."""
+    """The best, once no arm is starved; the file's first of several."""
 
 
 def choose(
     experiment: ExperimentConfig,
     user_id: UserId,
     scores: Mapping[str, Scored] | None = None,
+    silent: Set[str] = frozenset(),
 ) -> str:
-    """Return the agent that answers; `scores` are a bandit's, by agent."""
+    """Return the agent that answers; `scores` are a bandit's, by agent.
+
+    `silent` are those of its arms that no more scores are waited for.
+    """
     if experiment.strategy == "shadow":
         return experiment.primary or experiment.agents[0]
     drawn = numbers(experiment, user_id)
     if experiment.strategy == "bandit":
-        return _arm(experiment, scores or {}, drawn)
+        return _arm(experiment, standing(experiment, scores or {}, silent), drawn)
     return by_weight(experiment.variants, drawn())
 
 
@@ -77,23 +81,25 @@ def by_weight(variants: Sequence[Variant], at: float) -> str:
     return variants[-1].agent
 
 
-def standing(experiment: ExperimentConfig, scores: Mapping[str, Scored]) -> Standing:
-    """Return how the arms stand by their recent scores."""
+def standing(
+    experiment: ExperimentConfig,
+    scores: Mapping[str, Scored],
+    silent: Set[str] = frozenset(),
+) -> Standing:
+    """Return how the arms stand by their recent scores; `silent` ones do not starve."""
     counts = {
         arm: scores[arm].count if arm in scores else 0 for arm in experiment.agents
     }
-    starved = [arm for arm in counts if counts[arm] < experiment.min_samples]
-    scored = [arm for arm in counts if counts[arm]]
-    if starved or not scored:
+    short = [arm for arm in counts if counts[arm] < experiment.min_samples]
+    starved = [arm for arm in short if arm not in silent]
+    able = [arm for arm in counts if counts[arm] and arm not in short]
+    if starved or not able:
         return Standing(starved, None)
-    return Standing((), max(scored, key=lambda arm: scores[arm].mean))
+    return Standing((), max(able, key=lambda arm: scores[arm].mean))
 
 
-def _arm(
-    experiment: ExperimentConfig, scores: Mapping[str, Scored], drawn: Drawn
-) -> str:
+def _arm(experiment: ExperimentConfig, stands: Standing, drawn: Drawn) -> str:
     """Explore what lacks scores, then now and then anything, else take the leader."""
-    stands = standing(experiment, scores)
     is_adventurous = drawn() < experiment.epsilon
     if stands.starved:
         return _one_of(stands.starved, drawn())

@@ -9,7 +9,8 @@ class TurnsApp(AppConfig):
 
     def ready(self) -> None:
         # Only now: it leads to models, which exist from here on.
-        from turns.checks import check_memory, check_prices
+        from turns.checks import check_bandits, check_memory, check_prices
 
+        checks.register(check_bandits)
         checks.register(check_memory)
         checks.register(check_prices)

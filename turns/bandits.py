@@ -1,10 +1,15 @@
-"""What a bandit knows of its arms: their recent scores, remembered for a moment."""
+"""What bandits know of their arms, remembered for a moment, and what they chose."""
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from experiments.config import ExperimentConfig
+from config.sections import Config
+from core.ids import UserId
+from experiments import choosing
+from experiments.config import ExperimentConfig, split_metric
+from experiments.patience import Patience
+from judges.config import JUDGES
 from judges.scores import Stats
 from turns import experiment_scores, lane
 from turns.errors import DatabaseDown
@@ -26,6 +31,25 @@ class Known:
 
 
 _known: dict[str, Known] = {}
+_patience: dict[str, Patience] = {}
+
+
+async def choose(config: Config, experiment: ExperimentConfig, user_id: UserId) -> str:
+    """Return the agent that answers, and count the turn as one it was given."""
+    scores = await read(experiment)
+    patience = _patience.get(experiment.name)
+    if patience is None or patience.metric != experiment.metric:
+        patience = _patience[experiment.name] = Patience(experiment.metric)
+    silent = patience.spent(experiment, scores, _sampling_rate(config, experiment))
+    chosen = choosing.choose(experiment, user_id, scores, silent)
+    patience.gave(chosen)
+    return chosen
+
+
+def _sampling_rate(config: Config, experiment: ExperimentConfig) -> float:
+    name, _ = split_metric(experiment.metric or "") or ("", "")
+    judge = config.get(JUDGES).get(name)
+    return 0.0 if judge is None else judge.sampling_rate
 
 
 async def read(experiment: ExperimentConfig) -> Mapping[str, Stats]:
@@ -53,5 +77,6 @@ async def read(experiment: ExperimentConfig) -> Mapping[str, Stats]:
 
 
 def forget() -> None:
-    """Have the next request of each bandit read its scores."""
+    """Have the next request of each bandit read its scores, as one that never chose."""
     _known.clear()
+    _patience.clear()

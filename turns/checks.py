@@ -1,4 +1,4 @@
-"""What `manage.py check` says of what is remembered, and of what models cost."""
+"""What `manage.py check` says of memory, of what models cost, and of bandits."""
 
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,9 @@ from config import loader
 from config.errors import ConfigInvalid
 from config.sections import Config
 from memory import plan, state
-from turns import price_table
+from turns import experiment_checks, price_table
 
+PARKED = "coulisse.W716"
 UNPRICED = "coulisse.W111"
 
 
@@ -38,6 +39,22 @@ def check_prices(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage
             id=UNPRICED,
         )
         for name in price_table.unknown(price_table.of(config))
+    ]
+
+
+def check_bandits(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
+    """Warn of bandits that go by the scores of a judge who gives none."""
+    config = None if databases else _config()
+    if config is None:
+        return []
+    return [
+        checks.Warning(
+            f"experiment '{experiment.name}' goes by '{experiment.metric}', and judge "
+            f"'{judge}' scores nothing: its sampling_rate is 0, so no variant ever "
+            "leads; raise it",
+            id=PARKED,
+        )
+        for experiment, judge in experiment_checks.parked(config)
     ]
 
 

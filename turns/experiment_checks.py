@@ -89,6 +89,15 @@ def check_metrics(config: Config) -> Iterable[Problem]:
             )
 
 
+def parked(config: Config) -> Iterable[tuple[ExperimentConfig, str]]:
+    """Find bandits whose judge scores nothing, with its name."""
+    judges = config.get(JUDGES)
+    for experiment in config.get(EXPERIMENTS).values():
+        name, _ = split_metric(experiment.metric or "") or ("", "")
+        if name in judges and not judges[name].sampling_rate:
+            yield experiment, name
+
+
 def _choices(config: Config, experiment: ExperimentConfig) -> str:
     found = experiment_metrics.shared(config, experiment)
     if not found:

@@ -68,6 +68,8 @@ async def find(config: Config, name: str, user_id: UserId) -> Route:
         return Route(agent)
     check(config, name)
     experiment = config.get(EXPERIMENTS)[name]
-    scores = await bandits.read(experiment) if experiment.strategy == "bandit" else {}
-    chosen = choosing.choose(experiment, user_id, scores)
+    if experiment.strategy == "bandit":
+        chosen = await bandits.choose(config, experiment, user_id)
+    else:
+        chosen = choosing.choose(experiment, user_id)
     return Route(config.get(AGENTS)[chosen], name)

@@ -1,11 +1,13 @@
 """What is refused of `experiments:`, and what it is told to do about it."""
 
 import pytest
+from django.test import override_settings
 
 from config import loader
 from config.errors import ConfigInvalid
 from config.sections import Config
 from experiments.config import EXPERIMENTS
+from turns.checks import check_bandits
 
 BASE = """
 providers: {openai: {api_key: sk-secret}}
@@ -163,3 +165,21 @@ def test_agents_and_limits_may_name_one(tmp_path, agent, limits, said):
     with pytest.raises(ConfigInvalid) as caught:
         loader.parse(text.encode(), tmp_path / "coulisse.yaml")
     assert said in str(caught.value)
+
+
+# manage.py check
+
+
+def test_check_warns_of_a_bandit_whose_judge_is_parked(tmp_path):
+    file = tmp_path / "coulisse.yaml"
+    base = BASE + experiment("strategy: bandit, metric: quality.tone")
+    parked = base.replace("name: quality,", "name: quality, sampling_rate: 0,")
+    with override_settings(COULISSE_CONFIG=file):
+        for text in (base, parked.replace("bandit, metric: quality.tone", "split")):
+            file.write_text(text)
+            assert check_bandits() == []
+        file.write_text(parked)
+        [warning] = check_bandits()
+        assert warning.id == "coulisse.W716"
+        assert "experiment 'e' goes by 'quality.tone', and judge" in warning.msg
+        assert check_bandits(databases=["default"]) == []

@@ -10,7 +10,7 @@ from django.db.models import F
 from access import identity, tokens
 from access.models import Token
 from config import live
-from experiments import choosing
+from experiments import choosing, patience
 from experiments.config import EXPERIMENTS
 from judges import scores
 from judges.answers import Verdict
@@ -231,6 +231,17 @@ def test_a_bandit_goes_by_the_scores_there_are(stage, fake, clean_scores):
     judged("keen", *[10] * 9)
     bandits.forget()
     assert answered_by(stage, fake, user) == "keen"
+
+
+def test_an_arm_that_is_never_scored_does_not_take_all_there_is(
+    stage, fake, clean_scores, monkeypatch
+):
+    monkeypatch.setattr(patience, "LEAST_TURNS", 3)
+    monkeypatch.setattr(patience, "TURNS_A_SCORE", 1)
+    judged("keen", 8, 8)
+    user = f"user-{uuid.uuid4()}"
+    found = [answered_by(stage, fake, user) for _ in range(5)]
+    assert found == ["calm"] * 3 + ["keen"] * 2
 
 
 @pytest.fixture

@@ -1,0 +1,93 @@
+"""How long a bandit sends everybody to an arm that gets no scores."""
+
+import logging
+
+import pytest
+
+from core.ids import UserId
+from experiments import choosing, patience
+from experiments.patience import LEAST_TURNS, Patience, most_turns
+from tests.experiments.test_choosing import SCORED, USERS, Did, bandit
+
+SHORT = {**SCORED, "a": Did(4, 9.0)}
+"""One arm lacks scores."""
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [1_000.0]
+    monkeypatch.setattr(patience.time, "monotonic", lambda: now[0])
+    return now
+
+
+def take(waits: Patience, experiment, scores, turns: int, rate: float = 1) -> list[str]:
+    """Return the arms chosen for so many turns."""
+    chosen = []
+    for turn in range(turns):
+        silent = waits.spent(experiment, scores, rate)
+        user: UserId = USERS[turn % len(USERS)]
+        chosen.append(choosing.choose(experiment, user, scores, silent))
+        waits.gave(chosen[-1])
+    return chosen
+
+
+def test_an_arm_without_scores_is_forced_for_so_long_and_no_longer(caplog):
+    one, waits = bandit(epsilon=0), Patience("j.c")
+    assert set(take(waits, one, SHORT, LEAST_TURNS)) == {"a"}
+    assert caplog.records == []
+    # It has nine points of ten, but four scores are not enough to lead.
+    assert set(take(waits, one, SHORT, 50)) == {"b"}
+    [line] = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert "variant 'a' took 100 turns without a new score of 'j.c'" in line
+    assert "judge 'j'" in line
+
+
+def test_it_is_explored_as_any_other_then():
+    one, waits = bandit(epsilon=1), Patience("j.c")
+    take(waits, one, SHORT, LEAST_TURNS)
+    assert set(take(waits, one, SHORT, 50)) == {"a", "b", "c"}
+
+
+def test_a_new_score_has_it_forced_again():
+    one, waits = bandit(epsilon=0), Patience("j.c")
+    take(waits, one, SHORT, LEAST_TURNS + 1)
+    assert waits.spent(one, SHORT, 1) == {"a"}
+    # All it had leave the window, and then one comes.
+    assert waits.spent(one, SCORED | {"a": Did(0, 0)}, 1) == {"a"}
+    assert waits.spent(one, SCORED | {"a": Did(1, 5)}, 1) == set()
+    # Scores that keep coming keep it forced, however long it takes.
+    for count in range(1, 10):
+        some = SCORED | {"a": Did(count, 5)}
+        assert set(take(waits, one, some, LEAST_TURNS - 1)) == {"a"}
+
+
+def test_so_has_a_window_that_has_gone_by(clock, caplog):
+    one, waits = bandit(epsilon=0, bandit_window_seconds=3_600), Patience("j.c")
+    take(waits, one, SHORT, LEAST_TURNS)
+    for _ in range(6):
+        clock[0] += 599
+        assert waits.spent(one, SHORT, 1) == {"a"}
+    assert len(caplog.records) == 3  # One in ten minutes.
+    clock[0] += 60
+    assert waits.spent(one, SHORT, 1) == set()
+
+
+def test_where_no_arm_has_scores_all_are_asked():
+    one, waits = bandit(epsilon=0), Patience("j.c")
+    take(waits, one, {}, 3 * LEAST_TURNS + 50)
+    assert waits.spent(one, {}, 1) == {"a", "b", "c"}
+    assert set(take(waits, one, {}, 50)) == {"a", "b", "c"}
+
+
+def test_arms_with_enough_scores_are_not_waited_for(caplog):
+    waits = Patience("j.c")
+    take(waits, bandit(epsilon=0), SCORED, 3 * LEAST_TURNS)
+    assert caplog.records == []
+    assert waits.waits == {}
+
+
+def test_more_is_given_where_more_is_asked_or_less_is_drawn():
+    assert most_turns(bandit(), 1) == LEAST_TURNS
+    assert most_turns(bandit(min_samples=30), 1) == 150
+    assert most_turns(bandit(), 0.05) == 400
+    assert most_turns(bandit(min_samples=30), 0) == 150
