@@ -116,6 +116,17 @@ def summary(runs: Sequence[Run]) -> Iterator[str]:
             )
 
 
+def interrupted(runs: Sequence[Run]) -> str:
+    """Return what an interruption leaves."""
+    if not runs:
+        return "interrupted: nothing was launched"
+    count = sum(run.state == Run.State.CANCELLED for run in runs)
+    return (
+        f"interrupted: {count} of {len(runs)} conversations cancelled; `smoke list "
+        "--runs` shows them"
+    )
+
+
 def transcript(run: Run) -> Iterator[str]:
     """Yield a run with all that was said."""
     yield line(run)

@@ -21,8 +21,8 @@ def at_work(users: Collection[UserId]) -> Iterator[None]:
     """Work for these users in this process, until the block is left."""
     service = Service(users=users)
     wake.by(service.kick)
-    service.start()
     try:
+        service.start()
         yield
     finally:
         service.stop()

@@ -44,6 +44,7 @@ def launch(
     *,
     origin: str,
     repetitions: int | None = None,
+    batch: uuid.UUID | None = None,
     once: str | None = None,
 ) -> list[Run]:
     """Queue a test's conversations, each with a user of its own; return them.
@@ -51,7 +52,7 @@ def launch(
     Of several launches with one text `once` the first is made, the others are not.
     """
     count = test.repetitions if repetitions is None else repetitions
-    batch = uuid.uuid4()
+    batch = batch or uuid.uuid4()
     if once is not None:
         batch = uuid.uuid5(NAMESPACE, f"{test.name}\n{once}")
     now = datetime.now(UTC)
@@ -213,12 +214,14 @@ def failed(talk: Talk, stop: Stop, error: str) -> None:
 
 
 def cancel(run_ids: Collection[uuid.UUID]) -> int:
-    """End runs that are not closed: at once, whatever is being said in them."""
+    """End runs that are not closed, and their scoring: at once, whatever is said."""
     found = Run.objects.filter(pk__in=run_ids, state__in=[*OPEN, Run.State.JUDGING])
-    keys = [_key(run_id) for run_id in found.values_list("pk", flat=True)]
+    users = list(found.values_list("user_id", flat=True))
     now = datetime.now(UTC)
     count = found.update(state=Run.State.CANCELLED, finished_at=now)
-    for task_id in Task.objects.filter(key__in=keys).values_list("pk", flat=True):
+    # The conversation, and what judges have yet to score of it.
+    tasks = Task.objects.filter(user_id__in=users, state__in=queue.OPEN)
+    for task_id in list(tasks.values_list("pk", flat=True)):
         queue.cancel(task_id)
     return count
 

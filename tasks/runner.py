@@ -65,6 +65,9 @@ class Runner:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(LOOK_SECONDS):
                             await self._kicked.wait()
+            if self._in_hand:
+                # What is cancelled while it is waited for ends as soon as ever.
+                await asyncio.wait(self._in_hand.values())
         finally:
             heart.cancel()
 

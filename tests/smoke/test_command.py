@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable
 from io import StringIO
@@ -21,7 +23,8 @@ from providers.fake import FakeProvider
 from providers.fake_wires import Answer
 from smoke import runs
 from smoke.models import Run
-from tasks import wake
+from tasks import queue, service, wake
+from tasks.models import Task
 from tests.judges.stage import answer
 from tests.smoke.conftest import Holding
 from tests.smoke.stage import STAGE, Cast, with_test
@@ -154,6 +157,59 @@ def test_it_may_be_left_to_a_worker(cast: Cast):
     runs.cancel([run.pk])
 
 
+@pytest.mark.parametrize(
+    ("words", "at", "left"),
+    [
+        (["--all"], "plums: 1 conversation", "1 of 1"),
+        (["--all", "--no-wait"], "judged: 1 conversation", "2 of 2"),
+        (["plums", "--repetitions", "3"], "persona  ", "3 of 3"),
+        (["--all"], "passed, 3 turns", "1 of 2"),
+    ],
+)
+def test_an_interrupt_leaves_nothing_behind(
+    cast: Cast, words: list[str], at: str, left: str
+):
+    """Between launches, too."""
+    tasks = set(Task.objects.values_list("pk", flat=True))
+    cast.judge = Answer(hang="first_token")
+    if "persona" in at:
+        cast.agent = [Answer(hang="first_token")]
+    err = StringIO()
+
+    began = time.monotonic()
+    with pytest.raises(CommandError) as caught:
+        call_command("smoke", "run", *words, stdout=Interrupted(at), stderr=err)
+
+    assert caught.value.returncode == 130
+    assert str(caught.value).startswith(
+        f"interrupted: {left} conversations cancelled; `smoke list --runs`"
+    )
+    assert not Task.objects.exclude(pk__in=tasks).filter(state__in=queue.OPEN).exists()
+    assert time.monotonic() - began < service.DRAIN_SECONDS
+
+
+def test_an_interrupt_before_the_first_launch_says_so(cast: Cast, monkeypatch):
+    def interrupted(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "launch", interrupted)
+    _, err, code = smoke("run", "plums")
+    assert (err, code) == ("interrupted: nothing was launched", 130)
+
+
+class Interrupted(StringIO):
+    """An output at which somebody presses ^C when they read some words."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__()
+        self._words = words
+
+    def write(self, text: str) -> int:
+        if self._words in text:
+            raise KeyboardInterrupt
+        return super().write(text)
+
+
 # list and show
 
 
@@ -257,3 +313,29 @@ def test_it_is_a_program_with_an_exit_code(
     assert "CommandError: 1 of 1 conversations are not as expected" in ran.stderr
     assert "Traceback" not in ran.stderr
     assert "queue does not take messages" not in ran.stderr
+
+
+def test_as_a_program_it_ends_with_130_where_it_is_interrupted(
+    cast: Cast, fake: FakeProvider, tmp_path: Path
+):
+    path = tmp_path / "coulisse.yaml"
+    path.write_text(STAGE.replace("{fake}", fake.root_url))
+    cast.agent = [Answer(hang="first_token")]
+    with subprocess.Popen(
+        [sys.executable, "manage.py", "smoke", "run", "--all", "-c", str(path)],
+        cwd=settings.BASE_DIR,
+        env={**os.environ, **share_database(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+
+    assert first.startswith("plums: 1 conversation with assistant: ")
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "conversations cancelled" in err
+    assert not Run.objects.filter(state__in=runs.OPEN).exists()

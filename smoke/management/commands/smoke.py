@@ -1,7 +1,10 @@
 """`manage.py smoke`: synthetic users talk to agents, and what came of it."""
 
+import signal
+import uuid
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ from django.core.management.base import CommandError, CommandParser
 from config import live, option
 from config.spelling import did_you_mean
 from core.ids import UserId
-from memory.command import MemoryCommand
+from memory.command import INTERRUPTED, MemoryCommand
 from smoke import drawing, here, junit, pages, runs, telling
 from smoke.config import SMOKE_TESTS, SmokeTest
 from smoke.errors import SmokeTestUnknown
@@ -69,36 +72,57 @@ class Command(MemoryCommand):
         if options["junit"]:
             # Now, and not when there is something to lose.
             write(Path(options["junit"]), b"")
-        if not options["wait"]:
-            self._launch(tests, options)
-            return
-        found = [run for batch in self._launch(tests, options) for run in batch]
-        ids = [run.pk for run in found]
-        users = [UserId(run.user_id) for run in found]
+        # Known before they are launched: ^C at any moment leaves none of them behind.
+        ids = [uuid.uuid4() for _ in tests]
         try:
-            with here.at_work(users):
-                for each in here.watch(ids):
-                    self._tell(each, options)
+            self._launch(zip(tests, ids, strict=True), options)
+            if options["wait"]:
+                self._hold(pages.batches(ids), options)
+        except KeyboardInterrupt as exc:
+            told = self._cancel(ids)
+            raise CommandError(told, returncode=INTERRUPTED) from exc
         except BaseException:
-            runs.cancel(ids)
+            self._cancel(ids)
             raise
-        self._conclude(pages.batches({run.batch for run in found}), options)
+        if options["wait"]:
+            self._conclude(pages.batches(ids), options)
+        else:
+            self._leave(pages.batches(ids), options)
 
     def _launch(
-        self, tests: Sequence[SmokeTest], options: dict[str, Any]
-    ) -> list[list[Run]]:
-        launched = []
-        for test in tests:
-            batch = runs.launch(
-                test, origin="command", repetitions=options["repetitions"]
-            )
-            launched.append(batch)
+        self, tests: Iterable[tuple[SmokeTest, uuid.UUID]], options: dict[str, Any]
+    ) -> None:
+        count = options["repetitions"]
+        for test, id_ in tests:
+            batch = runs.launch(test, origin="command", repetitions=count, batch=id_)
             self._say(drawing.launched(batch), options)
-        if not options["wait"]:
-            self._say("a worker holds them; `smoke show RUN` tells how far", options)
-            if options["json"]:
-                self.write_json({"batches": [telling.batch(each) for each in launched]})
-        return launched
+
+    def _hold(self, batches: list[list[Run]], options: dict[str, Any]) -> None:
+        """Have the conversations here, until they and their scores are over."""
+        ids = [run.pk for batch in batches for run in batch]
+        users = [UserId(run.user_id) for batch in batches for run in batch]
+        with here.at_work(users):
+            try:
+                for each in here.watch(ids):
+                    self._tell(each, options)
+            except BaseException:
+                # Before the work is waited for: so it is broken off at once.
+                runs.cancel(ids)
+                raise
+
+    def _cancel(self, batches: Collection[uuid.UUID]) -> str:
+        """End what is not over of these batches; return what that leaves."""
+        with unheard():
+            found = [run for batch in pages.batches(batches) for run in batch]
+            runs.cancel([run.pk for run in found])
+        # Read anew: what was cancelled before is counted, too.
+        found = [run for batch in pages.batches(batches) for run in batch]
+        return drawing.interrupted(found)
+
+    def _leave(self, batches: list[list[Run]], options: dict[str, Any]) -> None:
+        self._say("a worker holds them; `smoke show RUN` tells how far", options)
+        if options["json"]:
+            self.write_json({"batches": [telling.batch(each) for each in batches]})
 
     def _tell(self, each: Line | Run, options: dict[str, Any]) -> None:
         if isinstance(each, Line):
@@ -254,6 +278,16 @@ def wanted(names: Sequence[str], *, is_all: bool) -> list[SmokeTest]:
     if not chosen:
         raise CommandError("there are no smoke tests: `smoke_tests:` is empty")
     return [tests[name] for name in chosen]
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Let no second ^C, which runners such as make pass on, break what is done here."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def write(path: Path, document: bytes) -> None:
