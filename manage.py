@@ -21,6 +21,7 @@ OWN_COMMANDS = {
     *("audit", "experiments", "judge", "prices", "scores", "smoke", "spend"),
     *("tasks", "token", "triggers", "turn", "turns"),
 }
+INTERRUPTED = 130
 
 
 def take_config_option(argv: list[str]) -> None:
@@ -35,16 +36,23 @@ def take_config_option(argv: list[str]) -> None:
         os.environ["COULISSE_CONFIG"] = path
 
 
-def main() -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "coulisse_site.settings")
-    take_config_option(sys.argv)
+def run() -> None:
     from django.core.management import execute_from_command_line
 
     from telemetry import logs
 
     logs.take_over()
+    execute_from_command_line(sys.argv)
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "coulisse_site.settings")
+    take_config_option(sys.argv)
     try:
-        execute_from_command_line(sys.argv)
+        run()
+    except KeyboardInterrupt:
+        # Before the command itself was there to say so.
+        sys.exit(INTERRUPTED)
     finally:
         # Else Python tidies up all that Django loaded before it ends: half a second of
         # CPU, two on a busy machine, of the ten that `stop` waits for a server.

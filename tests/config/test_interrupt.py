@@ -1,0 +1,24 @@
+"""^C before a command is there to hear it."""
+
+import os
+import subprocess
+import sys
+
+import manage
+
+
+def test_an_interrupt_while_it_loads_ends_it_quietly(tmp_path):
+    (tmp_path / "pressed.py").write_text("raise KeyboardInterrupt\n")
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "pressed",
+        "PYTHONPATH": str(tmp_path),
+    }
+    ended = subprocess.run(
+        [sys.executable, manage.__file__, "check"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
