@@ -1,16 +1,24 @@
 """The rows that judging reads and writes, beside the scores."""
 
 import uuid
+from collections.abc import Mapping
 
 from django.db import transaction
 
+from config import live
 from core.ids import TurnId, UserId
 from judges import material as materials
+from judges import scores
+from judges.answers import Verdict
 from judges.material import MAX_EARLIER, MAX_OF_TURN, Material
+from judges.scores import Judged
 from memory import past_turn
 from tasks import queue
 from tasks.models import Task
 from tasks.work import Work
+from telemetry import expenses
+from telemetry.config import TELEMETRY
+from telemetry.expenses import Paid
 
 
 def material(user_id: UserId, turn_id: uuid.UUID | None) -> Material | None:
@@ -25,9 +33,18 @@ def material(user_id: UserId, turn_id: uuid.UUID | None) -> Material | None:
     return materials.of(past.earlier, past.turn, past.reply.text)
 
 
-def failed(task: Work, error: BaseException, receipt: str, *, is_final: bool) -> bool:
+def scored(judged: Judged, verdicts: Mapping[str, Verdict], paid: Paid) -> None:
+    """Store what a judge says of a reply, and what it took."""
+    scores.write(judged, verdicts)
+    expenses.add(paid, live.current().get(TELEMETRY))
+
+
+def failed(
+    task: Work, error: BaseException, receipt: str, paid: Paid, *, is_final: bool
+) -> bool:
     """Note that a reply could not be judged, and what the attempt cost."""
     with transaction.atomic():
+        expenses.add(paid, live.current().get(TELEMETRY))
         is_over = queue.failed(task, error, is_final=is_final)
         if is_over:
             Task.objects.filter(

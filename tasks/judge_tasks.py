@@ -10,7 +10,7 @@ import orjson
 
 from config import live
 from core.errors import CoulisseError
-from judges import asking, scores
+from judges import asking
 from judges.answers import Verdict
 from judges.asking import Bill
 from judges.config import JUDGES, JudgeConfig
@@ -20,6 +20,7 @@ from judges.scores import Judged
 from tasks import failures, judge_rows, judging
 from tasks.kinds import Ending, Kind
 from tasks.work import Work
+from telemetry.expenses import Paid
 from turns import lane
 
 logger = logging.getLogger(__name__)
@@ -46,8 +47,10 @@ async def run(task: Work) -> Ending:
         # One that could not be read was asked for twice.
         is_read = not isinstance(exc, AnswerUnreadable)
         is_final = not (is_read and failures.may_pass(exc))
-        receipt = _receipt(judge, bill, {})
-        await lane.run_to_end(judge_rows.failed, task, exc, receipt, is_final=is_final)
+        receipt, paid = _receipt(judge, bill, {}), _paid(judge, task, bill)
+        await lane.run_to_end(
+            judge_rows.failed, task, exc, receipt, paid, is_final=is_final
+        )
         # Not what it says: it may quote the model, and the model the user.
         logger.warning(
             "judge '%s' did not score turn %s: %s", judge.name, task.turn_id, exc.code
@@ -55,7 +58,7 @@ async def run(task: Work) -> Ending:
         return Ending(is_closed=True)
     return Ending(
         _receipt(judge, bill, verdicts),
-        partial(scores.write, _judged(task), verdicts),
+        partial(judge_rows.scored, _judged(task), verdicts, _paid(judge, task, bill)),
     )
 
 
@@ -76,6 +79,13 @@ def _judged(task: Work) -> Judged:
         task.agent,
         task.payload.get("experiment", ""),
         task.payload.get("origin", "chat"),
+    )
+
+
+def _paid(judge: JudgeConfig, task: Work, bill: Bill) -> Paid:
+    return Paid(
+        *(judge.name, task.agent, judge.provider, judge.model),
+        *(bill.calls, bill.usage, bill.cost_micro_usd),
     )
 
 

@@ -1,10 +1,11 @@
 """Tasks that ended long enough ago are deleted."""
 
 import logging
-import time
 from datetime import datetime, timedelta
+from functools import partial
 
 from config import live
+from core import batches
 from tasks import queue
 from tasks.config import TASKS
 from tasks.models import Task
@@ -25,26 +26,19 @@ def run(now: datetime) -> int:
     keep_days = live.current().get(TASKS).keep_days
     if keep_days is None:
         return 0
-    before = now - timedelta(days=keep_days)
-    end = time.monotonic() + MOST_SECONDS
-    deleted = 0
-    while count := _delete_batch(before):
-        deleted += count
-        if count < BATCH or time.monotonic() >= end:
-            break
+    batch = partial(_delete_batch, now - timedelta(days=keep_days))
+    deleted = batches.run(batch, size=BATCH, seconds=MOST_SECONDS)
     if deleted:
         logger.info("deleted %d tasks that ended %d days ago", deleted, keep_days)
     return deleted
 
 
 def _delete_batch(before: datetime) -> int:
-    """Delete the oldest, then leave the database to others for as long."""
-    begun = time.monotonic()
+    """Delete the oldest."""
     # No task ends before it is made: that has an index to walk along.
     old = Task.objects.filter(
         created_at__lt=before, finished_at__lt=before, state__in=queue.CLOSED
     ).order_by("created_at", "-id")
     ids = list(old.values_list("pk", flat=True)[:BATCH])
     count, _ = Task.objects.filter(pk__in=ids).delete()
-    time.sleep(time.monotonic() - begun)
     return count

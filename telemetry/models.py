@@ -35,6 +35,12 @@ class Kind(models.TextChoices):
     UNKNOWN = "unknown"
 
 
+class Purpose(models.TextChoices):
+    """What a model was asked for outside of turns."""
+
+    JUDGE = "judge"
+
+
 def one_of(choices: type[models.TextChoices], field: str, name: str) -> Any:
     """Return the constraint that a column holds one of its choices."""
     allowed = Q(**{f"{field}__in": choices.values})
@@ -192,3 +198,35 @@ class ToolCall(Call):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
+
+
+class Expense(models.Model):
+    """What was asked of a model outside of all turns, for one purpose at one time.
+
+    The operator pays for it, so it says nothing of any user.
+    """
+
+    purpose = models.CharField(max_length=16, choices=Purpose)
+    name = models.CharField(max_length=255)
+    """Who asked: the judge."""
+    agent = models.CharField(max_length=255)
+    """The agent it was about."""
+    provider = models.CharField(max_length=255)
+    model = models.CharField(max_length=255)
+    spent_at = models.DateTimeField()
+    model_calls = models.IntegerField()
+    # Of all its calls together.
+    input_tokens = models.BigIntegerField()
+    output_tokens = models.BigIntegerField()
+    cache_read_tokens = models.BigIntegerField()
+    cache_write_tokens = models.BigIntegerField()
+    reasoning_tokens = models.BigIntegerField()
+    cost_micro_usd = models.BigIntegerField(null=True)
+    """Null is not known, which is not 0."""
+
+    class Meta:
+        constraints = [one_of(Purpose, "purpose", "telemetry_expense_purpose")]
+        indexes = [models.Index(fields=["spent_at", "id"], name="telemetry_expense_at")]
+
+    def __str__(self) -> str:
+        return f"{self.purpose} {self.name}: {self.provider}/{self.model}"

@@ -79,7 +79,7 @@ class Rows:
             text.name(record.request_id, 128),
             None if record.token_id is None else stored_id(record.token_id),
             record.cost_micro_usd,
-            *_counts(record.usage),
+            *counts(record.usage),
             *(len(self.model_calls), len(self.tool_calls)),
         )
 
@@ -88,7 +88,7 @@ class Rows:
             *self._place(position, parent, call),
             *(text.name(call.agent), text.name(call.provider), text.name(call.model)),
             *(text.name(call.finish_reason, 32), _attempts(call.attempts)),
-            *(call.cost_micro_usd, *_counts(call.usage)),
+            *(call.cost_micro_usd, *counts(call.usage)),
         )
 
     def _tool_call(
@@ -129,7 +129,8 @@ def flat(calls: Sequence[Call]) -> Iterator[tuple[int, int | None, int, Call]]:
         position += 1
 
 
-def _counts(usage: Usage | None) -> Row:
+def counts(usage: Usage | None) -> Row:
+    """Return what is stored of a usage, in the order of `USAGE`."""
     if usage is None:
         return (None,) * len(USAGE)
     # Providers' own figures: what is no sensible one must not cost the turn.

@@ -1,13 +1,13 @@
-"""What the recorded turns cost, added up by the database."""
+"""What the recorded turns and their judges cost, added up by the database."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
-from django.db.models import Count, F, Min, Q, QuerySet, Sum, Value
+from django.db.models import CharField, Count, F, Min, Q, QuerySet, Sum, Value
 from django.db.models.functions import Concat, TruncDate
 
-from telemetry.models import ModelCall, Turn
+from telemetry.models import Expense, ModelCall, Turn
 
 Of = Literal["agent", "day", "model", "provider", "token", "user"]
 OF: tuple[Of, ...] = get_args(Of)
@@ -37,9 +37,28 @@ SUMS = {
 }
 
 
+JUDGES_KEYS: dict[Of, Any] = {
+    "agent": F("agent"),
+    "day": TruncDate("spent_at", tzinfo=UTC),
+    "model": Concat(F("provider"), Value("/"), F("model")),
+    "provider": F("provider"),
+    # The operator pays, whoever was answered.
+    "token": Value(None, output_field=CharField()),
+    "user": Value(None, output_field=CharField()),
+}
+
+JUDGES_SUMS = {
+    "judgements": Count("id"),
+    "unknown_judgements": Count("id", filter=Q(cost_micro_usd=None)),
+    "input_sum": Sum("input_tokens"),
+    "output_sum": Sum("output_tokens"),
+    "cost_sum": Sum("cost_micro_usd"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What was spent on one of a sort, or on all."""
+    """What was spent on one of a sort, by its turns or by its judges, or on all."""
 
     key: str | None
     """None is of none, such as no token; or of all."""
@@ -51,24 +70,43 @@ class Spent:
     output_tokens: int
     micro_usd: int
     """As far as it is known."""
+    judgements: int = 0
+    """Times that a judge was asked about a reply: of judges alone, which have no turns,
+    and of all."""
+    unknown_judgements: int = 0
+    """Those of them whose cost is not known."""
 
 
 def by(what: Of, since: datetime) -> list[Spent]:
-    """Return what turns cost that began then or later: the dearest first, days in
-    their order.
+    """Return what was spent then or later, on turns and, apart, on their judges: the
+    dearest first, days in their order.
 
-    One query, which finds the turns by their time and each turn's calls by the turn.
+    Two queries. That of turns finds them by their time and each turn's calls by the
+    turn.
     """
-    grouped = _calls(since).values(key=KEYS[what]).annotate(**SUMS).order_by()
-    found = [_spent(*row) for row in grouped.values_list("key", *SUMS)]
+    turns = _calls(since).values(key=KEYS[what]).annotate(**SUMS).order_by()
+    judges = _judges(since).values(key=JUDGES_KEYS[what]).annotate(**JUDGES_SUMS)
+    found = [_spent(*row) for row in turns.values_list("key", *SUMS)]
+    told = judges.order_by().values_list("key", *JUDGES_SUMS)
+    # Where there is nothing, a sum over all of it is a row all the same.
+    found += [spent for row in told if (spent := _judged(*row)).judgements]
     if what == "day":
-        return sorted(found, key=lambda spent: spent.key or "")
+        return sorted(found, key=lambda spent: (spent.key or "", spent.judgements))
     return sorted(found, key=lambda spent: (-spent.micro_usd, spent.key or ""))
 
 
 def total(since: datetime) -> Spent:
-    """Return what all turns cost together that began then or later."""
-    return _spent(None, **_calls(since).aggregate(**SUMS))
+    """Return what was spent then or later, on turns and judges together."""
+    turns = _spent(None, **_calls(since).aggregate(**SUMS))
+    judges = _judged(None, **_judges(since).aggregate(**JUDGES_SUMS))
+    return replace(
+        turns,
+        input_tokens=turns.input_tokens + judges.input_tokens,
+        output_tokens=turns.output_tokens + judges.output_tokens,
+        micro_usd=turns.micro_usd + judges.micro_usd,
+        judgements=judges.judgements,
+        unknown_judgements=judges.unknown_judgements,
+    )
 
 
 def oldest() -> datetime | None:
@@ -79,6 +117,20 @@ def oldest() -> datetime | None:
 
 def _calls(since: datetime) -> QuerySet[ModelCall]:
     return ModelCall.objects.filter(turn__started_at__gte=since)
+
+
+def _judges(since: datetime) -> QuerySet[Expense]:
+    return Expense.objects.filter(spent_at__gte=since)
+
+
+def _judged(
+    key: Any, judgements: int, unknown_judgements: int, *sums: Any, **named: Any
+) -> Spent:
+    return replace(
+        _spent(key, 0, 0, *sums, **named),
+        judgements=judgements,
+        unknown_judgements=unknown_judgements,
+    )
 
 
 def _spent(

@@ -11,6 +11,7 @@ from telemetry.config import TelemetryConfig
 from telemetry.spending import Of, Spent
 from turns import columns
 
+JUDGES = "(judges)"
 NONE = "-"
 HEAD = ("turns", "input", "output", "cost", "")
 
@@ -19,21 +20,35 @@ def table(
     what: Of, spent: Sequence[Spent], total: Spent, names: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield the lines of a table, all together last; `names` go beside the keys."""
-    rows = [
-        [" ".join(filter(None, (s.key or NONE, names.get(s.key or "")))), *_cells(s)]
-        for s in spent
-    ]
+    rows = [[_label(each, names), *_cells(each)] for each in spent]
     rows.append(["all", *_cells(total)])
     yield from columns.lines([what, *HEAD], rows, right=range(1, len(HEAD)))
 
 
+def _label(spent: Spent, names: Mapping[str, str]) -> str:
+    parts = (spent.key or NONE, names.get(spent.key or ""))
+    return " ".join(filter(None, (*parts, JUDGES if spent.judgements else None)))
+
+
 def _cells(spent: Spent) -> list[str]:
-    counts = (spent.turns, spent.input_tokens, spent.output_tokens)
-    is_known = not spent.unknown or spent.micro_usd
+    turns = f"{spent.turns:,}" if spent.turns or not spent.judgements else NONE
+    doubts = _doubts(spent)
+    is_known = not doubts or spent.micro_usd
     cost = f"${money.usd(spent.micro_usd)}" if is_known else "unknown"
-    turns = "turn" if spent.unknown == 1 else "turns"
-    doubt = f"more is unknown, for {spent.unknown} {turns}" if spent.unknown else ""
-    return [*(f"{count:,}" for count in counts), cost, doubt]
+    doubt = f"more is unknown, for {doubts}" if doubts else ""
+    return [
+        *(turns, f"{spent.input_tokens:,}", f"{spent.output_tokens:,}"),
+        *(cost, doubt),
+    ]
+
+
+def _doubts(spent: Spent) -> str:
+    counts = {"turn": spent.unknown, "judgement": spent.unknown_judgements}
+    return " and ".join(
+        f"{count} {noun}{'' if count == 1 else 's'}"
+        for noun, count in counts.items()
+        if count
+    )
 
 
 def document(
@@ -44,10 +59,16 @@ def document(
         "object": "spending",
         "by": what,
         "since": telling.instant(since),
-        "data": [{what: each.key, **_told(each)} for each in spent],
+        "data": [
+            {what: each.key, "kind": _kind(each), **_told(each)} for each in spent
+        ],
         "total": _told(total),
         "notes": notes,
     }
+
+
+def _kind(spent: Spent) -> str:
+    return "judges" if spent.judgements else "turns"
 
 
 def _told(spent: Spent) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 from django.db import connection
+from django.db.models import Max
 from django.test.utils import CaptureQueriesContext
 
 from agents.config import AgentConfig
@@ -22,6 +23,7 @@ from providers import blocking
 from providers.fake_wires import Answer
 from tasks import judging, queue
 from tasks.models import Task
+from telemetry.models import Expense
 from tests.gateway.calls import ask, body, calling, post, prompt
 from tests.judges.stage import STAGE, answer, is_judging
 from tests.tasks.conftest import wait_for, wait_until
@@ -136,6 +138,53 @@ def test_the_task_tells_what_it_took(working, judge, configure, client, user, us
     assert (receipt["calls"], receipt["model"]) == (1, "judge-test")
     assert receipt["usage"]["input_tokens"] == 7
     assert receipt["cost_micro_usd"] == 7 + 3 * 10
+
+
+@pytest.fixture
+def expenses():
+    """Return what was spent on judges since, each as its judge, calls and cost."""
+    before = Expense.objects.aggregate(last=Max("pk"))["last"] or 0
+
+    def expenses() -> list[tuple[str, int, int | None]]:
+        rows = Expense.objects.filter(pk__gt=before, agent="judged").order_by("pk")
+        return list(rows.values_list("name", "model_calls", "cost_micro_usd"))
+
+    return expenses
+
+
+PRICED = STAGE + "\nprices: {openai: {judge-test: {input: 1, output: 10}}}\n"
+
+
+def test_what_it_took_is_spent_and_held_against_no_limit(
+    working, judge, configure, client, user, user_id, expenses
+):
+    day = "{per: agent, name: judged, usd_per_day: 0.0002}"
+    own = "gpt-test: {input: 1, output: 10}, judge-test: {input: 1, output: 1000}"
+    configure(STAGE + f"\nprices: {{openai: {{{own}}}}}\nlimits: [{day}]\n")
+    request = body(user, "The capital?", agent="judged", max_tokens=3)
+    client.chat.completions.create(**request)
+    assert closed(working, user_id).state == "done"
+    assert expenses() == [("quality", 1, 7 + 3 * 1_000)]
+    row = Expense.objects.latest("pk")
+    assert (row.provider, row.model) == ("openai", "judge-test")
+    assert (row.input_tokens, row.output_tokens, row.reasoning_tokens) == (7, 3, 0)
+    # The judge alone would be beyond the day.
+    assert client.chat.completions.create(**request)
+
+
+def test_every_attempt_is_spent_that_was_answered(
+    working, judge, configure, client, user, user_id, expenses
+):
+    configure(PRICED)
+    judge += ["Lovely!", Answer(status=503, raw=b"{}"), answer(accuracy=1, tone=2)]
+    ask(client, user, "The capital?", agent="judged")
+    (task,) = tasks_of(user_id)
+    working.kick()
+    wait_for(task, lambda row: row.failures == 1 and row.state == "queued")
+    Task.objects.filter(pk=task.pk).update(due_at=datetime.now(UTC))
+    assert closed(working, user_id).state == "done"
+    assert expenses() == [("quality", 1, 37), ("quality", 1, 37)]
+    assert scores_of(user_id)["quality.tone"] == 2
 
 
 def test_it_waits_behind_all_that_somebody_waits_for(
@@ -305,7 +354,7 @@ def test_an_answer_that_misses_a_criterion_is_asked_for_once_more(
 
 
 def test_a_judge_that_answers_prose_fails_for_all_to_see(
-    working, judge, fake, client, user, user_id, caplog
+    working, judge, fake, client, user, user_id, caplog, expenses
 ):
     judge += ["A lovely reply!", "As I said: lovely, Secretville!", answer()]
     ask(client, user, "The capital?", agent="judged")
@@ -316,6 +365,7 @@ def test_a_judge_that_answers_prose_fails_for_all_to_see(
     assert len(judgings(fake)) == 2
     # What was paid is known; what the model said is in no log.
     assert told(task)["calls"] == 2
+    assert expenses() == [("quality", 2, None)]
     assert "Secretville" not in caplog.text
 
 

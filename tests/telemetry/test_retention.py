@@ -15,10 +15,12 @@ from django.test.utils import CaptureQueriesContext
 
 from config import live
 from config.sections import Config
+from core.events import Usage
 from core.ids import UserId
-from telemetry import jobs, records, retention
+from telemetry import expenses, jobs, records, retention
 from telemetry.config import SqliteConfig, TelemetryConfig
-from telemetry.models import ModelCall, ToolCall, Turn
+from telemetry.expenses import Paid
+from telemetry.models import Expense, ModelCall, ToolCall, Turn
 from tests.telemetry.turns import NOON, deep, model_call, put, tool_call
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -96,6 +98,22 @@ def test_many_go_in_short_transactions(monkeypatch, caplog):
     assert len(deletes) == 9
     assert sum(q["sql"].startswith("BEGIN") for q in queries) == 3
     assert "deleted 25 turns older than 30 days" in caplog.text
+
+
+@pytest.mark.usefixtures("keep")
+def test_what_judges_took_is_kept_as_long(monkeypatch):
+    monkeypatch.setattr(retention, "BATCH", 2)
+    for _ in range(4):
+        paid = Paid("quality", "a", "openai", "m", 1, Usage(1, 1), 1)
+        expenses.add(paid, TelemetryConfig())
+    ids = list(Expense.objects.order_by("-pk").values_list("pk", flat=True)[:4])
+    rows = Expense.objects.filter(pk__in=ids)
+    rows.update(spent_at=LONG_AGO - DAY)
+    rows.filter(pk=ids[0]).update(spent_at=LONG_AGO)
+    retention.run(NOW)
+    assert list(rows.values_list("pk", flat=True)) == [ids[0]]
+    retention.run(NOW + timedelta(microseconds=1))
+    assert not rows.exists()
 
 
 @pytest.mark.usefixtures("keep")

@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -15,8 +16,10 @@ from django.test.utils import CaptureQueriesContext
 from access import tokens
 from core.events import Usage
 from core.ids import UserId
-from telemetry import spending
+from telemetry import expenses, spending
 from telemetry.config import SqliteConfig, TelemetryConfig
+from telemetry.expenses import Paid
+from telemetry.models import Expense
 from telemetry.spending import Spent
 from tests.access import authors
 from tests.telemetry.turns import model_call, put, tool_call
@@ -120,18 +123,61 @@ def test_sums_beyond_a_float_are_exact():
     assert spending.total(THEN).micro_usd == 3 * (2**53 + 1)
 
 
+def paid(cost: int | None, prompt: int = 100, model: str = "small") -> None:
+    """Keep what a judge took on the second day."""
+    usage = Usage(prompt, 10)
+    told = Paid("quality", "writer", "openai", model, 1, usage, cost)
+    expenses.add(told, TelemetryConfig())
+    at = THEN + DAY
+    Expense.objects.filter(pk=Expense.objects.latest("pk").pk).update(spent_at=at)
+
+
+def test_judges_are_counted_apart_from_turns():
+    three_turns()
+    paid(900)
+    paid(None, 200)
+    judges = Spent("writer", 0, 0, 300, 20, 900, 2, 1)
+    assert spending.by("agent", THEN) == [
+        Spent("assistant", 1, 0, 60, 6, 1_300),
+        judges,
+        Spent("writer", 2, 1, 20, 2, 7),
+    ]
+    assert spending.by("model", THEN)[1] == replace(judges, key="openai/small")
+    assert spending.by("provider", THEN)[1] == replace(judges, key="openai")
+    assert spending.by("day", THEN)[2] == replace(judges, key="2100-01-02")
+    # Whoever was answered, it is not they who pay.
+    for what in ("user", "token"):
+        assert replace(judges, key=None) in spending.by(what, THEN)
+    assert spending.total(THEN) == Spent(None, 3, 1, 380, 28, 2_207, 2, 1)
+    assert spending.total(THEN + 2 * DAY) == Spent(None, 0, 0, 0, 0, 0)
+
+
+def test_nothing_is_kept_of_judges_who_did_not_answer_or_where_nothing_is_recorded():
+    before = Expense.objects.count()
+    told = Paid("quality", "writer", "openai", "m", 0, Usage(), 0)
+    expenses.add(told, TelemetryConfig())
+    off = TelemetryConfig(sqlite=SqliteConfig(enabled=False))
+    expenses.add(replace(told, calls=1), off)
+    assert Expense.objects.count() == before
+
+
 @pytest.mark.parametrize("what", spending.OF)
-def test_it_is_one_query_that_finds_turns_by_an_index(what):
+def test_it_finds_turns_and_judges_by_an_index(what):
     with CaptureQueriesContext(connection) as seen:
         spending.by(what, THEN)
-    assert len(seen) == 1
+    assert len(seen) == 2
     if connection.vendor == "sqlite":
-        with connection.cursor() as cursor:
-            cursor.execute(f"EXPLAIN QUERY PLAN {seen[0]['sql']}")
-            told = " ".join(str(row) for row in cursor.fetchall())
+        told, judges = (plan(query["sql"]) for query in seen)
         assert "SCAN telemetry_modelcall" not in told
+        assert "telemetry_expense_at" in judges
         # That of a user's turns has their times, too.
         assert ("telemetry_turn_of_user" if what == "user" else "turn_at") in told
+
+
+def plan(statement: str) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {statement}")
+        return " ".join(str(row) for row in cursor.fetchall())
 
 
 # manage.py spend
@@ -166,6 +212,32 @@ def test_what_is_unknown_is_shown_apart(file):
     )
 
 
+def test_judges_have_rows_of_their_own(file):
+    three_turns()
+    paid(900)
+    paid(None, 200)
+    paid(None, model="secret")
+    assert run(file, "--by", "model")[0] == [
+        "model                   turns  input  output       cost",
+        "openai/large                1     50       5  $0.001000",
+        "openai/small (judges)       -    300      20  $0.000900  more is unknown, for "
+        "1 judgement",
+        "openai/small                2     20       2  $0.000307",
+        "openai/gpt-test             1      0       0  $0.000000",
+        "openai/secret               1     10       1    unknown  more is unknown, for "
+        "1 turn",
+        "openai/secret (judges)      -    100      10    unknown  more is unknown, for "
+        "1 judgement",
+        "all                         3    480      38  $0.002207  more is unknown, for "
+        "1 turn and 2 judgements",
+    ]
+    told = json.loads("\n".join(run(file, "--json")[0]))
+    assert [(row["agent"], row["kind"]) for row in told["data"]] == [
+        *(("assistant", "turns"), ("writer", "judges"), ("writer", "turns"))
+    ]
+    assert told["total"]["judgements"] == 3
+
+
 def test_tokens_are_named(file):
     row, _ = tokens.mint("laptop", "ada", by=authors.ADA)
     put(asked("small", 5), started_at=THEN, token_id=row.id)
@@ -185,19 +257,25 @@ def test_it_can_be_had_as_json(file):
         "data": [
             {
                 "day": "2100-01-01",
+                "kind": "turns",
                 "turns": 1,
                 "unknown_turns": 0,
                 "input_tokens": 60,
                 "output_tokens": 6,
                 "cost_usd": 0.0013,
+                "judgements": 0,
+                "unknown_judgements": 0,
             },
             {
                 "day": "2100-01-02",
+                "kind": "turns",
                 "turns": 2,
                 "unknown_turns": 1,
                 "input_tokens": 20,
                 "output_tokens": 2,
                 "cost_usd": 0.000007,
+                "judgements": 0,
+                "unknown_judgements": 0,
             },
         ],
         "total": {
@@ -206,6 +284,8 @@ def test_it_can_be_had_as_json(file):
             "input_tokens": 80,
             "output_tokens": 8,
             "cost_usd": 0.001307,
+            "judgements": 0,
+            "unknown_judgements": 0,
         },
         "notes": [],
     }
