@@ -20,7 +20,7 @@ from tasks.kinds import Ending, Kind
 from tasks.shadow_payload import Trial
 from tasks.work import Work
 from telemetry.config import TELEMETRY
-from turns import context, flow, lane, leaving
+from turns import context, flow, lane, leaving, showing
 from turns.granting import Allowance
 from turns.toolbox import Toolbox
 from turns.turn import Moment, Turn
@@ -42,6 +42,7 @@ async def run(task: Work) -> Ending:
         return Ending(NOT_KEPT)
     turn = await prepare(task, config, agent)
     reply = Reply()
+    showing.begin(turn)
     try:
         async with aclosing(flow.events_of(turn)) as events:
             async for event in events:
@@ -55,6 +56,8 @@ async def run(task: Work) -> Ending:
             "trial of turn %s on %s failed: %s", *(task.turn_id, agent.name), told
         )
         return Ending(is_closed=True)
+    finally:
+        showing.end(turn)
     leaving.charge(turn)
     record = leaving.record(turn, reply, "ok", None)
     return Ending(

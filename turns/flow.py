@@ -43,6 +43,7 @@ from turns import (
     leaving,
     recollection,
     routing,
+    showing,
     structured,
     toolbox,
 )
@@ -68,6 +69,7 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
     turn = await prepare(request)
     reply = Reply()
     has_begun = False
+    showing.begin(turn)
     try:
         async with aclosing(events_of(turn)) as events:
             async for event in events:
@@ -93,6 +95,8 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
             leaving.sign(exc, turn)
         await _finish_early(turn, reply, "error", exc)
         raise
+    finally:
+        showing.end(turn)
 
 
 async def prepare(request: TurnRequest) -> Turn:

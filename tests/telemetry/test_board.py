@@ -1,0 +1,149 @@
+"""What is shown of turns that run: by the board alone, and by turns themselves."""
+
+import uuid
+from datetime import UTC, datetime
+
+from core.ids import TurnId, UserId
+from core.trace import ModelCall, ToolCall
+from telemetry import board, running
+from telemetry.board import Board, Running
+
+AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def a_turn(turn_id=None, *, calls=(), said="What is new?"):
+    return Running(
+        turn_id=TurnId(turn_id or uuid.uuid4()),
+        user_id=UserId(uuid.UUID(int=7)),
+        thread="",
+        agent="anna",
+        experiment="",
+        origin="chat",
+        user_message=said,
+        is_streamed=True,
+        started_at=AT,
+        calls=list(calls),
+    )
+
+
+def test_it_shows_a_turn_until_it_is_taken_down():
+    shown = Board()
+    turn = a_turn()
+    shown.put_up(turn.turn_id, lambda: turn)
+    assert shown.running() == [turn]
+    shown.take_down(turn.turn_id)
+    assert (shown.running(), shown.count()) == ([], 0)
+
+
+def test_it_reads_no_turn_before_somebody_asks():
+    shown = Board()
+
+    def look():
+        raise AssertionError("nobody asked")
+
+    shown.put_up(TurnId(uuid.uuid4()), look)
+    assert shown.count() == 1
+
+
+def test_it_notes_what_changed_for_those_who_watch_alone():
+    now = [0.0]
+    shown = Board(clock=lambda: now[0])
+    first, second, third = (a_turn() for _ in range(3))
+    for turn in (first, second, third):
+        shown.put_up(turn.turn_id, lambda: first)
+    task = uuid.uuid4()
+    shown.take_down(first.turn_id)
+    shown.note_tasks([task])
+    shown.watch(5)
+    shown.take_down(second.turn_id)
+    shown.note_tasks([task, task])
+    changed = shown.changed()
+    assert (changed.ended, changed.tasks) == ([second.turn_id], [task])
+    now[0] = 5.0
+    shown.take_down(third.turn_id)
+    shown.note_tasks([task])
+    changed = shown.changed()
+    assert (changed.ended, changed.tasks) == ([], [])
+
+
+def test_what_was_never_up_is_not_told_to_have_ended():
+    shown = Board()
+    shown.watch(60)
+    shown.take_down(TurnId(uuid.uuid4()))
+    assert shown.changed().ended == []
+
+
+def test_it_does_not_grow():
+    shown = Board()
+    shown.watch(60)
+    tasks = [uuid.UUID(int=n) for n in range(board.MAX_CHANGED + 5)]
+    shown.note_tasks(tasks)
+    turns = [a_turn() for _ in range(board.MAX_TOLD + 5)]
+    for turn in turns:
+        shown.put_up(turn.turn_id, lambda turn=turn: turn)
+    assert shown.changed().tasks == tasks[5:]
+    assert shown.running() == turns[5:]
+    assert shown.count() == len(turns)
+
+
+# What is told of a turn.
+
+
+def test_a_turn_tells_what_it_waits_for():
+    turn = a_turn()
+
+    def what():
+        told = running.told(turn)["doing"]
+        return told["what"], told["names"]
+
+    assert what() == ("start", [])
+    model = ModelCall("anna", "openai", "gpt-test")
+    turn.calls.append(model)
+    assert what() == ("model", ["gpt-test"])
+    model.end()
+    first, second = (ToolCall(name, "mcp", "{}") for name in ("search", "read"))
+    turn.calls.extend([first, second])
+    assert what() == ("tools", ["search", "read"])
+    first.end(result="found")
+    assert what() == ("tools", ["read"])
+    second.end(error="no such file")
+    assert what() == ("end", ["read"])
+
+
+def test_its_calls_are_told_with_those_within_them():
+    outer = ToolCall("helper", "subagent", "{}", target="bob")
+    inner = ToolCall("search", "mcp", '{"for": "secrets"}', target="web")
+    inner.end(error="it\nis down")
+    model = ModelCall("bob", "openai", "gpt-small")
+    outer.calls += [inner, model]
+    told = running.told(a_turn(calls=[outer]))
+    (call,) = told["calls"]
+    assert (call["name"], call["kind"], call["target"]) == ("helper", "subagent", "bob")
+    assert call["state"] == "running"
+    assert call["doing"]["names"] == ["gpt-small"]
+    (within,) = call["calls"]
+    assert (within["state"], within["error"]) == ("error", "it is down")
+    assert told["model_calls"] == 1
+    assert "secrets" not in str(told)
+
+
+def test_a_clients_tool_is_waited_for_by_nobody():
+    told = running.told(a_turn(calls=[ToolCall("ask", "client", "{}", id="call_1")]))
+    assert told["calls"][0]["state"] == "ok"
+    assert told["doing"]["what"] == "end"
+
+
+def test_what_was_said_is_one_short_line_without_secrets():
+    said = f"my key is sk-{'a' * 40}\nand more " + "x" * 1000
+    told = running.told(a_turn(said=said))["user_message"]
+    assert "sk-a" not in told
+    assert "\n" not in told
+    assert len(told) == running.MAX_SAID
+    assert told.endswith("…")
+
+
+def test_of_very_many_calls_the_newest_are_told():
+    calls = [ToolCall(f"tool{n}", "mcp", "{}") for n in range(running.MAX_CALLS + 3)]
+    told = running.told(a_turn(calls=calls))
+    assert told["tool_calls"] == len(calls)
+    assert [call["name"] for call in told["calls"]] == [c.name for c in calls[3:]]

@@ -1,0 +1,197 @@
+"""Who watches is told what happens in other processes, which here are reporters."""
+
+import asyncio
+import uuid
+from contextlib import asynccontextmanager
+
+import pytest
+from channels.layers import InMemoryChannelLayer
+
+from core.ids import TurnId
+from telemetry import reporter as reporters
+from telemetry.board import Board
+from telemetry.reporter import Reporter
+from tests.telemetry.test_board import a_turn
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(reporters, "FLUSH_SECONDS", 0.005)
+    monkeypatch.setattr(reporters, "ANNOUNCE_SECONDS", 0.02)
+    monkeypatch.setattr(reporters, "WATCH_SECONDS", 0.1)
+    monkeypatch.setattr(reporters, "FIRST_PAUSE_SECONDS", 0.01)
+
+
+class Broker:
+    """Carries messages; counts them; may be away."""
+
+    def __init__(self):
+        self._layer = InMemoryChannelLayer()
+        self.sent = []
+        self.is_away = False
+
+    def __getattr__(self, name):
+        if self.is_away:
+            raise ConnectionError("nobody there")
+        return getattr(self._layer, name)
+
+    async def group_send(self, group, message):
+        if self.is_away:
+            raise ConnectionError("nobody there")
+        self.sent.append(message["type"])
+        await self._layer.group_send(group, message)
+
+    async def receive(self, channel):
+        while True:
+            if self.is_away:
+                raise ConnectionError("nobody there")
+            try:
+                async with asyncio.timeout(0.01):
+                    return await self._layer.receive(channel)
+            except TimeoutError:
+                pass
+
+
+class Process:
+    """A board, its reporter, and what was heard in it."""
+
+    def __init__(self, broker):
+        self.board = Board()
+        self.reporter = Reporter(self.board, layer=lambda: broker)
+        self.frames = []
+
+    def watch(self):
+        self.reporter.listen(self.frames.append)
+
+    def heard(self):
+        """Return the turns it knows of, as those who watch add up frames."""
+        known = {}
+        for frame in self.frames:
+            of_process = known.setdefault(frame.process, {})
+            if frame.is_whole:
+                of_process.clear()
+            of_process.update(frame.turns)
+        return {
+            key: told
+            for turns in known.values()
+            for key, told in turns.items()
+            if told is not None
+        }
+
+
+@asynccontextmanager
+async def processes(broker, count):
+    made = [Process(broker) for _ in range(count)]
+    tasks = [asyncio.create_task(each.reporter.run()) for each in made]
+    try:
+        yield made
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def until(condition):
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110  they tell nobody
+            await asyncio.sleep(0.002)
+
+
+async def test_a_process_is_told_what_runs_in_another():
+    async with processes(Broker(), 2) as (web, worker):
+        turn, later = a_turn(), a_turn()
+        worker.board.put_up(turn.turn_id, lambda: turn)
+        web.watch()
+        await until(lambda: str(turn.turn_id) in web.heard())
+        worker.board.put_up(later.turn_id, lambda: later)
+        await until(lambda: str(later.turn_id) in web.heard())
+        worker.board.take_down(turn.turn_id)
+        await until(lambda: str(turn.turn_id) not in web.heard())
+        task = uuid.uuid4()
+        worker.board.note_tasks([task])
+        await until(lambda: any(str(task) in frame.tasks for frame in web.frames))
+        ended = [turn_id for frame in web.frames for turn_id in frame.ended]
+        assert ended == [str(turn.turn_id)]
+
+
+async def test_without_anybody_who_watches_nothing_is_sent():
+    broker = Broker()
+    async with processes(broker, 2) as (web, worker):
+        turn = a_turn()
+        worker.board.put_up(turn.turn_id, lambda: turn)
+        web.watch()
+        await until(lambda: web.heard())
+        web.reporter.stop_listening(web.reporter._sinks[0])
+        await until(lambda: not worker.board.is_watched())
+        await until(lambda: not web.board.is_watched())
+        before = len(broker.sent)
+        worker.board.take_down(turn.turn_id)
+        await asyncio.sleep(reporters.WATCH_SECONDS)
+        assert len(broker.sent) == before
+
+
+async def test_only_what_changed_is_sent_and_now_and_then_a_word():
+    async with processes(Broker(), 2) as (web, worker):
+        first, second = a_turn(), a_turn()
+        worker.board.put_up(first.turn_id, lambda: first)
+        web.watch()
+        await until(lambda: web.heard())
+        worker.board.put_up(second.turn_id, lambda: second)
+        await until(lambda: len(web.heard()) == 2)
+        last = next(frame for frame in reversed(web.frames) if frame.turns)
+        assert list(last.turns) == [str(second.turn_id)]
+        assert not last.is_whole
+        before = len(web.frames)
+        await until(lambda: len(web.frames) > before + 3)
+
+
+async def test_who_comes_later_is_told_all():
+    async with processes(Broker(), 3) as (web, other, worker):
+        turn = a_turn()
+        worker.board.put_up(turn.turn_id, lambda: turn)
+        web.watch()
+        await until(lambda: web.heard())
+        other.watch()
+        await until(lambda: other.heard())
+        assert other.heard().keys() == {str(turn.turn_id)}
+
+
+async def test_without_a_broker_a_process_hears_of_itself():
+    broker = Broker()
+    broker.is_away = True
+    async with processes(broker, 2) as (web, worker):
+        mine, others = a_turn(), a_turn()
+        web.board.put_up(mine.turn_id, lambda: mine)
+        worker.board.put_up(others.turn_id, lambda: others)
+        web.watch()
+        await until(lambda: web.heard())
+        assert web.heard().keys() == {str(mine.turn_id)}
+        broker.is_away = False
+        await until(lambda: len(web.heard()) == 2)
+
+
+async def test_what_was_lost_with_the_broker_is_told_when_it_is_back():
+    broker = Broker()
+    async with processes(broker, 2) as (web, worker):
+        web.watch()
+        await until(lambda: len({frame.process for frame in web.frames}) == 2)
+        broker.is_away = True
+        turn = a_turn()
+        worker.board.put_up(turn.turn_id, lambda: turn)
+        await asyncio.sleep(reporters.WATCH_SECONDS / 2)
+        broker.is_away = False
+        await until(lambda: str(turn.turn_id) in web.heard())
+
+
+async def test_a_fault_in_one_turn_does_not_end_it(caplog):
+    def broken():
+        raise RuntimeError("a fault of ours")
+
+    async with processes(Broker(), 1) as (web,):
+        turn_id, turn = TurnId(uuid.uuid4()), a_turn()
+        web.board.put_up(turn_id, broken)
+        web.watch()
+        await until(lambda: "a fault of ours" in caplog.text)
+        web.board.take_down(turn_id)
+        web.board.put_up(turn.turn_id, lambda: turn)
+        await until(lambda: web.heard())

@@ -1,0 +1,69 @@
+"""Turns are on the board while they run, over real HTTP."""
+
+import uuid
+
+import pytest
+
+from telemetry import running
+from telemetry.board import BOARD
+
+pytestmark = pytest.mark.database
+
+
+@pytest.fixture
+def _watched(monkeypatch):
+    monkeypatch.setattr(BOARD, "_watched_until", -1.0)
+    BOARD.watch(60)
+    BOARD.changed()
+
+
+def ask(client, user, model="assistant", **more):
+    return client.chat.completions.create(
+        model=model,
+        messages=[{"role": "user", "content": "What is new?"}],
+        safety_identifier=user,
+        **more,
+    )
+
+
+def shown(fake):
+    """Have the provider look at the board when it is asked; return what it saw."""
+    seen = []
+    answer = fake.default
+
+    def look(request):
+        seen.append([running.told(turn) for turn in BOARD.running()])
+        return answer
+
+    fake.default = look
+    return seen
+
+
+@pytest.mark.usefixtures("_watched")
+def test_a_turn_is_shown_while_its_model_is_asked(client, fake, user):
+    seen = shown(fake)
+    said = ask(client, user)
+    ((turn,),) = seen
+    assert (turn["agent"], turn["user_message"]) == ("assistant", "What is new?")
+    assert turn["doing"]["what"] == "model"
+    assert turn["doing"]["names"] == ["gpt-test"]
+    assert said.id == f"chatcmpl-{uuid.UUID(turn['id']).hex}"
+    assert BOARD.count() == 0
+    assert [str(turn_id) for turn_id in BOARD.changed().ended] == [turn["id"]]
+
+
+@pytest.mark.usefixtures("_watched")
+def test_one_that_leaves_no_trace_is_not(client, fake, user):
+    seen = shown(fake)
+    ask(client, user, metadata={"memory": "incognito"})
+    assert seen == [[]]
+    assert BOARD.changed().ended == []
+
+
+def test_one_that_fails_is_taken_down(client, fake, user):
+    seen = shown(fake)
+    fake.fail(400)
+    with pytest.raises(Exception, match="400"):
+        ask(client, user)
+    assert seen == []
+    assert BOARD.count() == 0
