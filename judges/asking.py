@@ -20,10 +20,17 @@ from judges.material import Material
 from providers import client, kinds, parameters, prices
 from providers.calls import ModelCall
 from providers.config import PROVIDERS
-from providers.errors import RequestRefused
+from providers.errors import ContentFiltered, RequestRefused
 
 LOCAL_TOKENS = 400
 """Most tokens the model on this machine answers with: it holds up agents' replies."""
+
+
+HELPS = frozenset({"response_format", "temperature"})
+"""What makes answers better, and is no need."""
+
+_refused: dict[tuple[str, str | None, str], frozenset[str]] = {}
+"""Of those what models refused of this process, by provider, its address and model."""
 
 
 @dataclass(slots=True)
@@ -81,18 +88,9 @@ async def _answer(
     user: str,
     bill: Bill,
 ) -> Reply:
-    asked = _parameters(config, judge)
     try:
         async with asyncio.timeout(judge.timeout_seconds):
-            try:
-                reply = await _run(config, judge, messages, asked, user)
-            except RequestRefused:
-                # Reasoning models take no temperature, many servers no schema: not
-                # every refusal says which. What was asked for is a help, not a need.
-                needed = {k: v for k, v in asked.items() if k == "max_tokens"}
-                if needed == asked:
-                    raise
-                reply = await _run(config, judge, messages, needed, user)
+            reply = await _taken(config, judge, messages, user)
     except TimeoutError as exc:
         raise JudgeTimedOut(
             f"judge '{judge.name}': {judge.model} did not answer within "
@@ -103,6 +101,42 @@ async def _answer(
     now = datetime.now(UTC)
     bill.add(used, prices.cost(config, judge.provider, judge.model, used, at=now))
     return reply
+
+
+async def _taken(
+    config: Config, judge: JudgeConfig, messages: Sequence[Message], user: str
+) -> Reply:
+    """Ask for a reply, with as much of what helps as the model takes.
+
+    Reasoning models take no temperature, many servers no schema. What is answered
+    without it is not asked with it again.
+    """
+    base_url = config.get(PROVIDERS)[judge.provider].base_url
+    key = (judge.provider, base_url, judge.model)
+    refused = _refused.get(key, frozenset())
+    asked = _parameters(config, judge)
+    while True:
+        taken = {name: value for name, value in asked.items() if name not in refused}
+        try:
+            reply = await _run(config, judge, messages, taken, user)
+        except ContentFiltered:
+            raise
+        except RequestRefused as exc:
+            blamed = _blamed(exc, taken)
+            if not blamed:
+                raise
+            refused |= blamed
+        else:
+            if refused:
+                _refused[key] = refused
+            return reply
+
+
+def _blamed(error: RequestRefused, asked: Mapping[str, Any]) -> frozenset[str]:
+    """Return which of what helps a model may have refused: not every one says."""
+    helps = HELPS & asked.keys()
+    named = (error.param or "").partition(".")[0]
+    return frozenset({named} if named in helps else helps)
 
 
 def _parameters(config: Config, judge: JudgeConfig) -> dict[str, Any]:

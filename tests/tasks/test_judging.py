@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from agents.config import AgentConfig
 from core.ids import UserId, new_turn_id
 from core.messages import Message
-from judges import material
+from judges import asking, material
 from judges.models import Score
 from memory import erasure
 from memory.models import Thread
@@ -407,15 +407,54 @@ def test_a_key_that_is_refused_is_not_tried_again(
     assert (task.state, task.failures) == ("errored", 1)
 
 
-def test_a_model_that_takes_no_temperature_is_asked_without(
-    working, judge, fake, client, user, user_id
+def refusal(param: str | None = None) -> Answer:
+    told = {"error": {"message": "Unsupported.", "param": param}}
+    return Answer(status=400, raw=orjson.dumps(told))
+
+
+def helps(fake) -> list[set[str]]:
+    """Return what helps of each request to a judge."""
+    return [asking.HELPS & request.body.keys() for request in judgings(fake)]
+
+
+@pytest.fixture
+def with_schemas(configure, working):
+    configure(STAGE.replace("    retries: 0", "    structured_outputs: native", 1))
+    yield
+    asking._refused.clear()
+
+
+def test_what_a_model_refused_it_is_not_asked_again(
+    with_schemas, working, judge, fake, client, user, user_id
 ):
-    judge += [Answer(status=400, raw=b'{"error": {"message": "temperature"}}')]
+    judge += [refusal()]
     ask(client, user, "The capital?", agent="judged")
     assert closed(working, user_id).state == "done"
-    first, second = judgings(fake)
-    assert "temperature" in first.body
-    assert "temperature" not in second.body
+    assert helps(fake) == [asking.HELPS, set()]
+    ask(client, user, "And of Peru?", agent="judged")
+    for task in tasks_of(user_id):
+        working.kick()
+        assert working.closed(task).state == "done"
+    assert helps(fake) == [asking.HELPS, set(), set()]
+
+
+def test_a_model_that_says_what_it_does_not_take_is_asked_for_the_rest(
+    with_schemas, working, judge, fake, client, user, user_id
+):
+    judge += [refusal("temperature"), refusal("response_format.json_schema")]
+    ask(client, user, "The capital?", agent="judged")
+    assert closed(working, user_id).state == "done"
+    assert helps(fake) == [asking.HELPS, {"response_format"}, set()]
+
+
+def test_what_is_refused_in_any_case_was_nothing_that_helps(
+    with_schemas, working, judge, fake, client, user, user_id
+):
+    judge += [refusal(), refusal()]
+    ask(client, user, "The capital?", agent="judged")
+    assert closed(working, user_id).state == "errored"
+    assert helps(fake) == [asking.HELPS, set()]
+    assert asking._refused == {}
 
 
 def test_patience_with_a_judge_ends(
