@@ -286,6 +286,30 @@ CELERY_TIMEZONE = TIME_ZONE
 CELERY_BEAT_SCHEDULE_FILENAME = str(COULISSE_STATE_DIR / "beat-schedule")
 
 
+# Carries what happens from process to process while somebody watches the studio's live
+# board. A process that says nothing for a minute is forgotten.
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.core.RedisChannelLayer",
+        "CONFIG": {
+            "hosts": [
+                {
+                    "address": REDIS_URL,
+                    "socket_connect_timeout": 2,
+                    # Longer than the five seconds it waits for a message.
+                    "socket_timeout": 10,
+                    "health_check_interval": 30,
+                }
+            ],
+            "prefix": "coulisse:live",
+            "capacity": 200,  # messages of a process that does not read them
+            "expiry": 15,
+            "group_expiry": 60,
+        },
+    }
+}
+
+
 def every(seconds: int, task: str) -> dict[str, Any]:
     """Return beat's entry for a job.
 
