@@ -15,6 +15,7 @@ from tasks import boots, lost, wake
 from tasks.clock import Clock
 from tasks.config import TASKS
 from tasks.runner import Runner
+from telemetry.reporter import Reporter
 from turns import lane, tool_servers
 from turns.errors import DatabaseDown
 
@@ -50,7 +51,8 @@ class Service:
         self._only = only
         self._runner: Runner | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._clock: asyncio.Task[None] | None = None
+        self._beside: list[asyncio.Task[None]] = []
+        """What runs beside the runner: the clock of triggers, and who tells of turns."""
         self._running: Future[None] | None = None
         self._skills = skills.Watcher(live.current())
         self._has_begun = threading.Event()
@@ -70,7 +72,8 @@ class Service:
         self._has_begun.set()
         await _sweep()
         if self._users is None and self._only is None:
-            self._clock = asyncio.create_task(Clock(self._spread).run())
+            for coroutine in (Clock(self._spread).run(), Reporter().run()):
+                self._beside.append(asyncio.create_task(coroutine))
         await self._runner.run()
 
     def _spread(self) -> None:
@@ -92,8 +95,9 @@ class Service:
         self._skills.stop()
 
     async def _wind_up(self, runner: Runner) -> None:
-        if self._clock is not None:
-            self._clock.cancel()
+        for task in self._beside:
+            task.cancel()
+        if self._beside:
             with contextlib.suppress(DatabaseDown):
                 await lane.run_to_end(boots.leave)
         await runner.stop(DRAIN_SECONDS)
