@@ -52,7 +52,7 @@ class Service:
         self._runner: Runner | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._beside: list[asyncio.Task[None]] = []
-        """What runs beside the runner: the clock of triggers, and who tells of turns."""
+        """The clock of triggers, and who tells what happens."""
         self._running: Future[None] | None = None
         self._skills = skills.Watcher(live.current())
         self._has_begun = threading.Event()
