@@ -204,6 +204,12 @@ NOT_IN_ADMIN = {
 class AdminAuth(ScopeConfig):
     """Who may open the studio."""
 
+    newcomers: Literal["operator", "viewer"] = Field(
+        "operator",
+        description="What somebody who enters for the first time may do: an "
+        "`operator` changes things, a `viewer` looks.",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _is_no_proxy(cls, value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 CoulisseError
 ├── Invalid         the caller sent something we cannot accept
+│   └── Conflict    it does not go with what is there, or has changed underneath
 ├── Unauthenticated the caller has not said who they are
 ├── Denied          the caller may not do this
 ├── NotFound        the caller named something that does not exist
@@ -45,6 +46,10 @@ class Invalid(CoulisseError):
         self.param = param
         if code is not None:
             self.code = code
+
+
+class Conflict(Invalid):
+    """This does not go with what is there already."""
 
 
 class Unauthenticated(CoulisseError):

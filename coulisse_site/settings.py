@@ -12,7 +12,7 @@ import environ
 from django.utils.functional import SimpleLazyObject
 from django.utils.module_loading import import_string
 
-from coulisse_site import redis_urls
+from coulisse_site import look, redis_urls
 
 # Before numpy is first imported: its threads wait for each other by spinning, which
 # costs a web process on one core more than all of its work.
@@ -55,6 +55,8 @@ COULISSE_CHECKS: list[str] = [
     "turns.experiment_checks.check_variants",
     "turns.judge_checks.check_judges",
 ]
+# Reads what the studio says over the YAML.
+COULISSE_OVERLAYS = "config.stored.DATABASE"
 
 DEBUG = False
 # Nothing is routed or answered by the Host header, and a server on 0.0.0.0 is known
@@ -77,19 +79,31 @@ INSTALLED_APPS = [
     "smoke",
     "processes",
     "studio",
+    # Before the admin, whose templates it replaces.
+    "unfold",
+    "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
+    "django.contrib.messages",
     "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "django_ace",
+    "drf_spectacular",
+    "rest_framework",
 ]
 # The studio's alone: what clients call has none (gateway/handler.py).
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "studio.policy.Policy",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    # Assets are anybody's: they are the same in every installation.
+    "studio.assets.Assets",
     "studio.connections.Mended",
     "studio.sessions.Sessions",
-    "django.middleware.csrf.CsrfViewMiddleware",
+    "studio.forgery.Csrf",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "studio.door.Door",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
 ]
 # From the environment or `.coulisse/secrets.env`, read when it is first needed.
 SECRET_KEY = SimpleLazyObject(lambda: import_string("mcp_bridge.secrets.session_key")())
@@ -116,8 +130,34 @@ TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
     }
 ]
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+STATIC_URL = "/admin/static/"
+# Served as they lie in the packages: nothing is collected, nothing is built.
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_MAX_AGE = 60  # seconds
+WHITENOISE_ALLOW_ALL_ORIGINS = False
+REST_FRAMEWORK = {
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "studio.refusals.handle",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Coulisse studio",
+    "DESCRIPTION": "Whatever a page of the studio does, for scripts.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+}
+UNFOLD = look.UNFOLD
 
 USE_TZ = True
 TIME_ZONE = "UTC"

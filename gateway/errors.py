@@ -16,6 +16,7 @@ from access.errors import BudgetSpent
 from config.errors import ConfigInvalid
 from core import redaction
 from core.errors import (
+    Conflict,
     CoulisseError,
     Denied,
     Invalid,
@@ -28,7 +29,6 @@ from core.errors import (
 from gateway import complaints, serving
 from gateway.pages import Page
 from providers.errors import Overloaded, RateLimited, TimedOut
-from tasks.errors import KeyReused
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ TABLE: list[tuple[type[CoulisseError], Kind]] = [
     (Overloaded, Kind(503, "upstream_error")),
     (TimedOut, Kind(504, "upstream_error")),
     (ConfigInvalid, Kind(503, "service_unavailable")),
-    (KeyReused, Kind(409, "invalid_request_error")),
+    (Conflict, Kind(409, "invalid_request_error")),
     (BodyTooLarge, Kind(413, "invalid_request_error")),
     (Invalid, Kind(400, "invalid_request_error")),
     # OpenAI's own type for a key that is wrong.
@@ -143,7 +143,7 @@ def is_final(error: CoulisseError) -> bool:
         # They would try again at once where the wait is that long.
         return seconds > PATIENCE_SECONDS
     # We have asked the provider again ourselves; they would multiply that.
-    return isinstance(error, BudgetSpent | KeyReused | Upstream)
+    return isinstance(error, BudgetSpent | Conflict | Upstream)
 
 
 def json_response(content: dict[str, Any], *, status: int = 200) -> HttpResponse:

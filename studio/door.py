@@ -16,8 +16,8 @@ from access.oidc import Verifier
 from access.oidc_login import Departure, Login, Return
 from access.sealed_sessions import WHOLE_SECONDS
 from config import live
-from core.errors import CoulisseError
-from gateway import login
+from core.errors import CoulisseError, Denied
+from gateway import errors, login
 from gateway.authentication import check_origin
 from gateway.pages import Page
 from studio import local, people
@@ -26,6 +26,13 @@ ROOT = "/admin/"
 URL_NAME = "studio"
 ENTERED = "entered"
 """In the session: when and by which provider's word."""
+
+
+class Closed(Denied):
+    """The studio is open to browsers on its own machine alone: auth.admin in \
+coulisse.yaml says who else may enter."""
+
+    code = "studio_closed"
 
 
 class Door:
@@ -38,7 +45,7 @@ class Door:
         try:
             return self._stop(request) or self._get_response(request)
         except CoulisseError as exc:
-            return refusal(exc)
+            return refusal(exc) if wants_page(request) else errors.response(exc)
 
     def _stop(self, request: HttpRequest) -> HttpResponseBase | None:
         """Return what is answered in place of the page; None to let them in."""
@@ -55,15 +62,24 @@ class Door:
 
     def _stop_strangers(self, request: HttpRequest) -> HttpResponseBase | None:
         if not local.is_local(cast(ASGIRequest, request)):
+            if not wants_page(request):
+                raise Closed
             return Page("studio/closed.html", status=403)
         check_origin(request)
         enter(request, "local")
         return None
 
 
+def wants_page(request: HttpRequest) -> bool:
+    """Return whether a browser asks, to which errors are pages."""
+    return "text/html" in request.headers.get("Accept", "")
+
+
 def enter(request: HttpRequest, username: str) -> None:
     """Tell views who it is; nothing is read before one asks."""
-    somebody: Any = SimpleLazyObject(lambda: people.staff(username))
+    somebody: Any = SimpleLazyObject(
+        lambda: people.staff(username, role=people.newcomers())
+    )
     request.user = somebody
 
 

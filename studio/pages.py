@@ -1,17 +1,79 @@
-"""The pages of the studio."""
+"""Renders what a face answers as a page of the studio."""
 
-from django.http import HttpRequest
+from collections.abc import Mapping
+from typing import Any
 
-from agents.config import AGENTS
-from config import live
-from gateway.pages import Page
+from django.template import loader
+from rest_framework.renderers import BaseRenderer
+
+from studio.site import site
+
+REFUSED = "studio/refused.html"
 
 
-def home(request: HttpRequest) -> Page:
-    """Return the first page: who answers here."""
-    return Page("studio/home.html", agents=live.current().get(AGENTS).values())
+class PageRenderer(BaseRenderer):
+    """A page in the studio's shell."""
+
+    media_type = "text/html"
+    format = "html"
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Return the page's text."""
+        context = renderer_context or {}
+        view, request = context["view"], context["request"]
+        response = context["response"]
+        if response.exception:
+            template, shown = _refused(view, data, response.status_code)
+        else:
+            template, shown = _answered(view, data, response)
+        shell = {
+            **site.each_context(request._request),
+            "title": view.title,
+            "trail": view.trail,
+            "is_operator": site.is_operator(request._request),
+        }
+        text: str = loader.render_to_string(
+            template, {**shell, **shown}, request=request._request
+        )
+        return text
 
 
-def missing(request: HttpRequest, rest: str) -> Page:
-    """Return the page that is in place of one there is not."""
-    return Page("studio/missing.html", status=404)
+def _answered(view: Any, data: Any, response: Any) -> tuple[str, dict[str, Any]]:
+    shown = _context(data)
+    template = view.template
+    page = getattr(response, "page", None)
+    if page is not None:
+        shown.update(page())
+    return getattr(response, "template", None) or template, shown
+
+
+def _context(data: Any) -> dict[str, Any]:
+    if isinstance(data, Mapping):
+        return dict(data)
+    return {} if data is None else {"data": data}
+
+
+def _refused(view: Any, data: Any, status: int) -> tuple[str, Mapping[str, Any]]:
+    """Return the form again with what was typed, or a page that says what is wrong."""
+    error = data["error"]
+    filled = view.refill() if view.is_form else None
+    if filled is None:
+        return REFUSED, {
+            "error": error,
+            "title": TITLES.get(status, "That does not work"),
+        }
+    return view.template, {**filled, "error": error}
+
+
+TITLES = {
+    403: "Not allowed",
+    404: "Not found",
+    409: "Changed meanwhile",
+    500: "That failed",
+    503: "Not available",
+}

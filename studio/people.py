@@ -7,26 +7,41 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.http import HttpRequest
 
+from access.auth_config import AUTH
+from access.deeds import Author
 from access.identity import derive
+from config import live
+from studio import roles
+from studio.roles import Role
 
 MAX_USERNAME = 150
 
 
-def staff(username: str, **known: str) -> User:
-    """Return the user of that name, made now if there is none; they may do anything."""
+def staff(username: str, *, role: Role = Role.OPERATOR, **known: str) -> User:
+    """Return the user of that name; one who is new is made now, with a role."""
     if len(username) > MAX_USERNAME:
         username = str(derive(username))
     found, is_new = User.objects.get_or_create(
         username=username,
-        defaults={"is_staff": True, "is_superuser": True, "password": "!", **known},
+        defaults={"is_staff": True, "password": "!", **known},
     )
+    if is_new:
+        roles.give(found, role)
+        return found
     changed = {name for name, value in known.items() if getattr(found, name) != value}
-    if changed and not is_new:
+    if changed:
         for name in changed:
             setattr(found, name, known[name])
         found.save(update_fields=changed)
     return found
+
+
+def newcomers() -> Role:
+    """Return the role of those who enter for the first time."""
+    admin = live.current().get(AUTH).admin
+    return Role.OPERATOR if admin is None else Role(admin.newcomers)
 
 
 def by_claims(claims: Mapping[str, Any]) -> User:
@@ -35,6 +50,13 @@ def by_claims(claims: Mapping[str, Any]) -> User:
     return staff(
         # Apart from those whom `basic` names.
         f"oidc:{claims['sub']}",
+        role=newcomers(),
         email=email[:254] if isinstance(email, str) else "",
         first_name=name[:150] if isinstance(name, str) else "",
     )
+
+
+def author(request: HttpRequest) -> Author:
+    """Return who acts in the studio, for the audit."""
+    address = request.META.get("REMOTE_ADDR", "")
+    return Author(f"studio: {request.user.get_username()}", f"studio, {address}")

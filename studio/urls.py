@@ -2,10 +2,17 @@
 
 from django.urls import path
 
-from studio import pages
 from studio.door import URL_NAME
+from studio.home import Home
+from studio.missing import Missing
+from studio.site import site
 
 urlpatterns = [
-    path("", pages.home, name=URL_NAME),
-    path("<path:rest>", pages.missing),
+    path("", Home.as_view(), name=URL_NAME),
+]
+"""One line an address, in the order of the menu; each module has its faces."""
+
+urlpatterns += [
+    path("tables/", site.urls),
+    path("<path:rest>", Missing.as_view()),
 ]

@@ -1,6 +1,6 @@
 """What can go wrong with a task."""
 
-from core.errors import CoulisseError, Denied, Invalid, Limited, NotFound
+from core.errors import Conflict, CoulisseError, Denied, Invalid, Limited, NotFound
 
 
 class TaskUnknown(NotFound):
@@ -26,7 +26,7 @@ class TooManyTasks(Limited):
     code = "too_many_tasks"
 
 
-class KeyReused(Invalid):
+class KeyReused(Conflict):
     """This Idempotency-Key came with another request before: send a new one."""
 
     code = "idempotency_key_reused"

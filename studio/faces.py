@@ -1,0 +1,228 @@
+"""One address of the studio, three faces: a page, JSON, YAML.
+
+A `Face` has the methods of HTTP; each calls one function of the app it is about and
+returns `self.answer(…)` or `self.done(…)`. What `Accept` asks for decides how that is
+told: to scripts as data, to browsers as the page `template`, rendered with the data's
+keys. So nothing a page can do is out of a script's reach.
+
+    class Greetings(Face):
+        title = "Greetings"
+        template = "studio/greetings.html"
+
+        @extend_schema(responses=GreetingList)
+        def get(self, request: Request) -> Response:
+            return self.answer({"data": greetings.all()})
+
+        @extend_schema(request=Greeting, responses={201: Greeting})
+        def post(self, request: Request) -> HttpResponseBase:
+            made = greetings.add(self.entry(Greeting), by=self.author())
+            return self.done(made, said="Saved the greeting", to="/admin/greetings")
+
+Browsers' forms are POSTs; a hidden `_method` field names the method that is meant.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar, cast
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponseRedirect, QueryDict
+from django.http.response import HttpResponseBase
+from pydantic import BaseModel, ValidationError
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.parsers import FormParser, JSONParser, MultiPartParser
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from access.deeds import Author
+from core.errors import Denied, Invalid
+from studio import forgery, formats, people, roles
+from studio.pages import PageRenderer
+from studio.roles import Role
+
+Shape = TypeVar("Shape", bound=BaseModel)
+Page = Callable[[], Mapping[str, Any]]
+
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+METHOD = "_method"
+WRITTEN = "yaml"
+"""The field of a form that holds an entry as YAML."""
+
+
+class RoleNeeded(Denied):
+    """Your role does not allow this."""
+
+    code = "role_needed"
+
+
+class Entered(BaseAuthentication):
+    """Whoever the door let in."""
+
+    def authenticate(self, request: Request) -> tuple[Any, None]:
+        """Return the person the door has found."""
+        return request._request.user, None
+
+
+class ByRole(BasePermission):
+    """Viewers look, operators also change."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        """Return True; raises `RoleNeeded` otherwise, which says what is missing."""
+        role = roles.of(request.user)
+        if role is None:
+            raise RoleNeeded("You have no role in the studio; ask an operator for one")
+        only_looks = request.method in ("GET", "HEAD", "OPTIONS")
+        if role is not Role.OPERATOR and (view.operator_only or not only_looks):
+            raise RoleNeeded("Viewers look; ask an operator to change this, or for it")
+        return True
+
+
+class Answer(Response):
+    """Data, and what a page of it needs besides."""
+
+    def __init__(
+        self, data: Any, *, status: int, template: str | None, page: Page | None
+    ) -> None:
+        super().__init__(data, status=status)
+        self.template, self.page = template, page
+
+
+class Face(APIView):
+    """One address: see the module's own text."""
+
+    authentication_classes = [Entered]
+    permission_classes = [ByRole]
+    renderer_classes = [formats.Json, formats.Yaml, PageRenderer]
+    parser_classes = [
+        JSONParser,
+        formats.YamlParser,
+        formats.XYamlParser,
+        FormParser,
+        MultiPartParser,
+    ]
+
+    template: ClassVar[str] = ""
+    """The page; an address without one is for scripts alone."""
+    title: str = ""
+    """What the page is called; set it on `self` where it depends on the address."""
+    trail: Sequence[tuple[str, str]] = ()
+    """The ways back, from the outermost: names and addresses."""
+    operator_only: ClassVar[bool] = False
+    """Whether viewers may not even look."""
+
+    def dispatch(
+        self, request: HttpRequest, *args: Any, **kwargs: Any
+    ) -> HttpResponseBase:
+        """Answer by the method that is meant."""
+        # Read once, here: as it was typed, and again by who parses it.
+        self._body = request.body
+        self._forgery: Denied | None = None
+        try:
+            forgery.check(request)
+        except Denied as exc:
+            self._forgery = exc
+        if request.method == "POST" and request.content_type in FORMS:
+            request.method = request.POST.get(METHOD, "POST").upper()
+        answer: HttpResponseBase = super().dispatch(request, *args, **kwargs)
+        return answer
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Refuse who may not, in the face that was asked for."""
+        super().initial(request, *args, **kwargs)
+        if self._forgery is not None:
+            raise self._forgery
+
+    # What methods answer with.
+
+    def answer(
+        self,
+        data: Any,
+        *,
+        status: int = 200,
+        template: str | None = None,
+        page: Page | None = None,
+    ) -> Response:
+        """Return data; `page()` is asked for what only the page shows besides."""
+        return Answer(data, status=status, template=template, page=page)
+
+    def done(
+        self, data: Any, *, said: str, to: str, status: int = 200
+    ) -> HttpResponseBase:
+        """Return what a change made to a script; lead a browser on, and tell it so."""
+        if self.is_page:
+            messages.success(self.request._request, said)
+            return HttpResponseRedirect(to, status=303)
+        return Response(data, status=status)
+
+    def refill(self) -> Mapping[str, Any] | None:
+        """Return the context of `template` when a form of it was refused.
+
+        It holds what was typed; `error` is added to it. None shows a page of its own.
+        """
+        return None
+
+    # What they ask with.
+
+    @property
+    def is_page(self) -> bool:
+        """Whether a browser asks."""
+        return bool(self.request.accepted_renderer.format == "html")
+
+    @property
+    def is_form(self) -> bool:
+        """Whether the body is that of a form."""
+        return self.request._request.content_type in FORMS
+
+    def author(self) -> Author:
+        """Return who acts, for the audit."""
+        return people.author(self.request._request)
+
+    def text(self) -> str:
+        """Return an entry as YAML, as it was written; JSON as YAML says the same."""
+        if self.is_form:
+            return str(self._fields().get(WRITTEN, "")).replace("\r\n", "\n")
+        if "yaml" in (self.request._request.content_type or ""):
+            return self._body.decode()
+        return formats.dumped(formats.plain(self.request.data))
+
+    def data(self) -> Any:
+        """Return the body's data; of a form its fields, or those of its YAML field."""
+        if not self.is_form:
+            return self.request.data
+        fields = self._fields()
+        if WRITTEN in fields:
+            return formats.loaded(self.text().encode())
+        return {
+            name: value
+            for name, value in fields.items()
+            if value != "" and not name.startswith(("_", "csrf"))
+        }
+
+    def _fields(self) -> Mapping[str, Any]:
+        """Return a form's fields, the last value of each."""
+        return cast(QueryDict, self.request.data).dict()
+
+    def entry(self, shape: type[Shape]) -> Shape:
+        """Return the body in a shape; raises `Invalid`, naming the first place."""
+        try:
+            return shape.model_validate(self.data())
+        except ValidationError as exc:
+            first = exc.errors(include_url=False, include_context=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            raise Invalid(
+                f"{place}: {first['msg']}" if place else first["msg"], param=place
+            ) from exc
+
+    def number(
+        self, name: str, *, default: int, least: int = 1, most: int = 1000
+    ) -> int:
+        """Return a whole number from the query; raises `Invalid`."""
+        text = self.request.query_params.get(name, "")
+        if text == "":
+            return default
+        if not text.isdecimal() or not least <= int(text) <= most:
+            raise Invalid(
+                f"'{name}' must be a whole number from {least} to {most}", param=name
+            )
+        return int(text)

@@ -1,0 +1,137 @@
+"""What the studio speaks with scripts: JSON and YAML, in and out."""
+
+import dataclasses
+from collections.abc import Mapping
+from io import StringIO
+from typing import Any
+
+import orjson
+from django.utils.functional import Promise
+from pydantic import BaseModel
+from rest_framework.exceptions import ParseError
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.scalarstring import LiteralScalarString
+
+from config import placeholders, reader
+from config.errors import ConfigInvalid
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: maps, lists, texts, numbers."""
+    return orjson.loads(_dumped(value))
+
+
+def _dumped(value: Any) -> bytes:
+    return orjson.dumps(value, default=_simpler, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _simpler(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if isinstance(value, Promise):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is nothing JSON can say")
+
+
+class Json(BaseRenderer):
+    """JSON, of whatever a face answers."""
+
+    media_type = "application/json"
+    format = "json"
+    charset = None
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        """Return the bytes; none for an answer without a body."""
+        return b"" if data is None else _dumped(data)
+
+
+class Yaml(BaseRenderer):
+    """YAML of the same."""
+
+    media_type = "application/yaml"
+    format = "yaml"
+    charset = "utf-8"
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Return the text; what is a text already is YAML as it was written."""
+        if isinstance(data, str):
+            return data
+        return "" if data is None else dumped(plain(data))
+
+
+class YamlParser(BaseParser):
+    """Reads a YAML body by the rules of `coulisse.yaml`."""
+
+    media_type = "application/yaml"
+
+    def parse(
+        self,
+        stream: Any,
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return what the body says; raises `ParseError` for what is no YAML."""
+        return loaded(stream.read())
+
+
+class XYamlParser(YamlParser):
+    """The same, by the name it had before it had one."""
+
+    media_type = "application/x-yaml"
+
+
+def loaded(content: bytes) -> Any:
+    """Return what a YAML text says; raises `ParseError`, with the place."""
+    try:
+        source = reader.parse(content, "body")
+        return _shown(YAML(typ="safe", pure=True).load(source.text))
+    except (ConfigInvalid, YAMLError, ValueError) as exc:
+        raise ParseError(str(exc).partition("\n")[0]) from exc
+
+
+def _shown(value: Any) -> Any:
+    """Return a value with its placeholders as they were written."""
+    if isinstance(value, dict):
+        return {_shown(key): _shown(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_shown(entry) for entry in value]
+    return placeholders.show(value) if isinstance(value, str) else value
+
+
+def dumped(value: Any) -> str:
+    """Return plain data as YAML, long texts as blocks."""
+    out = StringIO()
+    yaml = YAML(typ="rt")
+    yaml.default_flow_style = False
+    yaml.width = 100
+    yaml.dump(_in_blocks(value), out)
+    return out.getvalue().removesuffix("...\n")
+
+
+def _in_blocks(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _in_blocks(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_in_blocks(entry) for entry in value]
+    if isinstance(value, str) and "\n" in value:
+        return LiteralScalarString(value)
+    return value

@@ -1,0 +1,82 @@
+"""What goes wrong under `/admin/`, as data: the page renderer makes a page of it."""
+
+import logging
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.db import InterfaceError, OperationalError
+from django.http import Http404
+from rest_framework.exceptions import APIException
+from rest_framework.response import Response
+
+from config.errors import ConfigInvalid
+from config.sections import Problem
+from core.errors import CoulisseError, NotFound
+from gateway import errors
+
+logger = logging.getLogger(__name__)
+
+UNPROCESSABLE = 422
+
+
+def handle(exc: Exception, context: dict[str, Any]) -> Response | None:
+    """Return the answer to an error; REST framework's `EXCEPTION_HANDLER`."""
+    if isinstance(exc, Http404):
+        exc = NotFound("There is no such page")
+    if isinstance(exc, ConfigInvalid):
+        return Response(invalid(exc), status=UNPROCESSABLE)
+    if isinstance(exc, CoulisseError):
+        return _ours(exc)
+    if isinstance(exc, APIException | PermissionDenied):
+        return _frameworks(exc)
+    if isinstance(exc, InterfaceError | OperationalError):
+        logger.warning("the studio has no database: %s", type(exc).__name__)
+        shape = errors.shape(
+            "The database is not available; try again", "service_unavailable"
+        )
+        return Response(shape, status=503)
+    request = context["request"]
+    logger.exception("%s %r failed", request.method, request.path, exc_info=exc)
+    return Response(errors.internal(), status=500)
+
+
+def invalid(exc: ConfigInvalid) -> dict[str, Any]:
+    """Return the validator's words, and each problem by its place."""
+    told = errors.shape(exc.message, "invalid_request_error", code="config_invalid")
+    told["error"]["problems"] = [_problem(problem) for problem in exc.problems]
+    return told
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    place = problem.position
+    return {
+        "message": problem.message,
+        "code": problem.code,
+        "location": list(problem.location),
+        "file": place.file if place else None,
+        "line": place.line if place else None,
+        "column": place.column if place else None,
+    }
+
+
+def _ours(exc: CoulisseError) -> Response:
+    kind = errors.kind_of(exc)
+    if kind.status >= 500:
+        logger.warning("the studio: %s", exc)
+    answer = Response(errors.body(exc), status=kind.status)
+    seconds = errors.retry_after_seconds(exc)
+    if seconds is not None:
+        answer["Retry-After"] = str(round(seconds))
+    return answer
+
+
+def _frameworks(exc: APIException | PermissionDenied) -> Response:
+    if isinstance(exc, PermissionDenied):
+        return Response(errors.shape("This is not allowed", "permission_error"), 403)
+    told = errors.shape(
+        str(exc.detail), "invalid_request_error", code=str(exc.get_codes())
+    )
+    answer = Response(told, status=exc.status_code)
+    if exc.status_code == 405:
+        answer["Allow"] = ", ".join(getattr(exc, "allowed", ()))
+    return answer

@@ -1,0 +1,78 @@
+// What every page of the studio does: fresh times, questions before what cannot be undone.
+(() => {
+  "use strict";
+
+  const STEPS = [[60, "s", 1], [3600, "min", 60], [86400, "h", 3600], [60 * 86400, "d", 86400]];
+
+  function spoken(seconds) {
+    const distance = Math.abs(seconds);
+    if (distance < 5) return "just now";
+    let text;
+    const step = STEPS.find(([below]) => distance < below);
+    if (step) text = `${Math.floor(distance / step[2])} ${step[1]}`;
+    else {
+      const months = Math.round(distance / (30.44 * 86400));
+      text = months < 24 ? `${months} months` : `${Math.floor(months / 12)} years`;
+    }
+    return seconds > 0 ? `${text} ago` : `in ${text}`;
+  }
+
+  function refresh() {
+    for (const time of document.querySelectorAll("time.ago")) {
+      const at = new Date(time.dateTime);
+      time.textContent = spoken((Date.now() - at) / 1000);
+      time.title = at.toLocaleString();
+    }
+  }
+
+  // Asks first; without script the form is simply sent.
+  document.addEventListener("submit", (event) => {
+    const question = event.submitter?.dataset.ask ?? event.target.dataset.ask;
+    if (question && !window.confirm(question)) event.preventDefault();
+  });
+
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-back]") && history.length > 1) {
+      event.preventDefault();
+      history.back();
+    }
+    const copy = event.target.closest("[data-copy]");
+    if (copy) {
+      const text = copy.dataset.copy || document.querySelector(copy.dataset.copyOf)?.textContent;
+      navigator.clipboard?.writeText(text).then(() => {
+        const label = copy.textContent;
+        copy.textContent = "Copied";
+        setTimeout(() => { copy.textContent = label; }, 1500);
+      });
+    }
+  });
+
+  // A filter that is chosen is applied.
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("form[data-auto] select, form[data-auto] input[type=checkbox]"))
+      event.target.form.requestSubmit();
+  });
+
+  // For the scripts of pages: JSON both ways, and errors with the server's own words.
+  window.studio = {
+    spoken,
+    refresh,
+    async call(address, { method = "GET", body, signal } = {}) {
+      const headers = { Accept: "application/json" };
+      if (body !== undefined) headers["Content-Type"] = "application/json";
+      if (method !== "GET")
+        headers["X-CSRFToken"] = document.getElementById("studio").dataset.csrf;
+      const answer = await fetch(address, {
+        method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body),
+      });
+      const data = answer.status === 204 ? null : await answer.json();
+      if (!answer.ok) throw Object.assign(new Error(data.error.message), { status: answer.status, error: data.error });
+      return data;
+    },
+  };
+
+  document.addEventListener("DOMContentLoaded", () => {
+    refresh();
+    setInterval(refresh, 5000);
+  });
+})();

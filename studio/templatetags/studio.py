@@ -1,0 +1,113 @@
+"""How the studio writes times, money, counts and durations."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+register = template.Library()
+
+STEPS = ((60, "s", 1), (3600, "min", 60), (86_400, "h", 3600), (None, "d", 86_400))
+NOTHING = "\N{EN DASH}"
+
+
+@register.simple_tag
+def ago(instant: datetime | str | None) -> SafeString | str:
+    """Write how long ago something was, or until it will be, the exact time on hover.
+
+    `studio.js` keeps it fresh, and has the exact one in the reader's own time zone.
+    """
+    if not instant:
+        return NOTHING
+    if isinstance(instant, str):
+        instant = datetime.fromisoformat(instant)
+    instant = instant.astimezone(UTC)
+    return format_html(
+        '<time class="ago" datetime="{}" title="{}">{}</time>',
+        instant.isoformat(timespec="milliseconds"),
+        f"{instant:%Y-%m-%d %H:%M:%S} UTC",
+        spoken((datetime.now(UTC) - instant).total_seconds()),
+    )
+
+
+def spoken(seconds: float) -> str:
+    """Return how long ago as people say it: `just now`, `5 min ago`, `in 3 h`."""
+    distance = abs(seconds)
+    if distance < 5:
+        return "just now"
+    if distance >= 60 * 86_400:
+        months = round(distance / (30.44 * 86_400))
+        text = f"{months} months" if months < 24 else f"{months // 12} years"
+    else:
+        _, unit, size = next(s for s in STEPS if s[0] is None or distance < s[0])
+        text = f"{int(distance / size)} {unit}"
+    return f"{text} ago" if seconds > 0 else f"in {text}"
+
+
+@register.filter
+def usd(micro: int | None) -> str:
+    """Write micro-USD as dollars: cents, and more where a cent is too much."""
+    if micro is None:
+        return "unknown"
+    dollars = micro / 1_000_000
+    if micro == 0:
+        return "$0"
+    if abs(dollars) >= 0.1:
+        return f"${dollars:,.2f}"
+    return f"${dollars:.4f}" if abs(dollars) >= 0.0001 else f"${dollars:.6f}"
+
+
+@register.filter
+def count(number: int | None) -> str:
+    """Write a whole number with separators."""
+    return NOTHING if number is None else f"{number:,}".replace(",", "\u202f")
+
+
+@register.filter
+def short(number: float | None) -> str:
+    """Write a large number in few characters: `12.3k`, `4.1M`."""
+    if number is None:
+        return NOTHING
+    for size, unit in ((1e9, "B"), (1e6, "M"), (1e4, "k")):
+        if abs(number) >= size:
+            scaled = number / (1e3 if unit == "k" else size)
+            return f"{scaled:.1f}".removesuffix(".0") + unit
+    return f"{number:,.0f}"
+
+
+@register.filter
+def duration(milliseconds: float | None) -> str:
+    """Write how long something took: `240 ms`, `3.1 s`, `2 min 5 s`."""
+    if milliseconds is None:
+        return NOTHING
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    seconds = milliseconds / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+@register.filter
+def percent(share: float | None) -> str:
+    """Write a share between 0 and 1."""
+    if share is None:
+        return NOTHING
+    return f"{share * 100:.1f}".removesuffix(".0") + " %"
+
+
+@register.simple_tag(takes_context=True)
+def with_query(context: dict[str, Any], **changes: Any) -> str:
+    """Return this page's address with some of its query changed; None takes one out."""
+    query = context["request"].GET.copy()
+    for name, value in changes.items():
+        if value is None or value == "":
+            query.pop(name, None)
+        else:
+            query[name] = str(value)
+    return f"?{query.urlencode()}" if query else context["request"].path
