@@ -4,27 +4,21 @@ A turn is put up when it is ready to run and taken down when it is stored. Its r
 grows as it runs (`core.trace`), so the board is only told where that is, and reads it
 when somebody watches. While nobody does, that is all it costs.
 
-Tasks and turns that ended are named by their ids: who watches reads their rows.
+Of tasks, and of turns that ended, it says only that there is news: who watches reads
+their rows.
 """
 
 import time
-import uuid
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
 
 from core.ids import TurnId, UserId
 from core.trace import Call
 from telemetry.known import Origin
 
-T = TypeVar("T")
-
 MAX_TOLD = 200
 """Turns that are told of at once, the newest; of the others there is a count."""
-MAX_CHANGED = 500
-"""Tasks, and ends of turns, that are kept until somebody is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +42,13 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class News:
     """What has changed since somebody asked last."""
 
-    ended: list[TurnId]
-    tasks: list[uuid.UUID]
+    has_ended: bool
+    """Whether a turn has: its record may be read."""
+    has_tasks: bool
+    """Whether a task is in another state than before."""
 
 
 class Board:
@@ -61,9 +57,7 @@ class Board:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._running: dict[TurnId, Callable[[], Running]] = {}
-        # Of very much only the newest; other threads add to it.
-        self._ended: deque[TurnId] = deque(maxlen=MAX_CHANGED)
-        self._tasks: deque[uuid.UUID] = deque(maxlen=MAX_CHANGED)
+        self._has_ended = self._has_tasks = False
         self._watched_until = -1.0
 
     def put_up(self, turn_id: TurnId, look: Callable[[], Running]) -> None:
@@ -72,16 +66,15 @@ class Board:
 
     def take_down(self, turn_id: TurnId) -> None:
         """Show a turn no more, if it was shown; who watches reads what became of it."""
-        if self._running.pop(turn_id, None) is not None and self.is_watched():
-            self._ended.append(turn_id)
+        if self._running.pop(turn_id, None) is not None:
+            self._has_ended = True
 
-    def note_tasks(self, ids: Iterable[uuid.UUID]) -> None:
-        """Take down which tasks are in another state than before."""
-        if self.is_watched():
-            self._tasks.extend(ids)
+    def note_tasks(self) -> None:
+        """Take down that tasks are in another state than before; from any thread."""
+        self._has_tasks = True
 
     def watch(self, seconds: float) -> None:
-        """Keep what changes for so long."""
+        """Have somebody watch for so long."""
         self._watched_until = max(self._watched_until, self._clock() + seconds)
 
     def is_watched(self) -> bool:
@@ -97,14 +90,11 @@ class Board:
         """Return how many turns run that anybody may know of."""
         return len(self._running)
 
-    def changed(self) -> Changed:
+    def news(self) -> News:
         """Return what changed since this was called last."""
-        return Changed(_taken(self._ended), _taken(self._tasks))
-
-
-def _taken(noted: deque[T]) -> list[T]:
-    """Return what was noted, each once, and note it no more."""
-    return list(dict.fromkeys(noted.popleft() for _ in range(len(noted))))
+        has_ended, self._has_ended = self._has_ended, False
+        has_tasks, self._has_tasks = self._has_tasks, False
+        return News(has_ended, has_tasks)
 
 
 BOARD = Board()

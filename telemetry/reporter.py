@@ -52,10 +52,10 @@ class Frame:
     """None is one that is no longer shown."""
     count: int
     """How many run, those included that are not told of."""
-    ended: list[str]
-    """Turns that have ended: their records may be read."""
-    tasks: list[str]
-    """Tasks that are in another state than before."""
+    has_ended: bool
+    """Whether a turn has ended: its record may be read."""
+    has_tasks: bool
+    """Whether a task is in another state than before."""
 
 
 Sink = Callable[[Frame], None]
@@ -164,18 +164,18 @@ class Reporter:
             key: told for key, told in turns.items() if known.get(key) != told
         }
         changed |= dict.fromkeys(known.keys() - turns.keys())
-        noted = self._board.changed()
+        news = self._board.news()
         is_whole, self._is_whole = self._is_whole, False
         is_due, self._is_due = self._is_due, False
-        if not (is_whole or is_due or changed or noted.ended or noted.tasks):
+        if not (is_whole or is_due or changed or news.has_ended or news.has_tasks):
             return None
         return Frame(
             process=self._process,
             is_whole=is_whole,
             turns={**turns} if is_whole else changed,
             count=self._board.count(),
-            ended=[str(turn_id) for turn_id in noted.ended],
-            tasks=[str(task_id) for task_id in noted.tasks],
+            has_ended=news.has_ended,
+            has_tasks=news.has_tasks,
         )
 
     # Hearing.

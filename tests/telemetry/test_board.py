@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from core.ids import TurnId, UserId
 from core.trace import ModelCall, ToolCall
 from telemetry import board, running
-from telemetry.board import Board, Running
+from telemetry.board import Board, News, Running
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -45,43 +45,41 @@ def test_it_reads_no_turn_before_somebody_asks():
     assert shown.count() == 1
 
 
-def test_it_notes_what_changed_for_those_who_watch_alone():
+def test_it_says_once_that_there_is_news():
+    shown = Board()
+    turn = a_turn()
+    assert shown.news() == News(has_ended=False, has_tasks=False)
+    shown.put_up(turn.turn_id, lambda: turn)
+    shown.take_down(turn.turn_id)
+    assert shown.news() == News(has_ended=True, has_tasks=False)
+    shown.note_tasks()
+    assert shown.news() == News(has_ended=False, has_tasks=True)
+    assert shown.news() == News(has_ended=False, has_tasks=False)
+
+
+def test_what_was_never_up_is_no_news():
+    shown = Board()
+    shown.take_down(TurnId(uuid.uuid4()))
+    assert not shown.news().has_ended
+
+
+def test_it_is_watched_for_a_while():
     now = [0.0]
     shown = Board(clock=lambda: now[0])
-    first, second, third = (a_turn() for _ in range(3))
-    for turn in (first, second, third):
-        shown.put_up(turn.turn_id, lambda: first)
-    task = uuid.uuid4()
-    shown.take_down(first.turn_id)
-    shown.note_tasks([task])
+    assert not shown.is_watched()
     shown.watch(5)
-    shown.take_down(second.turn_id)
-    shown.note_tasks([task, task])
-    changed = shown.changed()
-    assert (changed.ended, changed.tasks) == ([second.turn_id], [task])
+    shown.watch(3)
+    now[0] = 4.9
+    assert shown.is_watched()
     now[0] = 5.0
-    shown.take_down(third.turn_id)
-    shown.note_tasks([task])
-    changed = shown.changed()
-    assert (changed.ended, changed.tasks) == ([], [])
+    assert not shown.is_watched()
 
 
-def test_what_was_never_up_is_not_told_to_have_ended():
+def test_of_very_many_turns_it_shows_the_newest():
     shown = Board()
-    shown.watch(60)
-    shown.take_down(TurnId(uuid.uuid4()))
-    assert shown.changed().ended == []
-
-
-def test_it_does_not_grow():
-    shown = Board()
-    shown.watch(60)
-    tasks = [uuid.UUID(int=n) for n in range(board.MAX_CHANGED + 5)]
-    shown.note_tasks(tasks)
     turns = [a_turn() for _ in range(board.MAX_TOLD + 5)]
     for turn in turns:
         shown.put_up(turn.turn_id, lambda turn=turn: turn)
-    assert shown.changed().tasks == tasks[5:]
     assert shown.running() == turns[5:]
     assert shown.count() == len(turns)
 

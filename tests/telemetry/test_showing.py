@@ -10,13 +10,6 @@ from telemetry.board import BOARD
 pytestmark = pytest.mark.database
 
 
-@pytest.fixture
-def _watched(monkeypatch):
-    monkeypatch.setattr(BOARD, "_watched_until", -1.0)
-    BOARD.watch(60)
-    BOARD.changed()
-
-
 def ask(client, user, model="assistant", **more):
     return client.chat.completions.create(
         model=model,
@@ -39,9 +32,9 @@ def shown(fake):
     return seen
 
 
-@pytest.mark.usefixtures("_watched")
 def test_a_turn_is_shown_while_its_model_is_asked(client, fake, user):
     seen = shown(fake)
+    BOARD.news()
     said = ask(client, user)
     ((turn,),) = seen
     assert (turn["agent"], turn["user_message"]) == ("assistant", "What is new?")
@@ -49,15 +42,15 @@ def test_a_turn_is_shown_while_its_model_is_asked(client, fake, user):
     assert turn["doing"]["names"] == ["gpt-test"]
     assert said.id == f"chatcmpl-{uuid.UUID(turn['id']).hex}"
     assert BOARD.count() == 0
-    assert [str(turn_id) for turn_id in BOARD.changed().ended] == [turn["id"]]
+    assert BOARD.news().has_ended
 
 
-@pytest.mark.usefixtures("_watched")
 def test_one_that_leaves_no_trace_is_not(client, fake, user):
     seen = shown(fake)
+    BOARD.news()
     ask(client, user, metadata={"memory": "incognito"})
     assert seen == [[]]
-    assert BOARD.changed().ended == []
+    assert not BOARD.news().has_ended
 
 
 def test_one_that_fails_is_taken_down(client, fake, user):
