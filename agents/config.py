@@ -326,6 +326,7 @@ AGENTS: Section[dict[str, AgentConfig]] = Section(
     ],
     default=dict,
     noun="agent",
+    is_overridable=True,
     required=True,
     check=check_agents,
 )

@@ -15,6 +15,8 @@
 | coulisse.E011 | a field is not known |
 | coulisse.E012 | a top-level key is not known |
 | coulisse.E013 | a top-level key is not available in this version |
+| coulisse.E014 | the file is right by itself, and not with what the studio says |
+| coulisse.E015 | an entry of the studio has another name than its address |
 | coulisse.E101 and up | what a section checks itself: its `config.py` says |
 """
 
@@ -36,6 +38,8 @@ MISSING = "coulisse.E010"
 UNKNOWN_FIELD = "coulisse.E011"
 UNKNOWN_KEY = "coulisse.E012"
 PLANNED_KEY = "coulisse.E013"
+OPPOSED = "coulisse.E014"
+OTHER_NAME = "coulisse.E015"
 
 
 class ConfigInvalid(Invalid):

@@ -5,21 +5,52 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as with_changes
 from pathlib import Path
+from typing import Protocol
 
 import watchfiles
 from django.conf import settings
+from django.utils.module_loading import import_string
 
-from config import changes, kept, loader, reader, sections
+from config import changes, effective, kept, loader, reader, sections
 from config.errors import ConfigInvalid
-from config.sections import Config
+from config.overlays import NONE, Overlays
+from config.sections import Config, SetAside
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
-"""How long an edit goes unseen when the file system does not report it."""
+"""How long an edit goes unseen that nothing reports: most in the studio are such."""
 
 _current: Config | None = None
 _first_load = threading.Lock()
+_adopting = threading.RLock()
+"""Of two that make a new configuration of the same old one, one comes after."""
+
+
+class Stored(Protocol):
+    """What the studio says, in the database; `settings.COULISSE_OVERLAYS` names it.
+
+    Both return None while the database does not answer, and raise nothing for that.
+    """
+
+    def newest(self) -> int | None:
+        """Return the version of what is stored."""
+
+    def read(self) -> Overlays | None:
+        """Return what is stored."""
+
+    def read_apart(self) -> Overlays | None:
+        """Return what is stored; whoever asks may run an event loop."""
+
+    def close(self) -> None:
+        """Let go of this thread's connection."""
+
+
+def stored() -> Stored | None:
+    """Return what reads the studio's database, if this project has one."""
+    path = settings.COULISSE_OVERLAYS
+    found: Stored | None = import_string(path) if path else None
+    return found
 
 
 def current() -> Config:
@@ -37,50 +68,129 @@ def _load() -> Config:
     with _first_load:
         config = _current
         if config is None:
-            config = loader.load(Path(settings.COULISSE_CONFIG))
+            config = read(Path(settings.COULISSE_CONFIG))
             replace(config)
     return config
+
+
+def read(path: Path) -> Config:
+    """Return what a server would run with this file now; raises `ConfigInvalid`.
+
+    For commands: with what the studio says, where the database is there to tell.
+    """
+    return effective.of(reader.read(path), path, _overlays())
+
+
+def _overlays() -> Overlays:
+    store = stored()
+    found = store.read_apart() if store else NONE
+    if found is None:
+        logger.warning(
+            "the database does not answer: until it does the YAML runs without what "
+            "the studio says"
+        )
+        return NONE
+    return found
 
 
 def start() -> Config:
     """Put the file in force or, where it is not valid now, what was valid last.
 
     A process that is started again serves on like those that were not. Raises
-    `ConfigInvalid` when nothing was ever valid.
+    `ConfigInvalid` when nothing was ever valid; what the studio says stops no start.
     """
     if _current is not None:
         return _current
     path = Path(settings.COULISSE_CONFIG)
+    overlays = _overlays()
     try:
         content = reader.read(path)
-        config = loader.parse(content, path)
+        config = effective.of(content, path, overlays)
         kept.write(content)
     except ConfigInvalid as exc:
-        last = kept.read()
-        if last is None:
-            raise
-        config = loader.parse(last, path)
-        logger.error(
-            "%s is not valid; what was valid last is in force:\n%s",
-            reader.label(path),
-            exc,
-            extra={"has_lines": True},
-        )
+        config = _start_all_the_same(path, overlays, exc)
+    _tell_set_aside((), config)
     replace(config)
     return config
+
+
+def _start_all_the_same(path: Path, overlays: Overlays, exc: ConfigInvalid) -> Config:
+    last = kept.read()
+    if last is None:
+        # There may be nothing wrong with it but what the studio says.
+        return effective.of(reader.read(path), path, overlays, insists=False)
+    config = effective.of(last, path, overlays, insists=False)
+    logger.error(
+        "%s is not valid; what was valid last is in force:\n%s",
+        reader.label(path),
+        exc,
+        extra={"has_lines": True},
+    )
+    return config
+
+
+def adopt() -> bool:
+    """Put what the studio says by now over the file in force.
+
+    Whoever changes it calls this, once it is stored; other processes look themselves.
+    Returns whether the database answered.
+    """
+    store = stored()
+    with _adopting:
+        old = current()
+        overlays = store.read() if store else None
+        # One that was made by hand is of no file.
+        if overlays is not None and overlays != old.overlays and old.content:
+            _lay_over(old, overlays)
+    return overlays is not None
+
+
+def _lay_over(old: Config, overlays: Overlays) -> None:
+    new = effective.over(old.content, old.path, overlays, insists=False)
+    told, restart = _adopt(old, new)
+    live = [change for key, change in told.items() if key not in restart]
+    logger.info("from the studio: %s", "; ".join(live) or "nothing changed")
+
+
+def _adopt(old: Config, new: Config) -> tuple[dict[str, str], list[str]]:
+    """Put a configuration in force; return what changed, and what takes a restart."""
+    values = dict(new.values)
+    told, restart = {}, []
+    for key, section in sections.registered().items():
+        change = changes.between(old, new, section)
+        if change:
+            told[key] = change
+        if change and section.applies == "restart":
+            values[key] = old.get(section)
+            restart.append(key)
+    _tell_set_aside(old.set_aside, new)
+    replace(with_changes(new, values=values))
+    return told, restart
+
+
+def _tell_set_aside(before: Sequence[SetAside], config: Config) -> None:
+    for each in config.set_aside:
+        if each not in before:
+            logger.warning(
+                "%s is set aside, so what the file says runs: %s",
+                effective.label(each),
+                each.problems[0] if each.problems else "",
+            )
 
 
 def replace(config: Config | None) -> None:
     """Put a configuration in force; None makes the next reader load the file."""
     global _current
-    _current = config
+    with _adopting:
+        _current = config
 
 
 class Watcher:
     """Puts each valid edit of the file in force, from a thread of its own.
 
     It watches the directory: editors and ConfigMaps replace the file rather than
-    write to it. What counts is the content, so every way of changing it works.
+    write to it. What counts is the content, so every way of changing it works. What
+    other processes changed in the studio it takes from the database.
     """
 
     def __init__(
@@ -90,6 +200,9 @@ class Watcher:
         config = current()
         self.path = config.path
         self._told = told
+        self._stored = stored()
+        self._version = config.overlays.version
+        """Of what the studio said when it was last looked at."""
         self._handled = config.digest
         """The content last put in force or complained about."""
         self._doubted = ""
@@ -113,6 +226,8 @@ class Watcher:
     def _run(self) -> None:
         for _ in self._occasions():
             self.look()
+        if self._stored is not None:
+            self._stored.close()
 
     def _occasions(self) -> Iterator[object]:
         """Yield when something in the directory changed, or enough time went by."""
@@ -133,7 +248,26 @@ class Watcher:
             yield None
 
     def look(self) -> None:
-        """Take the file as it is now, if it is new and valid."""
+        """Take what the studio and the file say now, where that is new and valid."""
+        self._look_at_studio()
+        with _adopting:
+            self._look_at_file()
+
+    def _look_at_studio(self) -> None:
+        newest = self._stored.newest() if self._stored else None
+        if newest is None or newest == self._version:
+            return
+        try:
+            if not adopt():
+                return
+        except Exception:
+            logger.exception("could not judge what the studio says")
+        self._version = newest
+        if self._handled != current().digest:
+            # What the file was refused for may be gone.
+            self._handled = ""
+
+    def _look_at_file(self) -> None:
         try:
             content = reader.read(self.path)
         except ConfigInvalid as exc:
@@ -143,7 +277,7 @@ class Watcher:
         if digest == self._handled:
             return
         try:
-            self._adopt(loader.parse(content, self.path))
+            self._take(effective.of(content, self.path, current().overlays))
             self._handled = digest
             kept.write(content)
         except ConfigInvalid as exc:
@@ -168,22 +302,12 @@ class Watcher:
             extra={"has_lines": True},
         )
 
-    def _adopt(self, config: Config) -> None:
-        old, values = current(), dict(config.values)
-        told, restart, changed = [], [], []
-        for key, section in sections.registered().items():
-            change = changes.between(old, config, section)
-            if change:
-                changed.append(key)
-            if change and section.applies == "restart":
-                values[key] = old.get(section)
-                restart.append(key)
-            elif change:
-                told.append(change)
-        replace(with_changes(config, values=values))
+    def _take(self, config: Config) -> None:
+        told, restart = _adopt(current(), config)
+        live = [change for key, change in told.items() if key not in restart]
         file = reader.label(self.path)
-        logger.info("%s reloaded: %s", file, "; ".join(told) or "nothing changed")
+        logger.info("%s reloaded: %s", file, "; ".join(live) or "nothing changed")
         if restart:
             logger.warning("restart to apply what changed in %s", ", ".join(restart))
-        if changed and self._told is not None:
-            self._told(config, changed)
+        if told and self._told is not None:
+            self._told(config, list(told))

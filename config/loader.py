@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 
 from ruamel.yaml.nodes import Node
 
-from config import errors, planned, reader, secret_values, sections, shapes
+from config import errors, grafting, planned, reader, secret_values, sections, shapes
 from config.config import VARS
 from config.errors import ConfigInvalid
+from config.overlays import Overlay
 from config.placeholders import Expander
 from config.sections import Config, Problem, Section
 from config.spelling import did_you_mean
@@ -33,16 +34,21 @@ def load(path: Path) -> Config:
     return parse(reader.read(path), path)
 
 
-def parse(content: bytes, path: Path) -> Config:
-    """Return the valid configuration in a file's content; raises `ConfigInvalid`."""
+def parse(content: bytes, path: Path, overlays: Sequence[Overlay] = ()) -> Config:
+    """Return the valid configuration in a file's content; raises `ConfigInvalid`.
+
+    With overlays it is what they make of it; `config.effective` knows what to do where
+    one of them does not fit.
+    """
     source = reader.parse(content, reader.label(path))
-    reading = _Reading(Tree(source, Expander(os.environ)), sections.registered())
+    tree = Tree(source, Expander(os.environ))
+    reading = _Reading(tree, sections.registered(), overlays)
     values = reading.values()
     reading.check(values)
     redaction.know(secret_values.within(values))
     if reading.problems:
         raise ConfigInvalid(reading.in_file_order())
-    return Config(path, MappingProxyType(values), digest(content))
+    return Config(path, MappingProxyType(values), digest(content), content)
 
 
 def section(content: bytes, wanted: Section[T]) -> T:
@@ -100,6 +106,7 @@ class _PartialConfig(Config):
 class _Reading:
     tree: Tree
     sections: dict[str, Section[Any]]
+    overlays: Sequence[Overlay] = ()
     invalid: set[str] = field(default_factory=set)
 
     @property
@@ -146,9 +153,16 @@ class _Reading:
         for key in sorted(self.sections, key=lambda key: key != VARS.key):
             if key != VARS.key and expander.variables is None:
                 expander.variables = _snippets(data.get(VARS.key))
-            if key in nodes:
-                data[key] = self.tree.value(nodes[key], (key,))
+            node = self._node(key, nodes.get(key))
+            if node is not None:
+                data[key] = self.tree.value(node, (key,))
         return data
+
+    def _node(self, key: str, node: Node | None) -> Node | None:
+        own = [overlay for overlay in self.overlays if overlay.section == key]
+        if not own:
+            return node
+        return grafting.graft(self.tree, self.sections[key], node, own)
 
     def _value(self, section: Section[Any], data: Any) -> Any:
         failed = self.tree.failed

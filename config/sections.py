@@ -14,6 +14,8 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 from pydantic import TypeAdapter
 
+from config.overlays import NONE, Overlays
+
 T = TypeVar("T")
 
 Location = tuple[str | int, ...]
@@ -65,6 +67,9 @@ class Section(Generic[T]):
     """Finds references to other sections that lead nowhere."""
     applies: Literal["live", "restart"] = "live"
     """Whether a running server takes an edit at once."""
+    is_overridable: bool = False
+    """Whether the studio may shadow, add and disable entries: it is a list of entries
+    with a `name`, and an edit of it applies at once."""
     description: str = ""
     """What the key is for, shown by editors; empty takes the reference's own line."""
 
@@ -91,15 +96,39 @@ def checks() -> list[Check]:
     return [import_string(path) for path in settings.COULISSE_CHECKS]
 
 
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """An entry of the studio that does not fit the file, and so does not run."""
+
+    section: str
+    name: str
+    problems: tuple[Problem, ...]
+    is_tombstone: bool = False
+
+    @property
+    def why(self) -> str:
+        """What is wrong with it, in lines."""
+        return "\n".join(map(str, self.problems))
+
+
 @dataclass(frozen=True)
 class Config:
-    """A snapshot of the file: it never changes, an edit makes another one."""
+    """A snapshot of the file, with what the studio says laid over it.
+
+    It never changes; an edit makes another one.
+    """
 
     path: Path
     values: Mapping[str, Any]
     """The validated value of each section, by its key."""
     digest: str = ""
     """Tells one content of the file from another."""
+    content: bytes = b""
+    """The file's."""
+    overlays: Overlays = NONE
+    """What the studio says, whether or not it fits."""
+    set_aside: tuple[SetAside, ...] = ()
+    """What of that does not."""
 
     def get(self, section: Section[T]) -> T:
         """Return the value of a section, its default when the file has none."""

@@ -36,6 +36,8 @@ class Tree:
     """Values that came from placeholders, as the file has them."""
     failed: set[Location] = field(default_factory=set)
     """Where a problem left no value to judge."""
+    borrowed: dict[int, Source] = field(default_factory=dict)
+    """Where entries of lists come from that are not the document's, by their `id`."""
     nodes: int = 0
     _scalars: Any = field(default_factory=lambda: YAML(typ="safe", pure=True))
 
@@ -120,8 +122,13 @@ class Tree:
         return self._unsupported(node, location)
 
     def _item(self, node: Node, location: Location) -> Any:
-        self._place(location, node)
-        return self.value(node, location)
+        own = self.source
+        self.source = self.borrowed.get(id(node), own)
+        try:
+            self._place(location, node)
+            return self.value(node, location)
+        finally:
+            self.source = own
 
     def _scalar(self, node: ScalarNode, location: Location) -> Any:
         if node.tag in TEXT_TAGS:

@@ -235,5 +235,6 @@ EXPERIMENTS: Section[dict[str, ExperimentConfig]] = Section(
     shape=Annotated[list[ExperimentConfig], AfterValidator(by_name("experiment"))],
     default=dict,
     noun="experiment",
+    is_overridable=True,
     check=check,
 )

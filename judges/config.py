@@ -103,5 +103,6 @@ JUDGES: Section[dict[str, JudgeConfig]] = Section(
     shape=Annotated[list[JudgeConfig], AfterValidator(by_name("judge"))],
     default=dict,
     noun="judge",
+    is_overridable=True,
     check=check_judges,
 )

@@ -257,5 +257,6 @@ SMOKE_TESTS: Section[dict[str, SmokeTest]] = Section(
     shape=Annotated[list[SmokeTest], AfterValidator(by_name("smoke test"))],
     default=dict,
     noun="smoke test",
+    is_overridable=True,
     check=check_tests,
 )

@@ -69,9 +69,11 @@ COOK = "cooks: [{name: ann}]\n"
 
 @pytest.fixture(autouse=True)
 def _stand_ins(request: pytest.FixtureRequest) -> None:
+    settings = request.getfixturevalue("settings")
+    if "database" not in request.fixturenames:
+        settings.COULISSE_OVERLAYS = ""
     if "real_sections" in request.fixturenames:
         return
-    settings = request.getfixturevalue("settings")
     here = "tests.config.conftest"
     settings.COULISSE_SECTIONS = [
         *(f"{here}.COOKS", f"{here}.KITCHEN", f"{here}.MENU"),

@@ -1,0 +1,135 @@
+"""What runs: the file, with what the studio says laid over it.
+
+The file must be right by itself, so that it serves without the database. An override
+that does not fit what the file says is set aside; a file that does not fit what the
+studio says is refused, for whoever writes it can be told.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from config import errors, grafting, loader, sections
+from config.errors import ConfigInvalid
+from config.overlays import Overlay, Overlays
+from config.sections import Config, Problem, Section, SetAside
+
+
+def of(
+    content: bytes, path: Path, overlays: Overlays, *, insists: bool = True
+) -> Config:
+    """Return what runs with a file's content; raises `ConfigInvalid`.
+
+    Where it is the file that does not fit the studio, and `insists` is false, what it
+    does not fit is set aside, too.
+    """
+    alone = loader.parse(content, path)
+    if not overlays.entries:
+        return replace(alone, overlays=overlays)
+    return over(content, path, overlays, insists=insists)
+
+
+def over(
+    content: bytes, path: Path, overlays: Overlays, *, insists: bool = True
+) -> Config:
+    """Return what runs with a content that is right by itself, as `of` does."""
+    aside = [found for each in overlays.entries if (found := _unreadable(each))]
+    named = {(found.section, found.name) for found in aside}
+    standing = [o for o in overlays.entries if (o.section, o.name) not in named]
+    while True:
+        try:
+            config = loader.parse(content, path, standing)
+        except ConfigInvalid as exc:
+            broken = list(_broken(exc.problems, standing))
+            if not broken:
+                broken = list(_opposed(content, path, standing, exc.problems))
+                if insists or not broken:
+                    raise _refusal(exc, broken) from None
+            aside += broken
+            named = {(found.section, found.name) for found in broken}
+            standing = [o for o in standing if (o.section, o.name) not in named]
+        else:
+            return replace(config, overlays=overlays, set_aside=tuple(aside))
+
+
+def overridable() -> dict[str, Section[Any]]:
+    """Return the sections whose entries the studio may change, by key."""
+    found = sections.registered()
+    return {key: section for key, section in found.items() if section.is_overridable}
+
+
+def label(aside: SetAside) -> str:
+    """Return how messages call an entry of the studio that is set aside."""
+    section = overridable().get(aside.section)
+    if section is None:
+        return f"'{aside.name}' under '{aside.section}' in the studio"
+    return grafting.label(section, aside.name)
+
+
+def _unreadable(overlay: Overlay) -> SetAside | None:
+    section = overridable().get(overlay.section)
+    if section is None:
+        says = f"'{overlay.section}' cannot be changed in the studio"
+        problem = Problem((), says, errors.UNKNOWN_KEY)
+        return SetAside(overlay.section, overlay.name, (problem,))
+    if overlay.body is None:
+        return None
+    try:
+        grafting.source(overlay.body, grafting.label(section, overlay.name))
+    except ConfigInvalid as exc:
+        return SetAside(overlay.section, overlay.name, exc.problems)
+    return None
+
+
+def _broken(
+    problems: Sequence[Problem], standing: Iterable[Overlay]
+) -> Iterable[SetAside]:
+    """Find the overlays something is wrong in."""
+    known = overridable()
+    for overlay in standing:
+        file = grafting.label(known[overlay.section], overlay.name)
+        own = [p for p in problems if p.position and p.position.file == file]
+        if own:
+            yield SetAside(overlay.section, overlay.name, tuple(own))
+
+
+def _opposed(
+    content: bytes,
+    path: Path,
+    standing: Sequence[Overlay],
+    problems: tuple[Problem, ...],
+) -> Iterable[SetAside]:
+    """Find the overlays without which the file has none of these problems."""
+    alone = [
+        overlay
+        for overlay in standing
+        if _is_right(content, path, [o for o in standing if o is not overlay])
+    ]
+    for overlay in alone or standing:
+        yield SetAside(overlay.section, overlay.name, problems, overlay.body is None)
+
+
+def _is_right(content: bytes, path: Path, standing: Sequence[Overlay]) -> bool:
+    try:
+        loader.parse(content, path, standing)
+    except ConfigInvalid as exc:
+        return any(_broken(exc.problems, standing))
+    return True
+
+
+def _refusal(exc: ConfigInvalid, opposed: Sequence[SetAside]) -> ConfigInvalid:
+    if not opposed:
+        return exc
+    known = overridable()
+    told = ", ".join(
+        f"{known[each.section].noun} '{each.name}' is "
+        f"{'disabled' if each.is_tombstone else 'changed'} there"
+        for each in opposed
+    )
+    command = f"overrides reset {opposed[0].section} {opposed[0].name}"
+    message = (
+        "the file is right by itself, and not with what the studio says: "
+        f"{told}; `manage.py {command}` undoes that"
+    )
+    return ConfigInvalid([*exc.problems, Problem((), message, errors.OPPOSED)])
