@@ -8,29 +8,22 @@
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.conf import settings
 from django.core import checks
 
 from access.auth_config import AUTH, AuthConfig, ScopeConfig
 from access.limits_config import LIMITS, Limit
-from config import loader
-from config.errors import ConfigInvalid
+from config import checked
 from core.loopback import is_loopback
 
 
 def check_auth(**_: Any) -> list[checks.CheckMessage]:
     """Warn of credentials that will not do what somebody may think they do."""
-    path = Path(settings.COULISSE_CONFIG)
-    if not path.exists():
+    config = checked.load()
+    if config is None:
         return []
-    try:
-        config = loader.load(path)
-    except ConfigInvalid:
-        return []  # The configuration's own check says why.
     found = concerns(config.get(AUTH), config.get(LIMITS))
     return [checks.Warning(message, id=kind) for kind, message in found]
 

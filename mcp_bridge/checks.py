@@ -5,14 +5,11 @@
 | coulisse.E521 | a key in the environment or in `.coulisse/secrets.env` is no good |
 """
 
-from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core import checks
 
-from config import loader
-from config.errors import ConfigInvalid
+from config import checked
 from mcp_bridge import secrets
 from mcp_bridge.config import MCP
 from mcp_bridge.sign_in_errors import SecretsInvalid
@@ -20,14 +17,11 @@ from mcp_bridge.sign_in_errors import SecretsInvalid
 
 def check_secrets(**_: Any) -> list[checks.CheckMessage]:
     """Refuse keys that are no good, where a server needs them; make none."""
-    path = Path(settings.COULISSE_CONFIG)
-    if not path.exists():
+    config = checked.load()
+    if config is None:
         return []
-    try:
-        servers = loader.load(path).get(MCP)
-    except ConfigInvalid:
-        return []  # The configuration's own check says why.
-    if not any(server.sign_in is not None for server in servers.values()):
+    servers = config.get(MCP).values()
+    if not any(server.sign_in is not None for server in servers):
         return []
     try:
         secrets.check()

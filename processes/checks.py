@@ -9,14 +9,12 @@ Warnings: the server may be started from elsewhere, where they are.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core import checks
 
-from config import loader
-from config.errors import ConfigInvalid
+from config import checked
 from processes import groups, sidecar
 from processes.child import outer_environment
 from processes.config import SIDECARS, SidecarConfig
@@ -25,13 +23,10 @@ from processes.errors import CannotStart
 
 def check_sidecars(**_: Any) -> list[checks.CheckMessage]:
     """Warn of programs that cannot be found."""
-    path = Path(settings.COULISSE_CONFIG)
-    if not path.exists():
+    config = checked.load()
+    if config is None:
         return []
-    try:
-        sidecars = loader.load(path).get(SIDECARS)
-    except ConfigInvalid:
-        return []  # The configuration's own check says why.
+    sidecars = config.get(SIDECARS)
     return [
         checks.Warning(message, id="coulisse.W901") for message in missing(sidecars)
     ]

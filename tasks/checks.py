@@ -5,15 +5,12 @@
 | coulisse.W601 | a webhook without a secret is reached by more than this machine |
 """
 
-from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core import checks
 
-from config import loader
+from config import checked
 from config.config import SERVER
-from config.errors import ConfigInvalid
 from config.sections import Config
 from core.loopback import is_loopback
 from tasks.triggers_config import TRIGGERS, WebhookTrigger
@@ -23,13 +20,9 @@ OPEN_WEBHOOK = "coulisse.W601"
 
 def check_triggers(**_: Any) -> list[checks.CheckMessage]:
     """Warn of webhooks that anybody on the network can fire."""
-    path = Path(settings.COULISSE_CONFIG)
-    if not path.exists():
+    config = checked.load()
+    if config is None:
         return []
-    try:
-        config = loader.load(path)
-    except ConfigInvalid:
-        return []  # The configuration's own check says why.
     return [
         checks.Warning(
             f"trigger '{name}' has no secret, so whoever reaches this server can "

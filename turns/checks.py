@@ -1,14 +1,10 @@
 """What `manage.py check` says of memory, of what models cost, and of bandits."""
 
-from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core import checks
 
-from config import loader
-from config.errors import ConfigInvalid
-from config.sections import Config
+from config import checked
 from memory import plan, state
 from turns import experiment_checks, price_table
 
@@ -21,7 +17,7 @@ def check_memory(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage
 
     Not while tables are being made, which asks for checks too.
     """
-    config = None if databases else _config()
+    config = None if databases else checked.load()
     users = None if config is None else plan.of_users(config)
     found = state.concerns(users) if users is not None else ()
     return [checks.Warning(message, id=kind) for kind, message in found]
@@ -29,7 +25,7 @@ def check_memory(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage
 
 def check_prices(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
     """Warn of models whose price nobody knows."""
-    config = None if databases else _config()
+    config = None if databases else checked.load()
     if config is None:
         return []
     return [
@@ -44,7 +40,7 @@ def check_prices(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage
 
 def check_bandits(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
     """Warn of bandits that go by the scores of a judge who gives none."""
-    config = None if databases else _config()
+    config = None if databases else checked.load()
     if config is None:
         return []
     return [
@@ -56,14 +52,3 @@ def check_bandits(*, databases: Any = None, **_: Any) -> list[checks.CheckMessag
         )
         for experiment, judge in experiment_checks.parked(config)
     ]
-
-
-def _config() -> Config | None:
-    """Return the file's configuration; None where the file's own check says why not."""
-    path = Path(settings.COULISSE_CONFIG)
-    if not path.exists():
-        return None
-    try:
-        return loader.load(path)
-    except ConfigInvalid:
-        return None
