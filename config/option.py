@@ -1,7 +1,7 @@
 """The option `-c PATH`: one rule, read before settings are and by each command."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 FLAGS = ("-F", "-y")
 """Short options without a value: `-c` may stand behind them, as in `-Fc PATH`."""
@@ -15,6 +15,22 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="The YAML file (default: $COULISSE_CONFIG, else coulisse.yaml).",
     )
+
+
+def commands(
+    parser: argparse.ArgumentParser,
+) -> Callable[[str, str], argparse.ArgumentParser]:
+    """Have a command be several; return what adds one, by its name and what it does."""
+    found = parser.add_subparsers(dest="what", metavar="COMMAND", required=True)
+
+    def add(name: str, what: str) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = found.add_parser(
+            name, help=what, description=what, allow_abbrev=False
+        )
+        add_to(made)
+        return made
+
+    return add
 
 
 def find(words: Sequence[str]) -> str | None:

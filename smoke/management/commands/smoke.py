@@ -34,15 +34,7 @@ class Command(MemoryCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        commands = parser.add_subparsers(dest="what", metavar="COMMAND", required=True)
-
-        def add(name: str, what: str) -> ArgumentParser:
-            made: ArgumentParser = commands.add_parser(
-                name, help=what, description=what, allow_abbrev=False
-            )
-            option.add_to(made)
-            return made
-
+        add = option.commands(parser)
         declare_run(add("run", "Run tests and wait for what comes of them."))
         declare_list(add("list", "List the tests, or the runs of one."))
         declare_show(add("show", "Show a run with all that was said."))

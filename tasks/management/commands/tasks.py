@@ -24,13 +24,10 @@ class Command(MemoryCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        commands = parser.add_subparsers(dest="what", metavar="COMMAND", required=True)
+        add_plain = option.commands(parser)
 
         def add(name: str, what: str) -> ArgumentParser:
-            made: ArgumentParser = commands.add_parser(
-                name, help=what, description=what, allow_abbrev=False
-            )
-            option.add_to(made)
+            made = add_plain(name, what)
             made.add_argument("--json", action="store_true", help="Print JSON.")
             return made
 

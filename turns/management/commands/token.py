@@ -25,15 +25,7 @@ class Command(MemoryCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        commands = parser.add_subparsers(dest="what", metavar="COMMAND", required=True)
-
-        def add(name: str, what: str) -> ArgumentParser:
-            made: ArgumentParser = commands.add_parser(
-                name, help=what, description=what, allow_abbrev=False
-            )
-            option.add_to(made)
-            return made
-
+        add = option.commands(parser)
         declare_create(add("create", "Make a token and print its secret, once."))
         declare_list(add("list", "List tokens and what they spent, the newest first."))
         declare_revoke(add("revoke", "Have a token be refused from now on."))
