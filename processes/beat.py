@@ -4,7 +4,6 @@ One is enough for any number of workers. When each job last ran is kept in
 `.coulisse/beat-schedule`, so a restart neither skips nor repeats one.
 """
 
-import argparse
 import logging.config
 import os
 import signal
@@ -59,10 +58,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--lifeline", type=int, required=True)
-    arguments = parser.parse_args()
-    lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
+    lifeline.take(grace_seconds=HARD_END_SECONDS)
     logs.take_over()
     logging.config.dictConfig(settings.LOGGING)
     run()

@@ -4,10 +4,19 @@ The supervisor alone holds the write end of a pipe and writes nothing; every chi
 blocks on the read end. End of file can only mean that the supervisor died.
 """
 
+import argparse
 import os
 import signal
 import threading
 import time
+
+
+def take(*, grace_seconds: float) -> None:
+    """Hold the pipe that the command line names, of a process that has nothing else
+    to be told."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lifeline", type=int, required=True)
+    hold(parser.parse_args().lifeline, grace_seconds=grace_seconds)
 
 
 def hold(read_end: int, *, grace_seconds: float) -> None:

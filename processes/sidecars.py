@@ -4,7 +4,6 @@ An edit of the YAML starts what is new, stops what is gone and starts again what
 another than before; the others run on.
 """
 
-import argparse
 import asyncio
 import logging.config
 import os
@@ -192,10 +191,7 @@ def environment(config: Config) -> dict[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--lifeline", type=int, required=True)
-    arguments = parser.parse_args()
-    lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
+    lifeline.take(grace_seconds=HARD_END_SECONDS)
     logs.take_over()
     logging.config.dictConfig(settings.LOGGING)
     try:

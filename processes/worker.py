@@ -4,7 +4,6 @@ It takes messages off the broker and runs each job on one of its threads. It wai
 the broker at its start and whenever that is gone.
 """
 
-import argparse
 import gc
 import logging
 import os
@@ -66,10 +65,7 @@ def _cut_off() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--lifeline", type=int, required=True)
-    arguments = parser.parse_args()
-    lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
+    lifeline.take(grace_seconds=HARD_END_SECONDS)
     logs.take_over()
     django.setup()
     try:
