@@ -10,7 +10,7 @@ from django.http.response import HttpResponseBase
 from core.errors import CoulisseError
 from core.events import Begun, Event, Serving
 from core.reply import Reply
-from gateway import errors, serving, wire
+from gateway import errors, serving, sse, wire
 from gateway.sse import DONE, Frames
 from turns import flow
 from turns.turn import TurnRequest
@@ -73,10 +73,10 @@ async def _encoded(
                     yield frame
         except CoulisseError as exc:
             logger.warning("%s broke off: %s", frames.id, exc)
-            yield frames.error(exc)
+            yield sse.error(exc)
         except Exception:
             logger.exception("%s broke off", frames.id)
-            yield frames.error(None)
+            yield sse.error(None)
         yield DONE
 
 

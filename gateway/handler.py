@@ -23,7 +23,7 @@ from config.config import SERVER, ServerConfig
 from config.errors import ConfigInvalid
 from core import request_ids
 from core.errors import CoulisseError
-from gateway import authentication, errors, hosts
+from gateway import authentication, errors, hosts, sse
 from gateway.errors import BodyTooLarge, HostRefused, Stopping
 from gateway.patience import Patience
 
@@ -33,6 +33,7 @@ Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
+BODY = "http.response.body"
 REQUEST_ID = b"x-request-id"
 """OpenAI's header, which its clients show as `_request_id`."""
 ALWAYS = (
@@ -72,7 +73,8 @@ class Handler(ASGIHandler):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
-        outgoing = Outgoing(send, request_ids.begin(headers.get(REQUEST_ID)))
+        request_id = request_ids.begin(headers.get(REQUEST_ID))
+        outgoing = Outgoing(send, request_id, scope["path"])
         try:
             check_host(headers)
             body = await read_body(headers, receive)
@@ -92,10 +94,13 @@ class Handler(ASGIHandler):
         try:
             await self._answer_while_connected(request, receive, outgoing.send)
         except asyncio.CancelledError:
-            # The server stops. A stream that has begun ends, and that tells it.
+            # The server stops.
             if not outgoing.has_begun:
                 stopping = errors.response(Stopping())
                 await self.send_response(stopping, outgoing.send)
+            elif outgoing.is_open_chat:
+                ending = sse.error(Stopping()) + sse.DONE
+                await outgoing.send({"type": BODY, "body": ending})
 
     async def _answer_while_connected(
         self, request: ASGIRequest, receive: Receive, send: Send
@@ -147,19 +152,30 @@ class Handler(ASGIHandler):
 class Outgoing:
     """What is sent of an answer, with the headers every answer has."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, path: str) -> None:
         self._send = send
         self._request_id = request_id.encode()
+        self._is_chat = path.startswith("/v1/")
+        self._type = b""
         self.has_begun = False
+        self._has_ended = False
+
+    @property
+    def is_open_chat(self) -> bool:
+        """Whether it is a stream of OpenAI's frames that goes on."""
+        is_stream = self._type == b"text/event-stream"
+        return self._is_chat and is_stream and not self._has_ended
 
     async def send(self, message: Mapping[str, Any]) -> None:
         if not self.has_begun:
             self.has_begun = True
             self._add_to(message["headers"])
+        self._has_ended = message["type"] == BODY and not message.get("more_body")
         await self._send(message)
 
     def _add_to(self, headers: list[tuple[bytes, bytes]]) -> None:
-        given = {name.lower() for name, _ in headers}
+        given = {name.lower(): value for name, value in headers}
+        self._type = given.get(b"content-type", b"")
         headers += [header for header in ALWAYS if header[0] not in given]
         headers.append((REQUEST_ID, self._request_id))
 

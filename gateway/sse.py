@@ -28,6 +28,12 @@ HEARTBEAT = b": heartbeat\n\n"
 """A comment, which clients skip and proxies take for a sign of life."""
 
 
+def error(error: CoulisseError | None) -> bytes:
+    """Return the frame that ends a broken stream; None is a fault of ours."""
+    body = errors.internal() if error is None else errors.body(error)
+    return b"data: " + orjson.dumps(body) + b"\n\n"
+
+
 class Frames:
     """Encodes the events of one reply."""
 
@@ -68,11 +74,6 @@ class Frames:
                 return b""
             case Finished():
                 return self._finish(event)
-
-    def error(self, error: CoulisseError | None) -> bytes:
-        """Return the frame that ends a broken stream; None is a fault of ours."""
-        body = errors.internal() if error is None else errors.body(error)
-        return b"data: " + orjson.dumps(body) + b"\n\n"
 
     def _delta(self, delta: bytes) -> bytes:
         return self._before + delta + self._after

@@ -26,6 +26,9 @@ def test_a_stream_that_outlasts_the_grace_is_kept_as_far_as_it_came(
         with stopping as url:
             caller = stack.enter_context(calling(url, request))
             caller.hear("first")
+        caller.hear("data: [DONE]\n\n\r\n0\r\n\r\n")
+    assert b'"code":"server_stopping"' in caller.heard
+    assert b'"finish_reason":"' not in caller.heard
     assert stored(user) == [("user", "hi", ""), ("assistant", "first", "cancelled")]
     assert fake.requests[-1].aborted
 
