@@ -19,6 +19,7 @@ from django.db.models import Count, Q, QuerySet
 from core.ids import TurnId, UserId
 from memory import owners
 from memory.models import Lesson
+from telemetry.text import storable
 
 logger = logging.getLogger(__name__)
 
@@ -283,11 +284,6 @@ def counts(
 def pseudonym(user_id: uuid.UUID) -> str:
     """Return what a log calls a user: always the same, and not their id."""
     return hashlib.sha256(user_id.bytes).hexdigest()[:12]
-
-
-def storable(text: str) -> str:
-    """Return a text as any database can hold it: no NUL, no halves of characters."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _mine(lesson: Lesson) -> QuerySet[Lesson]:

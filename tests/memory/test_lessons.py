@@ -157,7 +157,7 @@ def test_a_failure_is_one_warning_without_content_and_a_row_with_it(owner, caplo
     assert owner.hex not in line
     row = Lesson.objects.get()
     assert (row.state, row.error) == ("failed", "not JSON")
-    assert row.reply == "the \ufffd user's ? secret"
+    assert row.reply == "the \ufffd user's \ufffd secret"
 
 
 def test_a_huge_reply_is_kept_in_part():
