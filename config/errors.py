@@ -23,7 +23,7 @@
 from collections.abc import Iterable
 
 from config.sections import Problem
-from core.errors import Invalid
+from core.errors import Conflict, Invalid, NotFound
 
 UNREADABLE = "coulisse.E001"
 NOT_A_MAP = "coulisse.E002"
@@ -52,3 +52,25 @@ class ConfigInvalid(Invalid):
 
 class StarterRefused(Invalid):
     """The starter cannot be written there."""
+
+
+class EntryUnknown(NotFound):
+    """There is no such entry."""
+
+
+class EntryTaken(Conflict):
+    """Another entry has this name already."""
+
+    code = "name_taken"
+
+
+class EntryChanged(Conflict):
+    """Somebody changed the entry since it was shown."""
+
+    code = "changed_meanwhile"
+
+
+class NothingToReset(Conflict):
+    """The studio says nothing about this entry."""
+
+    code = "nothing_to_reset"

@@ -39,12 +39,12 @@ def graft(
 
     An entry that is shadowed keeps its place; those of the studio alone come last.
     """
-    items = _items(node)
-    if items is None:
+    own = items(node)
+    if own is None:
         return node  # It is refused for that.
     wanted = {overlay.name: overlay for overlay in overlays}
     laid: list[Node] = []
-    for item in items:
+    for item in own:
         overlay = wanted.pop(name_of(tree, item) or "", None)
         laid += [item] if overlay is None else _borrowed(tree, section, overlay)
     for overlay in wanted.values():
@@ -72,7 +72,7 @@ def _borrowed(tree: Tree, section: AnySection, overlay: Overlay) -> list[Node]:
     return [found.root]
 
 
-def _items(node: Node | None) -> list[Node] | None:
+def items(node: Node | None) -> list[Node] | None:
     """Return the entries of a list, of one that is not there too; else None."""
     if node is None or node.tag == f"{TAG}null":
         return []

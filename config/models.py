@@ -12,6 +12,8 @@ class Override(models.Model):
     body = models.TextField(blank=True, default="")
     """The entry as it was written, in YAML."""
     is_tombstone = models.BooleanField(default=False)
+    version = models.BigIntegerField()
+    """The id of the `OverrideVersion` that made it so."""
     changed_at = models.DateTimeField()
     changed_by = models.CharField(max_length=512)
 
@@ -36,6 +38,7 @@ class Action(models.TextChoices):
     SAVED = "saved"
     TOMBSTONED = "tombstoned"
     RESET = "reset"
+    REMOVED = "removed"
 
 
 class OverrideVersion(models.Model):

@@ -43,7 +43,7 @@ class Database:
 
     def read(self) -> Overlays | None:
         """Return what the tables hold."""
-        return _answer(_read, NONE)
+        return _answer(rows, NONE)
 
     def read_apart(self) -> Overlays | None:
         """Return what the tables hold, asked in a thread that ends with the answer."""
@@ -85,7 +85,8 @@ def _newest() -> int:
     return last or 0
 
 
-def _read() -> Overlays:
+def rows() -> Overlays:
+    """Return what the tables hold; raises what Django raises."""
     # First, so that what is stored meanwhile is looked at again.
     version = _newest()
     rows = Override.objects.order_by("id").values_list(

@@ -1,0 +1,93 @@
+"""The entries of a section as the file has them written, comments and all."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+
+from ruamel.yaml.nodes import MappingNode, Node
+
+from config import emission, grafting, placeholders, reader
+from config.errors import ConfigInvalid
+from config.placeholders import Expander
+from config.reader import Source
+from config.tree import Tree
+
+
+@dataclass
+class Verbatim(Expander):
+    """Leaves placeholders as they are written."""
+
+    def expand(self, text: str) -> str:
+        """Return the text as the file has it."""
+        return placeholders.show(text)
+
+
+def verbatim(source: Source) -> Tree:
+    """Return what reads a document without looking into the environment."""
+    return Tree(source, Verbatim({}))
+
+
+@lru_cache(maxsize=16)
+def of(content: bytes, key: str) -> Mapping[str, str]:
+    """Return the texts of a section's entries by name, in the file's order.
+
+    Each is YAML by itself: what is an alias in the file is written out. A content that
+    is no YAML has none.
+    """
+    try:
+        source = _source(content)
+    except ConfigInvalid:
+        return MappingProxyType({})
+    nodes = verbatim(source).entries(source.root, ())
+    items = grafting.items(nodes.get(key)) or ()
+    # Names are those the configuration knows: they may come from the environment.
+    tree = Tree(source, Expander(os.environ, {}))
+    found = {}
+    for item in items:
+        name = grafting.name_of(tree, item)
+        if name is not None:
+            found[name] = _text(source, item)
+    return MappingProxyType(found)
+
+
+@lru_cache(maxsize=2)
+def _source(content: bytes) -> Source:
+    return reader.parse(content, "")
+
+
+def _text(source: Source, item: Node) -> str:
+    text = _as_written(source, item)
+    try:
+        alone = reader.parse(text.encode(), "")
+    except ConfigInvalid:
+        alone = None
+    whole = verbatim(source).value(item, ())
+    if alone is None or verbatim(alone).value(alone.root, ()) != whole:
+        return f"{emission.block(whole)}\n"
+    return text
+
+
+def _as_written(source: Source, item: Node) -> str:
+    """Return the lines of an entry, as far to the left as its first key is."""
+    start, end = item.start_mark, item.end_mark
+    text = placeholders.show(source.text[start.index : end.index])
+    if isinstance(item, MappingNode) and item.flow_style:
+        return f"{text}\n"
+    first, *rest = text.splitlines()
+    lines = [first, *(_moved(line, start.column) for line in rest)]
+    while len(lines) > 1 and _is_of_what_follows(rest[len(lines) - 2], start.column):
+        lines.pop()
+    return "\n".join(lines) + "\n"
+
+
+def _moved(line: str, columns: int) -> str:
+    indent = len(line) - len(line.lstrip(" "))
+    return line[min(indent, columns) :]
+
+
+def _is_of_what_follows(line: str, column: int) -> bool:
+    """Tell whether a last line is empty, or a comment on what comes next."""
+    bare = line.lstrip(" ")
+    return not bare or (bare.startswith("#") and len(line) - len(bare) < column)

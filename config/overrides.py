@@ -1,0 +1,437 @@
+"""What the studio says over the file: read, judged against the whole, written.
+
+Nothing here touches the file. Each change is stored with its history in one
+transaction; this process adopts it at once, the others within a second.
+"""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from django.db import connection, transaction
+
+from config import effective, entries, errors, grafting, live, stored
+from config.errors import (
+    ConfigInvalid,
+    EntryChanged,
+    EntryTaken,
+    EntryUnknown,
+    NothingToReset,
+)
+from config.models import Action, Override, OverrideVersion
+from config.overlays import Overlay, Overlays
+from config.reader import MAX_BYTES
+from config.sections import Config, Position, Problem, Section
+from config.spelling import did_you_mean
+
+Label = Literal["yaml", "dynamic", "override", "tombstoned"]
+
+MAX_NAME = 255
+RESERVED = {"new"}
+"""What would hide a page of the studio."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of a section: what runs, who says so, and since when."""
+
+    section: Section[Any]
+    name: str
+    label: Label
+    value: Any
+    """What runs under this name; None if nothing does."""
+    text: str
+    """As it is written: by the studio if it says anything, else in the file."""
+    written: str | None
+    """As the file has it; None where it does not."""
+    is_broken: bool = False
+    """Whether the studio says something that does not fit the file."""
+    why: str = ""
+    """What does not fit."""
+    version: int = 0
+    """Of what the studio says; 0 where it says nothing."""
+    changed_at: datetime | None = None
+    changed_by: str = ""
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether anything runs under this name."""
+        return self.value is not None
+
+
+def section_of(key: str) -> Section[Any]:
+    """Return a section whose entries the studio may change; raises `EntryUnknown`."""
+    known = effective.overridable()
+    if key not in known:
+        raise EntryUnknown(
+            f"nothing under '{key}' can be changed here, only "
+            f"{', '.join(sorted(known))}{did_you_mean(key, known)}"
+        )
+    return known[key]
+
+
+def listed(section: Section[Any]) -> list[Entry]:
+    """Return all entries of a section, in the order they have in effect."""
+    config = live.current()
+    rows = {row.name: row for row in Override.objects.filter(section=section.key)}
+    written = entries.of(config.content, section.key)
+    later = sorted(rows.keys() - written.keys(), key=lambda name: rows[name].pk)
+    return [
+        _entry(config, section, name, written.get(name), rows.get(name))
+        for name in [*written, *later]
+    ]
+
+
+def find(section: Section[Any], name: str) -> Entry:
+    """Return an entry, a disabled one too; raises `EntryUnknown`."""
+    config = live.current()
+    row = Override.objects.filter(section=section.key, name=name).first()
+    return _found(config, section, name, row)
+
+
+def history(
+    section: Section[Any], name: str, *, before: int | None = None, limit: int = 20
+) -> list[OverrideVersion]:
+    """Return what was done to an entry in the studio, the newest first."""
+    found = OverrideVersion.objects.filter(section=section.key, name=name)
+    if before is not None:
+        found = found.filter(id__lt=before)
+    return list(found.order_by("-id")[:limit])
+
+
+def version(section: Section[Any], name: str, id: int) -> OverrideVersion:
+    """Return something that was done to an entry; raises `EntryUnknown`."""
+    found = OverrideVersion.objects.filter(section=section.key, name=name, id=id)
+    row = found.first()
+    if row is None:
+        raise EntryUnknown(f"{section.noun} '{name}' has no version {id}")
+    return row
+
+
+def diff(entry: Entry) -> str:
+    """Return what the studio changes of an entry, as a unified diff; "" if nothing."""
+    if entry.label in ("dynamic", "yaml"):
+        return ""
+    now = "" if entry.label == "tombstoned" else entry.text
+    file = live.current().path.name
+    return compared(entry.written or "", now, file, "studio")
+
+
+def compared(was: str, now: str, was_in: str, now_in: str) -> str:
+    """Return what differs between two texts, as a unified diff."""
+    before, after = was.splitlines(), now.splitlines()
+    lines = difflib.unified_diff(before, after, was_in, now_in, lineterm="")
+    return "\n".join(lines)
+
+
+def create(section: Section[Any], text: str, *, by: str) -> Entry:
+    """Add an entry under the name it gives itself; raises `EntryTaken`."""
+    name = _own_name(section, text)
+
+    def check(config: Config, row: Override | None) -> None:
+        written = entries.of(config.content, section.key)
+        if row is not None and row.is_tombstone:
+            raise EntryTaken(
+                f"{section.noun} '{name}' is there and disabled; reset it, or save it "
+                "under its own address"
+            )
+        if row is not None or name in written:
+            raise EntryTaken(
+                f"another {section.noun} is already called '{name}'; choose another "
+                "name, or change that one"
+            )
+        if name in RESERVED:
+            raise _refused(
+                section, name, f"'{name}' is a page of the studio; choose another name"
+            )
+
+    _save(section, name, text, by, check)
+    return find(section, name)
+
+
+def save(
+    section: Section[Any], name: str, text: str, *, by: str, version: int | None = None
+) -> Entry:
+    """Have this run under a name that is there, in place of what the file says.
+
+    `version` is that of the entry as it was shown: it is refused with `EntryChanged`
+    if somebody changed it since. Raises `ConfigInvalid`, with the validator's words.
+    """
+    own = _own_name(section, text, expected=name)
+    if own != name:
+        raise _refused(
+            section,
+            name,
+            f"this is called '{own}', and '{name}' by its address; to give it another "
+            "name make a new one and delete this",
+            errors.OTHER_NAME,
+        )
+
+    def check(config: Config, row: Override | None) -> None:
+        _unchanged(section, name, row, version)
+        _found(config, section, name, row)
+
+    _save(section, name, text, by, check)
+    return find(section, name)
+
+
+def tombstone(
+    section: Section[Any], name: str, *, by: str, version: int | None = None
+) -> Entry | None:
+    """Disable an entry of the file; drop one that is in the studio alone.
+
+    Returns what is left of it. Raises `ConfigInvalid` naming who refers to it.
+    """
+    with _changing(section) as (config, overlays):
+        row = Override.objects.filter(section=section.key, name=name).first()
+        _unchanged(section, name, row, version)
+        entry = _found(config, section, name, row)
+        if entry.label == "tombstoned":
+            return entry
+        others = _without(overlays, section, name)
+        if entry.label == "dynamic":
+            _judge(config, others, section, name)
+            _delete(section, name, Action.REMOVED, by)
+            return None
+        gone = Overlay(section.key, name, None)
+        _judge(config, _with(overlays, gone), section, name)
+        _write(gone, Action.TOMBSTONED, by)
+    return find(section, name)
+
+
+def reset(
+    section: Section[Any], name: str, *, by: str, version: int | None = None
+) -> Entry | None:
+    """Have what the file says run again; returns that, None if it says nothing.
+
+    Raises `NothingToReset` where the studio says nothing, and for an entry that is in
+    the studio alone.
+    """
+    with _changing(section) as (config, overlays):
+        row = Override.objects.filter(section=section.key, name=name).first()
+        _unchanged(section, name, row, version)
+        entry = _found(config, section, name, row)
+        if entry.label == "yaml":
+            raise NothingToReset(f"{section.noun} '{name}' is as the file says already")
+        if entry.label == "dynamic":
+            raise NothingToReset(
+                f"{section.noun} '{name}' is not in the file, so there is nothing to "
+                "reset it to; delete it instead"
+            )
+        _judge(config, _without(overlays, section, name), section, name)
+        _delete(section, name, Action.RESET, by)
+    return None if entry.written is None else find(section, name)
+
+
+# What changes have in common.
+
+
+class _changing:  # noqa: N801 (used as a statement)
+    """A transaction in which nobody else changes anything here."""
+
+    def __init__(self, section: Section[Any]) -> None:
+        self._section = section
+        self._transaction = transaction.atomic()
+
+    def __enter__(self) -> tuple[Config, Overlays]:
+        self._transaction.__enter__()
+        if connection.vendor == "postgresql":
+            # Each change is judged with all others: of two at once one comes after.
+            # It keeps their numbers in the order they are seen in, too. SQLite has
+            # one writer.
+            with connection.cursor() as cursor:
+                table = connection.ops.quote_name(Override._meta.db_table)
+                cursor.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
+        return live.current(), stored.rows()
+
+    def __exit__(self, *exc: Any) -> None:
+        self._transaction.__exit__(*exc)
+
+
+def _save(
+    section: Section[Any],
+    name: str,
+    text: str,
+    by: str,
+    check: Callable[[Config, Override | None], None],
+) -> None:
+    overlay = Overlay(section.key, name, _clean(text))
+    with _changing(section) as (config, overlays):
+        row = Override.objects.filter(section=section.key, name=name).first()
+        check(config, row)
+        _judge(config, _with(overlays, overlay), section, name)
+        _write(overlay, Action.SAVED, by)
+
+
+def _judge(
+    config: Config, overlays: Overlays, section: Section[Any], name: str
+) -> None:
+    """Raise `ConfigInvalid` for what a change breaks; not for what is broken anyway."""
+    broken_before = {(each.section, each.name) for each in config.set_aside}
+    try:
+        after = effective.over(config.content, config.path, overlays)
+    except ConfigInvalid as exc:
+        told = [each for each in exc.problems if each.code != errors.OPPOSED]
+        raise ConfigInvalid(told) from None
+    found = [
+        problem
+        for each in after.set_aside
+        if (each.section, each.name) not in broken_before - {(section.key, name)}
+        for problem in each.problems
+    ]
+    if found:
+        raise ConfigInvalid(found)
+
+
+def _write(overlay: Overlay, action: Action, by: str) -> None:
+    made = _remember(overlay.section, overlay.name, action, by, overlay.body or "")
+    Override.objects.update_or_create(
+        section=overlay.section,
+        name=overlay.name,
+        defaults={
+            "body": overlay.body or "",
+            "is_tombstone": overlay.body is None,
+            "version": made.pk,
+            "changed_at": made.at,
+            "changed_by": made.by,
+        },
+    )
+
+
+def _delete(section: Section[Any], name: str, action: Action, by: str) -> None:
+    Override.objects.filter(section=section.key, name=name).delete()
+    _remember(section.key, name, action, by, "")
+
+
+def _remember(
+    section: str, name: str, action: Action, by: str, body: str
+) -> OverrideVersion:
+    transaction.on_commit(live.adopt, robust=True)
+    return OverrideVersion.objects.create(
+        section=section,
+        name=name,
+        action=action,
+        body=body,
+        at=datetime.now(UTC),
+        by=by[:512],
+    )
+
+
+def _with(overlays: Overlays, one: Overlay) -> Overlays:
+    """Return all with one of them changed, or added as the last."""
+    at = (one.section, one.name)
+    changed = [one if (o.section, o.name) == at else o for o in overlays.entries]
+    return Overlays(
+        overlays.version, tuple(changed if one in changed else [*changed, one])
+    )
+
+
+def _without(overlays: Overlays, section: Section[Any], name: str) -> Overlays:
+    at = (section.key, name)
+    left = (each for each in overlays.entries if (each.section, each.name) != at)
+    return Overlays(overlays.version, tuple(left))
+
+
+def _unchanged(
+    section: Section[Any], name: str, row: Override | None, version: int | None
+) -> None:
+    if version is None or version == (0 if row is None else row.version):
+        return
+    who = "" if row is None else f" by {row.changed_by}"
+    raise EntryChanged(
+        f"{section.noun} '{name}' was changed{who} since it was shown; look at what "
+        "it is now before you change it"
+    )
+
+
+def _found(
+    config: Config, section: Section[Any], name: str, row: Override | None
+) -> Entry:
+    written = entries.of(config.content, section.key)
+    if row is None and name not in written:
+        # In force and nowhere written: a configuration of no file.
+        known = config.get(section)
+        raise EntryUnknown(
+            f"no {section.noun} is called '{name}'{did_you_mean(name, known)}"
+        )
+    return _entry(config, section, name, written.get(name), row)
+
+
+def _entry(
+    config: Config,
+    section: Section[Any],
+    name: str,
+    written: str | None,
+    row: Override | None,
+) -> Entry:
+    value = config.get(section).get(name)
+    if row is None:
+        return Entry(section, name, "yaml", value, written or "", written)
+    aside = next(
+        (a for a in config.set_aside if (a.section, a.name) == (section.key, name)),
+        None,
+    )
+    label: Label = "override" if written is not None else "dynamic"
+    return Entry(
+        section,
+        name,
+        "tombstoned" if row.is_tombstone else label,
+        value,
+        (written or "") if row.is_tombstone else row.body,
+        written,
+        is_broken=aside is not None,
+        why="" if aside is None else aside.why,
+        version=row.version,
+        changed_at=row.changed_at,
+        changed_by=row.changed_by,
+    )
+
+
+# What is saved.
+
+
+def _clean(text: str) -> str:
+    """Return a text as it is stored: plain line ends, the last line ended, too."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return text if text.endswith("\n") else f"{text}\n"
+
+
+def _own_name(section: Section[Any], text: str, *, expected: str | None = None) -> str:
+    """Return what an entry calls itself; raises `ConfigInvalid` where it does not."""
+    if len(text.encode()) > MAX_BYTES:
+        raise _refused(section, expected, "this is larger than 1 MiB", errors.TOO_LARGE)
+    source = grafting.source(_clean(text), _label(section, expected))
+    tree = entries.verbatim(source)
+    named = tree.entries(source.root, ()).get("name")
+    name = None if named is None else tree.value(named, ())
+    if name is None or name == "":
+        hint = f"; write 'name: {expected}'" if expected else ""
+        raise _refused(
+            section,
+            expected,
+            f"{section.noun}: 'name' is missing{hint}",
+            errors.MISSING,
+        )
+    if not isinstance(name, str):
+        says = f"{section.noun}: 'name' must be text; put it in quotes"
+        raise _refused(section, expected, says)
+    if len(name) > MAX_NAME or not name.isprintable():
+        says = f"{section.noun}: 'name' must be one line of at most {MAX_NAME} letters"
+        raise _refused(section, expected, says)
+    return name
+
+
+def _label(section: Section[Any], name: str | None) -> str:
+    return f"new {section.noun}" if name is None else grafting.label(section, name)
+
+
+def _refused(
+    section: Section[Any],
+    name: str | None,
+    says: str,
+    code: str = errors.WRONG_VALUE,
+) -> ConfigInvalid:
+    place = Position(_label(section, name), 1, 1)
+    return ConfigInvalid([Problem((), says, code, place)])
