@@ -4,12 +4,13 @@ import logging
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from processes import leftovers
-from processes.record import ChildRecord
+from processes.record import ChildRecord, WaitingRecord
 from telemetry import formats
 
 FIRST_PAUSE_SECONDS = 0.5
@@ -52,6 +53,7 @@ class Child:
     _started_at: float = 0.0
     _pause_seconds: float = FIRST_PAUSE_SECONDS
     _due_at: float = field(default=0.0)
+    _reason: str = ""
 
     @property
     def is_running(self) -> bool:
@@ -128,7 +130,19 @@ class Child:
             restarts=self.restarts,
         )
 
+    def waiting(self, now: float) -> WaitingRecord | None:
+        """Return why it waits for its next start, or None where it does not."""
+        if self.process is not None or not self.has_started:
+            return None
+        return WaitingRecord(
+            name=self.command.name,
+            due_at=time.time() + self.seconds_until_due(now),
+            restarts=self.restarts,
+            reason=self._reason,
+        )
+
     def _schedule(self, now: float, reason: str) -> None:
+        self._reason = reason
         if now - self._started_at >= SETTLED_SECONDS:
             self._pause_seconds = FIRST_PAUSE_SECONDS
         self._due_at = now + self._pause_seconds

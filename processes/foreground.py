@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 
@@ -104,7 +105,9 @@ class Server:
             self._announce(run)
 
     def _describe(self, supervisor: Supervisor) -> RunRecord:
+        now = time.monotonic()
         records = [child.record() for child in supervisor.children]
+        waiting = [child.waiting(now) for child in supervisor.children]
         return RunRecord(
             pid=os.getpid(),
             config=str(self.plan.config_path),
@@ -114,6 +117,7 @@ class Server:
             is_serving=supervisor.is_serving,
             children=tuple(child for child in records if child is not None),
             lacks_broker=self.plan.background.lacks_broker,
+            waiting=tuple(child for child in waiting if child is not None),
         )
 
 

@@ -28,6 +28,18 @@ class ChildRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingRecord:
+    """One child that has ended, and is to be started again."""
+
+    name: str
+    due_at: float
+    """When, in epoch seconds."""
+    restarts: int
+    reason: str
+    """Goes on after its name: `ended with exit code 3`."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """One supervisor and what it runs."""
 
@@ -42,6 +54,7 @@ class RunRecord:
     children: tuple[ChildRecord, ...]
     lacks_broker: bool = False
     """Whether background work waits because nothing would carry its messages."""
+    waiting: tuple[WaitingRecord, ...] = ()
 
 
 def write(path: Path, record: RunRecord) -> None:

@@ -1,16 +1,21 @@
 """`status`, for people, init scripts and container platforms."""
 
 import os
+import sys
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from django.core.management import call_command
 
 from processes import probe, record
+from processes.child import Child, Command
 from processes.pidfile import PidFile
-from processes.record import RunRecord
+from processes.record import RunRecord, WaitingRecord
 from processes.state import StateDir
+from tests.processes.conftest import until
 
 RUN = RunRecord(
     pid=os.getpid(),
@@ -75,6 +80,27 @@ def test_what_does_not_run_is_not_ready_either(tmp_path, settings, asked) -> Non
 def test_nobody_is_asked_unless_told(state, asked) -> None:
     call_command("status")
     assert asked == []
+
+
+def test_what_has_ended_is_said_to_start_again(state, capsys) -> None:
+    waiting = WaitingRecord("beat", time.time() + 7.5, 6, "ended with exit code 1")
+    record.write(state.record, replace(RUN, waiting=(waiting,)))
+    call_command("status")
+    line = "  beat  starts again in 8 s, 6 restarts: ended with exit code 1\n"
+    assert line in capsys.readouterr().out
+
+
+def test_a_child_tells_why_it_waits() -> None:
+    argv = (sys.executable, "-I", "-c", "raise SystemExit(3)")
+    child = Child(Command("beat", argv, os.environ, ()))
+    assert child.waiting(time.monotonic()) is None
+    child.start(time.monotonic())
+    assert child.waiting(time.monotonic()) is None
+    until(lambda: child.reap(time.monotonic()))
+    waiting = child.waiting(time.monotonic())
+    assert waiting is not None
+    assert (waiting.reason, waiting.restarts) == ("ended with exit code 3", 1)
+    assert 0 < waiting.due_at - time.time() <= 0.5
 
 
 def test_the_image_asks_whether_it_can_serve(settings) -> None:

@@ -15,7 +15,7 @@ from memory import plan, state
 from processes import probe, sidecar_plan, sidecar_record
 from processes import state as files_of
 from processes.command import ProcessCommand, running, serves
-from processes.record import ChildRecord, RunRecord
+from processes.record import ChildRecord, RunRecord, WaitingRecord
 from processes.sidecar_record import SidecarRecord
 from processes.state import StateDir, describe_path
 
@@ -72,13 +72,15 @@ def describe_run(run: RunRecord, files: StateDir) -> list[str]:
     """Return a line for each file, address and child of a running server."""
     log = describe_path(files.log) if run.is_detached else "its terminal"
     children = run.children
-    width = max((len(child.name) for child in children), default=0)
+    names = [*(child.name for child in children), *(each.name for each in run.waiting)]
+    width = max(map(len, names), default=0)
     return [
         f"  config: {describe_path(Path(run.config))}",
         f"  log:    {log}",
         f"  url:    {run.url}/v1",
         *(f"  {child.name:<{width}}  {describe_child(child)}" for child in children),
         *describe_sidecars(run, files),
+        *(f"  {each.name:<{width}}  {describe_waiting(each)}" for each in run.waiting),
         *([NO_BROKER] if run.lacks_broker else []),
         *(f"  memory: {concern}" for concern in concerns(Path(run.config))),
     ]
@@ -105,15 +107,18 @@ def describe_sidecar(sidecar: SidecarRecord) -> str:
                 else describe_child(sidecar.process)
             )
         case "waiting":
-            seconds = max(0, math.ceil(sidecar.due_at - time.time()))
-            again = (
-                f"starts again in {seconds} s, {describe_restarts(sidecar.restarts)}"
-            )
-            return f"{again}: {sidecar.reason}"
+            return describe_waiting(sidecar)
         case "finished" | "failed":
             return f"{sidecar.state}: {sidecar.reason}"
         case _:
             assert_never(sidecar.state)
+
+
+def describe_waiting(ended: WaitingRecord | SidecarRecord) -> str:
+    """Return when what has ended is started again, and why it ended."""
+    seconds = max(0, math.ceil(ended.due_at - time.time()))
+    restarts = describe_restarts(ended.restarts)
+    return f"starts again in {seconds} s, {restarts}: {ended.reason}"
 
 
 def describe_restarts(count: int) -> str:
