@@ -57,6 +57,11 @@ def page(
     return _with_use(found[:limit], now), len(found) > limit
 
 
+def of(row: Token, now: datetime) -> Listed:
+    """Return what became of a token."""
+    return _with_use([row], now)[0]
+
+
 def every(*, now: datetime, is_all: bool = False) -> Iterator[Listed]:
     """Yield tokens, the newest first, page by page."""
     after: Place | None = None

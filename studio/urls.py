@@ -2,15 +2,27 @@
 
 from django.urls import path
 
+from studio.audit import Audit
+from studio.description import Description
 from studio.door import URL_NAME
 from studio.home import Home
 from studio.missing import Missing
+from studio.person_pages import Everybody, Somebody
 from studio.site import site
+from studio.tokens import OneToken, Tokens
 
 urlpatterns = [
     path("", Home.as_view(), name=URL_NAME),
+    # Monitor
+    path("audit", Audit.as_view()),
+    # Configure
+    path("tokens", Tokens.as_view()),
+    path("tokens/<str:id>", OneToken.as_view()),
+    path("people", Everybody.as_view()),
+    path("people/<path:username>", Somebody.as_view()),
+    path("openapi.json", Description.as_view()),
 ]
-"""One line an address, in the order of the menu; each module has its faces."""
+"""A line for each address, in the order of the menu; each module has its faces."""
 
 urlpatterns += [
     path("tables/", site.urls),

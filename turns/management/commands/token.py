@@ -1,11 +1,10 @@
 """`manage.py token`: API tokens are made, listed and revoked."""
 
 from argparse import ArgumentParser
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from access import deeds, dollars, instants, token_lines, token_pages, tokens
 from access.auth_config import AUTH
@@ -13,9 +12,8 @@ from access.models import Budget
 from config import loader, option
 from config.errors import ConfigInvalid
 from config.sections import Config
-from config.spelling import did_you_mean
 from memory.command import MemoryCommand
-from turns import routing
+from turns import token_scope
 
 
 class Command(MemoryCommand):
@@ -44,7 +42,7 @@ class Command(MemoryCommand):
         config = self._config(options)
         agents = options["agent"] or None
         if config is not None:
-            check_agents(agents or (), config)
+            token_scope.check(agents or (), config)
         row, secret = tokens.mint(
             options["label"],
             options["principal"],
@@ -136,17 +134,6 @@ def declare_list(parser: ArgumentParser) -> None:
 def declare_revoke(parser: ArgumentParser) -> None:
     """Declare which one is revoked."""
     parser.add_argument("id", metavar="ID", help="Its id, or how that alone begins.")
-
-
-def check_agents(names: Sequence[str], config: Config) -> None:
-    """Raise `CommandError` for an agent that is not there: a secret is not remade."""
-    agents = routing.names(config)
-    for name in names:
-        if name not in agents:
-            raise CommandError(
-                f"--agent: no agent is called '{name}', there are "
-                f"{', '.join(agents)}{did_you_mean(name, agents)}"
-            )
 
 
 def is_on(config: Config) -> bool:

@@ -1,0 +1,83 @@
+"""Ways into the studio: as a script, as a browser, as a viewer."""
+
+import re
+
+import httpx2
+import pytest
+
+from studio import people, roles
+from tests.conftest import CONFIG
+
+TWO_PEOPLE = (
+    CONFIG
+    + """
+auth:
+  admin:
+    basic:
+      - {username: olga, password: operates}
+      - {username: vera, password: views}
+"""
+)
+
+
+class Browser:
+    """What a browser sends: it wants pages, and says where its forms come from."""
+
+    def __init__(self, url: str, auth=None) -> None:
+        headers = {
+            "Accept": "text/html",
+            "Origin": url,
+            "Sec-Fetch-Site": "same-origin",
+        }
+        self.http = httpx2.Client(
+            base_url=url, timeout=20, verify=False, headers=headers, auth=auth
+        )
+
+    def get(self, path: str):
+        return self.http.get(path)
+
+    def submit(self, path: str, fields: dict, *, of: str | None = None):
+        """Send the form on a page, as it stands there."""
+        page = self.http.get(of or path).text
+        token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)
+        assert token, f"no form on {of or path}"
+        return self.http.post(
+            path,
+            data={"csrfmiddlewaretoken": token[1], **fields},
+            follow_redirects=True,
+        )
+
+
+@pytest.fixture
+def script(server):
+    """A script on this machine, which is an operator."""
+    with httpx2.Client(base_url=server, timeout=20, verify=False) as http:
+        yield http
+
+
+@pytest.fixture
+def browser(server):
+    """A browser on this machine, whose person is an operator."""
+    browser = Browser(server)
+    yield browser
+    browser.http.close()
+
+
+@pytest.fixture
+def viewer(running, configure):
+    """A script whose person may only look."""
+    configure(TWO_PEOPLE)
+    roles.give(people.staff("vera"), roles.Role.VIEWER)
+    with httpx2.Client(
+        base_url=running, timeout=20, verify=False, auth=("vera", "views")
+    ) as http:
+        yield http
+
+
+@pytest.fixture
+def operator(running, viewer):
+    """A script whose person may change things, beside the viewer."""
+    with httpx2.Client(
+        base_url=running, timeout=20, verify=False, auth=("olga", "operates")
+    ) as http:
+        yield http

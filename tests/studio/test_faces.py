@@ -1,0 +1,147 @@
+"""One address, three faces; who may; and what another site cannot do."""
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.studio.conftest import Browser
+
+pytestmark = pytest.mark.database
+
+YAML_TYPE = {"Content-Type": "application/yaml"}
+
+
+def test_the_same_answer_is_json_yaml_and_a_page(script):
+    as_json = script.get("/admin/tokens").json()
+    told = script.get("/admin/tokens", headers={"Accept": "application/yaml"})
+    assert told.headers["Content-Type"].startswith("application/yaml")
+    assert YAML(typ="safe").load(told.text) == as_json
+    page = script.get("/admin/tokens", headers={"Accept": "text/html"})
+    assert page.headers["Content-Type"].startswith("text/html")
+    assert "<title>" in page.text
+    assert script.get("/admin/tokens?format=yaml").text == told.text
+
+
+def test_json_yaml_and_a_form_are_the_same_body(script, browser):
+    by_json = {"label": "json", "principal": "alice"}
+    assert script.post("/admin/tokens", json=by_json).status_code == 201
+    by_yaml = "label: yaml # a comment\nprincipal: alice\n"
+    answer = script.post("/admin/tokens", content=by_yaml, headers=YAML_TYPE)
+    assert answer.status_code == 201
+    page = browser.submit("/admin/tokens", {"label": "form", "principal": "alice"})
+    assert page.status_code == 201
+    assert "sk-coulisse-" in page.text
+    labels = {token["label"] for token in script.get("/admin/tokens").json()["data"]}
+    assert labels >= {"json", "yaml", "form"}
+
+
+def test_a_form_says_which_method_is_meant(script, browser):
+    made = script.post("/admin/tokens", json={"label": "x", "principal": "p"}).json()
+    path = f"/admin/tokens/{made['id']}"
+    page = browser.submit(path, {"_method": "DELETE"})
+    assert page.status_code == 200
+    assert "Revoked &#x27;x&#x27;" in page.text
+    assert script.get(path).json()["state"] == "revoked"
+
+
+def test_a_form_that_is_refused_keeps_what_was_typed(browser):
+    typed = {"label": "kept label", "principal": "alice", "limit_usd": "much"}
+    page = browser.submit("/admin/tokens", typed)
+    assert page.status_code == 400
+    assert 'value="kept label"' in page.text
+    assert "limit_usd" in page.text
+    assert 'role="alert"' in page.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "headers", "status", "said"),
+    [
+        ("POST", "/admin/tokens", b"{", {"Content-Type": "application/json"}, 400, ""),
+        ("POST", "/admin/tokens", b"a: [", YAML_TYPE, 400, "1:"),
+        ("POST", "/admin/tokens", b"\xff", YAML_TYPE, 400, "UTF-8"),
+        ("POST", "/admin/tokens", b"- a list", YAML_TYPE, 400, ""),
+        ("POST", "/admin/tokens", b"label: x", YAML_TYPE, 400, "principal"),
+        ("POST", "/admin/tokens", b"x", {"Content-Type": "text/csv"}, 415, "text/csv"),
+        ("PATCH", "/admin/tokens", b"", {}, 405, "PATCH"),
+        ("GET", "/admin/tokens", b"", {"Accept": "image/png"}, 406, ""),
+        ("GET", "/admin/tokens?after=x", b"", {}, 400, "after"),
+        ("GET", "/admin/tokens/abcd", b"", {}, 404, "abcd"),
+        ("GET", "/admin/nowhere", b"", {}, 404, "/admin/"),
+        ("POST", "/admin/nowhere", b"", {}, 404, "/admin/"),
+    ],
+)
+def test_a_mistake_is_told_in_the_shape_of_every_error(
+    script, method, path, body, headers, status, said
+):
+    answer = script.request(method, path, content=body, headers=headers)
+    assert answer.status_code == status
+    error = answer.json()["error"]
+    assert said in error["message"]
+    assert error["type"] == "invalid_request_error"
+
+
+def test_a_viewer_looks_and_changes_nothing(viewer, operator):
+    assert viewer.get("/admin/tokens").status_code == 200
+    made = {"label": "x", "principal": "p"}
+    refused = viewer.post("/admin/tokens", json=made)
+    assert refused.status_code == 403
+    assert refused.json()["error"]["code"] == "role_needed"
+    page = viewer.get("/admin/tokens", headers={"Accept": "text/html"})
+    assert "Mint a token" not in page.text
+    assert operator.post("/admin/tokens", json=made).status_code == 201
+
+
+def test_who_is_kept_out_does_not_even_look(viewer, operator):
+    kept_out = operator.put("/admin/people/vera", json={"is_active": False})
+    assert kept_out.status_code == 200
+    refused = viewer.get("/admin/tokens")
+    assert refused.status_code == 403
+    page = viewer.get("/admin/", headers={"Accept": "text/html"})
+    assert page.status_code == 403
+    assert "Tokens" not in page.text
+    operator.put("/admin/people/vera", json={"is_active": True, "role": "operator"})
+    assert viewer.post("/admin/tokens", json={}).status_code == 400
+    assert (
+        operator.put("/admin/people/olga", json={"role": "viewer"}).status_code == 400
+    )
+    assert operator.put("/admin/people/nobody", json={}).status_code == 404
+    by_whom = operator.get("/admin/audit?action=person").json()["data"]
+    assert [entry["actor"] for entry in by_whom] == ["studio: olga"] * 2
+
+
+def test_a_form_of_another_site_changes_nothing(server, script):
+    fields = {"label": "forged", "principal": "p"}
+    forged = Browser(server)
+    forged.http.headers["Origin"] = "https://evil.example"
+    forged.http.headers["Sec-Fetch-Site"] = "cross-site"
+    assert forged.http.post("/admin/tokens", data=fields).status_code == 403
+    own_without_token = Browser(server)
+    answer = own_without_token.http.post("/admin/tokens", data=fields)
+    assert answer.status_code == 403
+    assert "load its page again" in answer.text
+    labels = {token["label"] for token in script.get("/admin/tokens").json()["data"]}
+    assert "forged" not in labels
+
+
+def test_pages_hold_no_script_and_let_none_in(browser):
+    page = browser.get("/admin/")
+    policy = page.headers["Content-Security-Policy"]
+    assert "script-src 'self' 'unsafe-eval';" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert page.headers["X-Frame-Options"] == "DENY"
+    assert page.headers["Cache-Control"] == "no-store"
+    for script in page.text.split("<script")[1:]:
+        assert script.split("</script>")[0].strip().endswith(">")
+    for flag in ("HttpOnly", "SameSite=Lax", "Path=/admin/"):
+        assert flag in page.headers["Set-Cookie"]
+
+
+def test_assets_are_ours_and_kept_for_a_while(browser, script):
+    asset = script.get("/admin/static/studio/studio.css")
+    assert asset.status_code == 200
+    again = script.get(
+        "/admin/static/studio/studio.css",
+        headers={"If-None-Match": asset.headers["ETag"]},
+    )
+    assert (again.status_code, again.content) == (304, b"")
+    page = browser.get("/admin/").text
+    assert "https://" not in page.replace("https://www.w3.org", "")
