@@ -11,6 +11,7 @@ django.setup()
 import coulisse_site.celery  # noqa: E402, F401  a turn may send a message
 from coulisse_site.lifespan import Lifespan  # noqa: E402  apps must be ready first
 from gateway.handler import Handler  # noqa: E402
+from studio import live_socket  # noqa: E402
 from studio.handler import StudioHandler  # noqa: E402
 
 
@@ -20,15 +21,24 @@ class Application:
     def __init__(self) -> None:
         self._http = Handler()
         self._studio = StudioHandler()
+        self._live = live_socket.LiveSocket.as_asgi(handler=self._studio)
         self._lifespan = Lifespan(self._http)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._socket(scope, receive, send)
         elif f"{scope['path']}/".startswith("/admin/"):
             await self._studio(scope, receive, send)
         else:
             await self._http(scope, receive, send)
+
+    async def _socket(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == live_socket.PATH:
+            await self._live(scope, receive, send)
+        else:
+            await send({"type": "websocket.close"})  # as a 403
 
 
 application = Application()

@@ -10,6 +10,7 @@ from config import live
 from gateway.handler import Handler
 from memory import wake
 from providers import client
+from studio import watchers
 from turns import lane, price_table, remembering, schema_children, tool_servers
 
 logger = logging.getLogger(__name__)
@@ -32,10 +33,12 @@ class Lifespan:
         except Exception as exc:
             await send({"type": "lifespan.startup.failed", "message": str(exc)})
             return
+        watchers.start()
         warming = asyncio.create_task(_warm())
         discovery = asyncio.create_task(tool_servers.discover())
         await send({"type": "lifespan.startup.complete"})
         await receive()
+        await watchers.stop()
         await warming
         discovery.cancel()
         await asyncio.gather(discovery, return_exceptions=True)

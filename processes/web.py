@@ -44,7 +44,9 @@ def serve(listening: int, pulse: Pulse | None, drain_seconds: int | None) -> Non
         f"{module}:{attribute}",
         loop="uvloop",
         http="httptools",
-        ws="none",
+        ws="websockets-sansio",
+        # Nobody says anything on the studio's: they listen.
+        ws_max_size=4096,
         lifespan="on",
         access_log=is_debug,
         log_config=None,

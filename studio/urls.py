@@ -6,6 +6,7 @@ from studio.audit import Audit
 from studio.description import Description
 from studio.door import URL_NAME
 from studio.home import Home
+from studio.live import Events, Live
 from studio.missing import Missing
 from studio.person_pages import Everybody, Somebody
 from studio.site import site
@@ -13,6 +14,8 @@ from studio.tokens import OneToken, Tokens
 
 urlpatterns = [
     path("", Home.as_view(), name=URL_NAME),
+    path("live", Live.as_view()),
+    path("live/events", Events.as_view()),
     # Monitor
     path("audit", Audit.as_view()),
     # Configure

@@ -291,4 +291,6 @@ class Reporter:
         if not self._is_down:
             self._is_down = True
             told = str(error) or type(error).__name__
-            logger.info("the studio's live board waits for the broker: %s", told)
+            # At a start the broker may take a moment longer, and nobody minds.
+            level = logging.INFO if self._sinks else logging.DEBUG
+            logger.log(level, "the live board waits for the broker: %s", told)

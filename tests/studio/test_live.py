@@ -1,0 +1,176 @@
+"""The live board: what it tells scripts, and whom it tells over the websocket."""
+
+import json
+import threading
+import time
+
+import httpx2
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from studio import live_socket, watchers
+from telemetry import reporter
+from tests.conftest import CONFIG
+from tests.gateway.calls import basic
+from tests.telemetry.test_showing import ask
+
+pytestmark = pytest.mark.database
+
+BASIC = CONFIG + "auth: {admin: {basic: {password: open-it}}}\n"
+JSON = {"Accept": "application/json"}
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(watchers, "FLUSH_SECONDS", 0.01)
+    monkeypatch.setattr(watchers, "ROWS_SECONDS", 0.01)
+    monkeypatch.setattr(reporter, "FLUSH_SECONDS", 0.01)
+
+
+@pytest.fixture
+def http(running):
+    with httpx2.Client(base_url=running, timeout=20, verify=False) as http:
+        yield http
+
+
+def socket(running, **more):
+    address = running.replace("http://", "ws://") + live_socket.PATH
+    return connect(address, open_timeout=10, close_timeout=2, **more)
+
+
+class Seen:
+    """What a page would show: the first message, and what changed since."""
+
+    def __init__(self, ws):
+        self._ws = ws
+        self.turns, self.finished, self.count = {}, [], None
+
+    def read(self):
+        message = json.loads(self._ws.recv(timeout=10))
+        if message["type"] == "snapshot":
+            self.turns = {turn["id"]: turn for turn in message["turns"]}
+        else:
+            changed = {**self.turns, **message["turns"]}
+            self.turns = {key: turn for key, turn in changed.items() if turn}
+        self.finished = message.get("finished", self.finished)
+        self.count = message["count"]
+        return message
+
+    def until(self, condition):
+        while not condition():
+            self.read()
+
+
+def beside(function, *args):
+    thread = threading.Thread(target=function, args=args, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_it_is_told_as_json(server, http, client, user):
+    said = ask(client, user)
+    told = http.get("/admin/live", headers=JSON).json()
+    assert told["object"] == "live"
+    assert told["finished"][0]["completion_id"] == said.id
+    assert told["tasks"].keys() == {"counts", "more", "open", "ended"}
+    assert (told["turns"], told["count"], told["processes"]) == ([], 0, 1)
+
+
+def test_a_watcher_is_told_the_whole_board_and_then_what_changes(
+    server, running, client, fake, user
+):
+    fake.hang()
+    with socket(running) as ws:
+        seen = Seen(ws)
+        assert seen.read()["type"] == "snapshot"
+        assert seen.turns == {}
+        call = beside(ask, client, user)
+        seen.until(lambda: seen.turns)
+        ((turn_id, turn),) = seen.turns.items()
+        assert (turn["agent"], turn["doing"]["what"]) == ("assistant", "model")
+        assert seen.count == 1
+        fake.release()
+        seen.until(lambda: not seen.turns)
+        seen.until(lambda: turn_id in [told["id"] for told in seen.finished])
+        call.join(10)
+
+
+def test_who_comes_later_is_shown_what_runs(server, running, client, fake, user):
+    fake.hang()
+    call = beside(ask, client, user)
+    fake.wait(lambda: fake.requests)
+    with socket(running) as ws:
+        seen = Seen(ws)
+        seen.until(lambda: seen.turns)
+        with socket(running) as other:
+            later = Seen(other)
+            later.read()
+            assert later.turns.keys() == seen.turns.keys()
+    fake.release()
+    call.join(10)
+
+
+def test_a_plain_request_is_told_where_it_is(server, http):
+    answer = http.get(live_socket.PATH)
+    assert answer.status_code == 426
+    assert answer.headers["Upgrade"] == "websocket"
+    assert "/admin/live" in answer.text
+
+
+def test_pages_of_other_sites_may_not_watch(server, running):
+    for origin in ("http://evil.example", "null"):
+        with pytest.raises(InvalidStatus) as refused, socket(running, origin=origin):
+            pass
+        assert refused.value.response.status_code == 403
+    with socket(running, origin=running) as ws:
+        assert json.loads(ws.recv(timeout=10))["type"] == "snapshot"
+
+
+def test_who_may_not_enter_may_not_watch(configure, running):
+    configure(BASIC)
+    with pytest.raises(InvalidStatus) as refused, socket(running):
+        pass
+    assert refused.value.response.status_code == 403
+    headers = basic("admin", "open-it")
+    with socket(running, additional_headers=headers) as ws:
+        assert json.loads(ws.recv(timeout=10))["type"] == "snapshot"
+
+
+def test_through_a_proxy_nobody_watches_an_open_studio(server, running):
+    headers = {"X-Forwarded-For": "127.0.0.1"}
+    with pytest.raises(InvalidStatus), socket(running, additional_headers=headers):
+        pass
+
+
+def test_there_is_no_other_websocket(server, running):
+    address = running.replace("http://", "ws://")
+    for path in ("/", "/v1/chat/completions", "/admin/", "/admin/live/events/"):
+        with pytest.raises(InvalidStatus), connect(address + path):
+            pass
+
+
+def test_who_may_not_enter_any_more_is_shown_no_more(configure, running, monkeypatch):
+    monkeypatch.setattr(live_socket, "LOOK_AGAIN_SECONDS", 0.02)
+    configure(CONFIG)
+    with socket(running) as ws:
+        ws.recv(timeout=10)
+        configure(BASIC)
+        with pytest.raises(ConnectionClosed) as closed:
+            Seen(ws).until(lambda: False)
+        assert closed.value.rcvd.code == live_socket.LEFT_OUT
+
+
+def test_who_leaves_is_forgotten(server, running):
+    watching = watchers.current()
+    with socket(running) as ws:
+        ws.recv(timeout=10)
+        assert len(watching._watching) == 1
+    wait(lambda: not watching._watching)
+
+
+def wait(condition, seconds=5):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.005)
