@@ -8,7 +8,7 @@ import sys
 from config import option
 
 OWN_COMMANDS = {
-    *("admin", "beat", "check", "init", "migrate", "reset", "restart"),
+    *("admin", "beat", "check", "demo", "init", "migrate", "reset", "restart"),
     *("schema", "sidecars", "start", "status", "stop", "studio", "worker"),
     *(
         "consolidate",

@@ -9,7 +9,7 @@ from typing import Literal
 from config import reader
 from config.errors import StarterRefused
 
-Starter = Literal["anthropic", "openai", "local", "tour"]
+Starter = Literal["anthropic", "demo", "local", "openai", "tour"]
 
 TEMPLATES = Path(__file__).parent / "starters"
 

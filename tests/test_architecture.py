@@ -26,6 +26,7 @@ PACKAGES = (
         "gateway",
         "smoke",
         "processes",
+        "demo",
         "studio",
         "coulisse_site",
     ),

@@ -1,0 +1,1 @@
+"""A month of invented traffic, for pictures and for load: `manage.py demo`."""

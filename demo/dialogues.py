@@ -1,0 +1,135 @@
+"""What is said in the demo: dialogues by hand, filled in anew each time."""
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+from ruamel.yaml import YAML
+
+FILE = Path(__file__).with_name("dialogues.yaml")
+PLACE = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call of a tool or of another agent."""
+
+    name: str
+    target: str
+    """The server or the agent."""
+    kind: str
+    arguments: Any
+    result: str | None = None
+    error: str | None = None
+    seconds: float | None = None
+    calls: Sequence["Step"] = ()
+
+    @property
+    def written(self) -> str:
+        """The arguments, as a model writes them."""
+        return orjson.dumps(self.arguments).decode()
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """A fact that an exchange tells of its user."""
+
+    key: str
+    category: str
+    content: str
+    importance: int
+    replaces: str = ""
+    """The key of the fact it takes the place of."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What is asked, called and answered."""
+
+    user: str
+    reply: str
+    calls: Sequence[Step] = ()
+    facts: Sequence[Learnt] = ()
+
+
+@dataclass(frozen=True)
+class Dialogue:
+    """A conversation with one agent or experiment."""
+
+    agent: str
+    thread: str = ""
+    exchanges: Sequence[Exchange] = ()
+    facts: Sequence[Learnt] = field(default=())
+
+
+@dataclass(frozen=True)
+class Book:
+    """All dialogues as they are in the file."""
+
+    words: Mapping[str, Sequence[str]]
+    tools: Mapping[str, str]
+    dialogues: Sequence[Mapping[str, Any]]
+    weights: Sequence[int]
+
+    def draw(self, chance: random.Random, first: str) -> Dialogue:
+        """Return a dialogue with somebody of that first name."""
+        (told,) = chance.choices(self.dialogues, self.weights)
+        words = {name: chance.choice(each) for name, each in self.words.items()}
+        return self._dialogue(_filled(told, {**words, "first": first}))
+
+    def _dialogue(self, told: Mapping[str, Any]) -> Dialogue:
+        exchanges = [
+            Exchange(
+                each["user"],
+                each["reply"],
+                [self._step(call) for call in each.get("calls", ())],
+                [Learnt(**fact) for fact in each.get("facts", ())],
+            )
+            for each in told["exchanges"]
+        ]
+        return Dialogue(told["agent"], told.get("thread", ""), exchanges)
+
+    def _step(self, told: Mapping[str, Any]) -> Step:
+        result = told.get("result")
+        if result is not None and not isinstance(result, str):
+            result = orjson.dumps(result).decode()
+        if "ask" in told:
+            name = target = told["ask"]
+            kind, arguments = "subagent", {"message": told["message"]}
+        else:
+            name, arguments = told["tool"], told["arguments"]
+            target = self.tools[name]
+            kind = target if target in ("memory", "task") else "mcp"
+        return Step(
+            *(name, target if kind in ("mcp", "subagent") else "", kind, arguments),
+            *(result, told.get("error"), told.get("seconds")),
+            calls=[self._step(each) for each in told.get("calls", ())],
+        )
+
+
+@cache
+def book() -> Book:
+    """Return the file's dialogues."""
+    told = YAML(typ="safe").load(FILE)
+    dialogues = told["dialogues"]
+    return Book(
+        told["words"],
+        told["tools"],
+        dialogues,
+        [each.get("weight", 1) for each in dialogues],
+    )
+
+
+def _filled(told: Any, words: Mapping[str, str]) -> Any:
+    if isinstance(told, str):
+        return PLACE.sub(lambda place: words[place[1]], told)
+    if isinstance(told, Mapping):
+        return {name: _filled(each, words) for name, each in told.items()}
+    if isinstance(told, Sequence):
+        return [_filled(each, words) for each in told]
+    return told

@@ -1,0 +1,190 @@
+"""Work in the background: what agents and triggers had done, in every state."""
+
+import random
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+
+from core.trace import Call, ToolCall
+from demo import acting
+from demo.acting import Actor, Played
+from demo.bulk import Inserts
+from demo.dialogues import Exchange
+from demo.people import Person
+from demo.rhythm import Calendar
+from demo.turn_rows import Whose, record
+from tasks import attempts, queue, triggers, turn_tasks
+from tasks.models import Task, TriggerState
+
+FAR = timedelta(days=30)
+"""Until when no worker takes what waits: nobody's model is to be called by a demo."""
+REPORT = (
+    "412 seats, 379 sold. Late by four minutes: a lift stood still. One complaint, "
+    "about a phone. Row H was full for the first time. Heating in room 2 is still weak."
+)
+REVIEW = (
+    "The paper praises the chorus and the light, and finds the last act a little long."
+)
+ANSWERED = "Both answered: it is done."
+EVENING = "Sum up the evening in five lines, for the morning shift."
+TRIGGERS = {
+    "evening-report": ("rota", EVENING, REPORT),
+    "new-review": ("dramaturg", "A review has come out in {}: {}", REVIEW),
+}
+PAPERS = ("the Courier", "Stage Weekly", "O Farol", "Die Brücke")
+ENDS = ("done", "done", "done", "done", "done", "done", "done", "errored", "cancelled")
+WAITING = ("queued", "queued", "queued", "running", "running")
+
+
+class Work:
+    """The tasks of the demo."""
+
+    def __init__(
+        self, inserts: Inserts, actor: Actor, calendar: Calendar, chance: random.Random
+    ) -> None:
+        self._inserts = inserts
+        self._actor = actor
+        self._calendar = calendar
+        self._chance = chance
+
+    def dispatched(self, played: Played, whose: Whose) -> None:
+        """Add the tasks that a turn's agents asked for."""
+        for call in _tools(played.calls):
+            if call.name == "dispatch_task":
+                told = orjson.loads(call.arguments)
+                self.turn(
+                    Whose(whose.user_id, origin="task", token_id=whose.token_id),
+                    *(told["agent"], told["prompt"], ANSWERED),
+                    at=played.ended_at,
+                    origin=f"turn:{played.turn_id}",
+                    state=self._chance.choice(ENDS),
+                )
+
+    def turn(
+        self,
+        whose: Whose,
+        agent: str,
+        prompt: str,
+        reply: str,
+        *,
+        at: datetime,
+        origin: str,
+        state: str,
+        **fields: Any,
+    ) -> None:
+        """Add a task, and the turn it took where it is over."""
+        task_id = acting.uuid_of(self._chance)
+        begin = at + timedelta(seconds=self._chance.uniform(0.1, 4))
+        times: dict[str, Any] = {"created_at": at, "due_at": at}
+        if state in ("done", "errored"):
+            played = self._actor.play(
+                Exchange(prompt, reply),
+                *(agent, begin),
+                trouble=float(state == "errored"),
+                turn_id=attempts.turn_id(task_id, 1),
+            )
+            record(self._inserts, played, whose)
+            state = "errored" if played.outcome == "error" else "done"
+            times |= {"started_at": begin, "finished_at": played.ended_at}
+            fields |= {"turn_id": played.turn_id, "result": played.reply}
+            fields |= {"error": played.error or "", "failures": int(state == "errored")}
+        elif state == "cancelled":
+            times |= {"finished_at": begin}
+        else:
+            times |= {"due_at": self._calendar.now + FAR}
+        if state == "running":
+            times |= {"started_at": begin}
+            fields |= {"worker": "demo:1:0"}
+        self._inserts.add(
+            Task,
+            id=task_id,
+            kind=turn_tasks.NAME,
+            user_id=whose.user_id,
+            agent=agent,
+            prompt=prompt,
+            origin=origin,
+            state=state,
+            attempts=int(state not in ("queued", "cancelled")),
+            **times,
+            **fields,
+        )
+
+    def waiting(self, people: list[Person]) -> None:
+        """Add tasks that are not over."""
+        for state, person in zip(WAITING, people, strict=False):
+            at = self._calendar.now - timedelta(minutes=self._chance.uniform(1, 50))
+            self.turn(
+                *(Whose(person.user_id, origin="task"), "rota"),
+                f"Ask {person.first}'s team who can take the late shift on Friday.",
+                "",
+                at=at,
+                origin="api",
+                state=state,
+            )
+
+    def broken_off(self, person: Person) -> None:
+        """Add one whose worker died three times."""
+        at = self._calendar.now - timedelta(days=2)
+        self._inserts.add(
+            Task,
+            id=acting.uuid_of(self._chance),
+            kind=turn_tasks.NAME,
+            user_id=person.user_id,
+            agent="dramaturg",
+            prompt="Read all programme notes since 1990 and list the plays.",
+            origin="api",
+            state="errored",
+            attempts=queue.MAX_INTERRUPTIONS,
+            interruptions=queue.MAX_INTERRUPTIONS,
+            created_at=at,
+            due_at=at,
+            started_at=at,
+            finished_at=at + timedelta(minutes=9),
+            error=queue.INTERRUPTED,
+        )
+
+    def triggered(self, team: Person) -> None:
+        """Add what the triggers fired."""
+        evenings = self._evenings()
+        for at in evenings:
+            self._fired("evening-report", team, EVENING, at)
+        reviews = sorted(
+            self._calendar.moment(self._chance)
+            for _ in range(max(1, self._calendar.days // 4))
+        )
+        for at in reviews:
+            told = TRIGGERS["new-review"][1].format(
+                self._chance.choice(PAPERS), "'Light, quick, and never empty.'"
+            )
+            self._fired("new-review", team, told, at)
+        self._state("evening-report", evenings, missed=1)
+        self._state("new-review", reviews, repeated=2)
+
+    def _evenings(self) -> list[datetime]:
+        days = range(self._calendar.days, 0, -1)
+        at_ten = self._calendar.now.replace(hour=22, minute=0, second=0, microsecond=0)
+        found = (at_ten - timedelta(days=number) for number in days)
+        return [at for at in found if at > self._calendar.start]
+
+    def _fired(self, name: str, team: Person, prompt: str, at: datetime) -> None:
+        agent, _, reply = TRIGGERS[name]
+        self.turn(
+            *(Whose(team.user_id, origin="task"), agent, prompt, reply),
+            at=at,
+            origin=triggers.origin_of(name),
+            state="errored" if self._chance.random() < 0.06 else "done",
+        )
+
+    def _state(self, name: str, times: list[datetime], **counts: int) -> None:
+        if times and not TriggerState.objects.filter(pk=name).exists():
+            fired = {"fired": len(times), "fired_at": times[-1]}
+            self._inserts.add(TriggerState, name=name, **fired, **counts)
+
+
+def _tools(calls: list[Call]) -> Iterator[ToolCall]:
+    for call in calls:
+        if isinstance(call, ToolCall):
+            yield call
+            yield from _tools(call.calls)
