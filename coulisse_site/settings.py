@@ -78,6 +78,7 @@ INSTALLED_APPS = [
     "gateway",
     "smoke",
     "processes",
+    "demo",
     "studio",
     # Before the admin, whose templates it replaces.
     "unfold",
