@@ -9,6 +9,7 @@ from types import MappingProxyType
 from ruamel.yaml.nodes import MappingNode, Node
 
 from config import emission, grafting, placeholders, reader
+from config.config import VARS
 from config.errors import ConfigInvalid
 from config.placeholders import Expander
 from config.reader import Source
@@ -42,14 +43,21 @@ def of(content: bytes, key: str) -> Mapping[str, str]:
         return MappingProxyType({})
     nodes = verbatim(source).entries(source.root, ())
     items = grafting.items(nodes.get(key)) or ()
-    # Names are those the configuration knows: they may come from the environment.
-    tree = Tree(source, Expander(os.environ, {}))
+    tree = _expanding(source, nodes.get(VARS.key))
     found = {}
     for item in items:
         name = grafting.name_of(tree, item)
         if name is not None:
             found[name] = _text(source, item)
     return MappingProxyType(found)
+
+
+def _expanding(source: Source, variables: Node | None) -> Tree:
+    """Return what reads names as the configuration does: they may be placeholders."""
+    tree = Tree(source, Expander(os.environ))
+    known = tree.value(variables, ()) if variables is not None else {}
+    tree.expander.variables = known if isinstance(known, dict) else {}
+    return tree
 
 
 @lru_cache(maxsize=2)

@@ -174,7 +174,7 @@ def _tell_set_aside(before: Sequence[SetAside], config: Config) -> None:
             logger.warning(
                 "%s is set aside, so what the file says runs: %s",
                 effective.label(each),
-                each.problems[0] if each.problems else "",
+                each.problems[0].message,
             )
 
 
@@ -255,7 +255,8 @@ class Watcher:
 
     def _look_at_studio(self) -> None:
         newest = self._stored.newest() if self._stored else None
-        if newest is None or newest == self._version:
+        config = in_force()
+        if newest is None or newest == self._version or config is None:
             return
         try:
             if not adopt():
@@ -263,7 +264,7 @@ class Watcher:
         except Exception:
             logger.exception("could not judge what the studio says")
         self._version = newest
-        if self._handled != current().digest:
+        if self._handled != config.digest:
             # What the file was refused for may be gone.
             self._handled = ""
 

@@ -5,7 +5,8 @@ transaction; this process adopts it at once, the others within a second.
 """
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -126,8 +127,8 @@ def compared(was: str, now: str, was_in: str, now_in: str) -> str:
     return "\n".join(lines)
 
 
-def create(section: Section[Any], text: str, *, by: str) -> Entry:
-    """Add an entry under the name it gives itself; raises `EntryTaken`."""
+def create(section: Section[Any], text: str, *, by: str) -> str:
+    """Add an entry and return the name it gives itself; raises `EntryTaken`."""
     name = _own_name(section, text)
 
     def check(config: Config, row: Override | None) -> None:
@@ -148,12 +149,12 @@ def create(section: Section[Any], text: str, *, by: str) -> Entry:
             )
 
     _save(section, name, text, by, check)
-    return find(section, name)
+    return name
 
 
 def save(
     section: Section[Any], name: str, text: str, *, by: str, version: int | None = None
-) -> Entry:
+) -> None:
     """Have this run under a name that is there, in place of what the file says.
 
     `version` is that of the entry as it was shown: it is refused with `EntryChanged`
@@ -174,42 +175,37 @@ def save(
         _found(config, section, name, row)
 
     _save(section, name, text, by, check)
-    return find(section, name)
 
 
 def tombstone(
     section: Section[Any], name: str, *, by: str, version: int | None = None
-) -> Entry | None:
+) -> None:
     """Disable an entry of the file; drop one that is in the studio alone.
 
-    Returns what is left of it. Raises `ConfigInvalid` naming who refers to it.
+    Raises `ConfigInvalid` naming who refers to it.
     """
-    with _changing(section) as (config, overlays):
+    with _changing() as (config, overlays):
         row = Override.objects.filter(section=section.key, name=name).first()
         _unchanged(section, name, row, version)
         entry = _found(config, section, name, row)
-        if entry.label == "tombstoned":
-            return entry
-        others = _without(overlays, section, name)
         if entry.label == "dynamic":
-            _judge(config, others, section, name)
+            _judge(config, _without(overlays, section, name), section, name)
             _delete(section, name, Action.REMOVED, by)
-            return None
-        gone = Overlay(section.key, name, None)
-        _judge(config, _with(overlays, gone), section, name)
-        _write(gone, Action.TOMBSTONED, by)
-    return find(section, name)
+        elif entry.label != "tombstoned":
+            gone = Overlay(section.key, name, None)
+            _judge(config, _with(overlays, gone), section, name)
+            _write(gone, Action.TOMBSTONED, by)
 
 
 def reset(
     section: Section[Any], name: str, *, by: str, version: int | None = None
-) -> Entry | None:
-    """Have what the file says run again; returns that, None if it says nothing.
+) -> None:
+    """Have what the file says run again, if it says anything.
 
     Raises `NothingToReset` where the studio says nothing, and for an entry that is in
     the studio alone.
     """
-    with _changing(section) as (config, overlays):
+    with _changing() as (config, overlays):
         row = Override.objects.filter(section=section.key, name=name).first()
         _unchanged(section, name, row, version)
         entry = _found(config, section, name, row)
@@ -222,21 +218,15 @@ def reset(
             )
         _judge(config, _without(overlays, section, name), section, name)
         _delete(section, name, Action.RESET, by)
-    return None if entry.written is None else find(section, name)
 
 
 # What changes have in common.
 
 
-class _changing:  # noqa: N801 (used as a statement)
-    """A transaction in which nobody else changes anything here."""
-
-    def __init__(self, section: Section[Any]) -> None:
-        self._section = section
-        self._transaction = transaction.atomic()
-
-    def __enter__(self) -> tuple[Config, Overlays]:
-        self._transaction.__enter__()
+@contextmanager
+def _changing() -> Iterator[tuple[Config, Overlays]]:
+    """Begin a transaction in which nobody else changes anything here."""
+    with transaction.atomic():
         if connection.vendor == "postgresql":
             # Each change is judged with all others: of two at once one comes after.
             # It keeps their numbers in the order they are seen in, too. SQLite has
@@ -244,10 +234,7 @@ class _changing:  # noqa: N801 (used as a statement)
             with connection.cursor() as cursor:
                 table = connection.ops.quote_name(Override._meta.db_table)
                 cursor.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
-        return live.current(), stored.rows()
-
-    def __exit__(self, *exc: Any) -> None:
-        self._transaction.__exit__(*exc)
+        yield live.current(), stored.rows()
 
 
 def _save(
@@ -258,7 +245,7 @@ def _save(
     check: Callable[[Config, Override | None], None],
 ) -> None:
     overlay = Overlay(section.key, name, _clean(text))
-    with _changing(section) as (config, overlays):
+    with _changing() as (config, overlays):
         row = Override.objects.filter(section=section.key, name=name).first()
         check(config, row)
         _judge(config, _with(overlays, overlay), section, name)

@@ -1,0 +1,557 @@
+"""What the studio says over the file: judged, stored, in force, with its history."""
+
+import logging
+import threading
+from datetime import UTC, datetime
+
+import pytest
+from django.db import connection, connections
+
+from config import entries, kept, live, overrides
+from config.errors import (
+    ConfigInvalid,
+    EntryChanged,
+    EntryTaken,
+    EntryUnknown,
+    NothingToReset,
+)
+from config.models import Override, OverrideVersion
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database", "own")]
+
+FILE = """\
+vars: {tone: kind}
+providers:
+  openai: {api_key: k, base_url: http://localhost:1/v1}
+  other: {kind: openai, api_key: k, base_url: http://localhost:1/v1}
+
+agents:
+  # The first one.
+  - name: ann
+    provider: openai   # the cheap one
+    model: gpt-a
+    preamble: |
+      Be ${vars.tone}.
+
+      Be brief.
+    judges: [quality]
+
+  # The second one.
+  - {name: bob, provider: openai, model: gpt-b}
+  - name: cleo
+    provider: openai
+    model: gpt-c
+
+judges:
+  - name: quality
+    provider: openai
+    model: gpt-j
+    rubrics: {clear: It is clear.}
+
+experiments:
+  - name: trial
+    strategy: split
+    variants: [{agent: ann}, {agent: bob}]
+"""
+BOB = "# mine\nname: bob\nprovider: openai\nmodel: gpt-x # newer\n"
+DAN = "name: dan\nprovider: other\nmodel: gpt-d\n"
+BY = "user:ada"
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.fixture
+def own(database, real_sections, file, caplog):
+    """The file, in force, and nothing in the tables; nothing is left there."""
+    caplog.set_level(logging.INFO)
+    forget()
+    file.write_text(FILE)
+    (file.parent / ".coulisse").mkdir()
+    yield
+    forget()
+
+
+@pytest.fixture(autouse=True)
+def _state(settings, tmp_path):
+    settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
+
+
+def forget():
+    Override.objects.all().delete()
+    OverrideVersion.objects.all().delete()
+
+
+@pytest.fixture
+def agents():
+    return overrides.section_of("agents")
+
+
+def models():
+    section = overrides.section_of("agents")
+    found = live.current().get(section)
+    return {name: agent.model for name, agent in found.items()}
+
+
+def labels():
+    section = overrides.section_of("agents")
+    return {entry.name: entry.label for entry in overrides.listed(section)}
+
+
+def refusal(function, *args, **kwargs):
+    with pytest.raises(ConfigInvalid) as caught:
+        function(*args, **kwargs)
+    return str(caught.value)
+
+
+# What runs.
+
+
+def test_an_override_runs_at_once_in_the_place_of_the_files(agents):
+    overrides.save(agents, "bob", BOB, by=BY)
+    assert models() == {"ann": "gpt-a", "bob": "gpt-x", "cleo": "gpt-c"}
+    assert list(models()) == ["ann", "bob", "cleo"]
+
+
+def test_a_new_one_comes_last_and_goes_again(agents):
+    assert overrides.create(agents, DAN, by=BY) == "dan"
+    assert list(models()) == ["ann", "bob", "cleo", "dan"]
+    assert labels()["dan"] == "dynamic"
+    overrides.tombstone(agents, "dan", by=BY)
+    assert "dan" not in models() | labels()
+
+
+def test_a_tombstone_disables_and_a_reset_enables(agents):
+    overrides.tombstone(agents, "cleo", by=BY)
+    assert list(models()) == ["ann", "bob"]
+    assert labels() == {"ann": "yaml", "bob": "yaml", "cleo": "tombstoned"}
+    overrides.tombstone(agents, "cleo", by=BY)  # changes nothing
+    overrides.reset(agents, "cleo", by=BY)
+    assert list(models()) == ["ann", "bob", "cleo"]
+
+
+def test_a_reset_has_the_file_run_again(agents):
+    overrides.save(agents, "bob", BOB, by=BY)
+    overrides.reset(agents, "bob", by=BY)
+    assert models()["bob"] == "gpt-b"
+    assert labels()["bob"] == "yaml"
+    with pytest.raises(NothingToReset, match="as the file says"):
+        overrides.reset(agents, "bob", by=BY)
+    overrides.create(agents, DAN, by=BY)
+    with pytest.raises(NothingToReset, match="delete it instead"):
+        overrides.reset(agents, "dan", by=BY)
+
+
+def test_an_override_of_a_tombstone_runs(agents):
+    overrides.tombstone(agents, "cleo", by=BY)
+    overrides.save(agents, "cleo", DAN.replace("dan", "cleo"), by=BY)
+    assert models()["cleo"] == "gpt-d"
+
+
+def test_a_section_the_file_has_not_can_be_filled(agents):
+    tests = overrides.section_of("smoke_tests")
+    text = "name: s\ntarget: ann\npersona: {provider: openai, model: p, preamble: x}\n"
+    overrides.create(tests, text, by=BY)
+    assert list(live.current().get(tests)) == ["s"]
+    assert [(e.name, e.label) for e in overrides.listed(tests)] == [("s", "dynamic")]
+
+
+def test_placeholders_and_variables_work_and_stay_as_written(agents, monkeypatch):
+    monkeypatch.setenv("MODEL", "gpt-env")
+    text = "name: dan\nprovider: openai\nmodel: ${MODEL}\npreamble: ${vars.tone}\n"
+    overrides.create(agents, text, by=BY)
+    entry = overrides.find(agents, "dan")
+    assert (entry.value.model, entry.value.preamble) == ("gpt-env", "kind")
+    assert entry.text == text
+
+
+def test_every_kind_that_is_overridable_is_one():
+    for key in ("agents", "judges", "experiments", "smoke_tests"):
+        assert overrides.section_of(key).key == key
+    with pytest.raises(EntryUnknown, match="only agents, experiments, judges"):
+        overrides.section_of("agent")
+
+
+# What is refused.
+
+
+def test_the_validators_words_come_with_the_place_in_the_entry(agents):
+    told = refusal(
+        overrides.save, agents, "bob", "name: bob\nprovider: opena\nmodel: x\n", by=BY
+    )
+    assert told == (
+        "agent 'bob' in the studio:2:1: agent 'bob' uses provider 'opena', which is "
+        "not under providers:; did you mean 'openai'?"
+    )
+    assert models()["bob"] == "gpt-b"
+    assert not OverrideVersion.objects.exists()
+
+
+def test_a_shape_is_checked_and_syntax_told_by_line(agents):
+    told = refusal(overrides.create, agents, "name: dan\nprovider: openai\n", by=BY)
+    assert told.startswith("agent 'dan' in the studio:1:1: agent 'dan': 'model' is")
+    told = refusal(overrides.save, agents, "bob", "name: bob\n\tmodel: x", by=BY)
+    assert told.startswith("agent 'bob' in the studio:2:1: not valid YAML")
+    assert "empty" in refusal(overrides.create, agents, " ", by=BY)
+
+
+def test_who_refers_to_what_is_disabled_is_named(agents):
+    told = refusal(overrides.tombstone, agents, "bob", by=BY)
+    assert told == (
+        "coulisse.yaml:32:31: experiment 'trial' has the variant 'bob', which is not "
+        "under agents:"
+    )
+    judges = overrides.section_of("judges")
+    told = refusal(overrides.tombstone, judges, "quality", by=BY)
+    assert "agent 'ann' names judge 'quality', which is not under judges:" in told
+    assert labels()["bob"] == "yaml"
+
+
+def test_what_the_studio_itself_refers_to_stays_too(agents):
+    experiments = overrides.section_of("experiments")
+    overrides.create(agents, DAN, by=BY)
+    text = "name: second\nstrategy: split\nvariants: [{agent: dan}, {agent: ann}]\n"
+    overrides.create(experiments, text, by=BY)
+    told = refusal(overrides.tombstone, agents, "dan", by=BY)
+    assert told.startswith(
+        "experiment 'second' in the studio:3:13: experiment 'second'"
+    )
+
+
+def test_names_are_one_and_the_same(agents):
+    told = refusal(overrides.save, agents, "bob", DAN, by=BY)
+    assert "this is called 'dan', and 'bob' by its address" in told
+    told = refusal(overrides.save, agents, "bob", "provider: openai\n", by=BY)
+    assert told.endswith("agent: 'name' is missing; write 'name: bob'")
+    assert "must be text" in refusal(overrides.create, agents, "name: 3\n", by=BY)
+    assert "is missing" in refusal(overrides.create, agents, "name: ''\n", by=BY)
+    for name in ('"a\\nb"', "n" * 256):
+        told = refusal(overrides.create, agents, f"name: {name}\n", by=BY)
+        assert "one line of at most 255" in told
+    told = refusal(overrides.create, agents, DAN.replace("dan", "new"), by=BY)
+    assert "a page of the studio" in told
+
+
+def test_a_name_that_is_taken_is_a_conflict(agents):
+    with pytest.raises(EntryTaken, match="already called 'bob'"):
+        overrides.create(agents, BOB, by=BY)
+    overrides.create(agents, DAN, by=BY)
+    with pytest.raises(EntryTaken):
+        overrides.create(agents, DAN, by=BY)
+    overrides.tombstone(agents, "cleo", by=BY)
+    with pytest.raises(EntryTaken, match="disabled; reset it"):
+        overrides.create(agents, DAN.replace("dan", "cleo"), by=BY)
+
+
+def test_an_experiments_name_is_no_agents(agents):
+    told = refusal(overrides.create, agents, DAN.replace("dan", "trial"), by=BY)
+    assert "experiment 'trial' has the name of an agent" in told
+
+
+def test_what_is_not_there_cannot_be_changed(agents):
+    for change in (overrides.tombstone, overrides.reset):
+        with pytest.raises(EntryUnknown, match="did you mean 'bob'"):
+            change(agents, "bobb", by=BY)
+    with pytest.raises(EntryUnknown):
+        overrides.save(agents, "dan", DAN, by=BY)
+    with pytest.raises(EntryUnknown):
+        overrides.find(agents, "dan")
+
+
+def test_a_change_of_what_was_changed_meanwhile_is_refused(agents):
+    overrides.save(agents, "bob", BOB, by=BY, version=0)
+    shown = overrides.find(agents, "bob").version
+    overrides.save(agents, "bob", BOB + "seed: 1\n", by="user:eve", version=shown)
+    for change in (overrides.tombstone, overrides.reset):
+        with pytest.raises(EntryChanged, match="changed by user:eve since"):
+            change(agents, "bob", by=BY, version=shown)
+    with pytest.raises(EntryChanged):
+        overrides.save(agents, "bob", BOB, by=BY, version=0)
+    overrides.save(agents, "bob", BOB, by=BY)  # a script that asks for no version
+
+
+def test_of_two_at_once_that_do_not_go_together_one_is_refused(agents):
+    experiments = overrides.section_of("experiments")
+    text = "name: second\nstrategy: split\nvariants: [{agent: cleo}, {agent: ann}]\n"
+    begin, outcomes = threading.Barrier(2), []
+
+    def change(function, *args):
+        begin.wait()
+        try:
+            function(*args, by=BY)
+            outcomes.append("done")
+        except ConfigInvalid:
+            outcomes.append("refused")
+        finally:
+            connection.close()
+
+    threads = [
+        threading.Thread(target=change, args=(overrides.tombstone, agents, "cleo")),
+        threading.Thread(target=change, args=(overrides.create, experiments, text)),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["done", "refused"]
+    assert live.current().set_aside == ()
+
+
+# What is shown.
+
+
+def test_the_file_is_told_as_it_is_written(agents):
+    written = entries.of(FILE.encode(), "agents")
+    assert written["ann"] == (
+        "name: ann\nprovider: openai   # the cheap one\nmodel: gpt-a\npreamble: |\n"
+        "  Be ${vars.tone}.\n\n  Be brief.\njudges: [quality]\n"
+    )
+    assert written["bob"] == "{name: bob, provider: openai, model: gpt-b}\n"
+    assert list(written) == ["ann", "bob", "cleo"]
+
+
+def test_what_is_an_alias_in_the_file_is_written_out(monkeypatch):
+    monkeypatch.setenv("NAME", "eve")
+    text = FILE.replace(
+        "  # The first one.", "  - &base {name: base, model: m}\n"
+    ).replace("  - name: cleo", "  - <<: *base\n    name: ${NAME}")
+    text = text.replace("    model: gpt-c", "    top_p: 0.5")
+    assert entries.of(text.encode(), "agents")["eve"] == (
+        "name: ${NAME}\nprovider: openai\ntop_p: 0.5\nmodel: m\n"
+    )
+    assert entries.of(b"- nothing", "agents") == {}
+
+
+def test_the_difference_is_of_what_is_written(agents):
+    assert overrides.diff(overrides.find(agents, "bob")) == ""
+    overrides.save(agents, "ann", BOB.replace("bob", "ann"), by=BY)
+    told = overrides.diff(overrides.find(agents, "ann")).splitlines()
+    assert told[:2] == ["--- coulisse.yaml", "+++ studio"]
+    assert "+# mine" in told
+    assert "-provider: openai   # the cheap one" in told
+    overrides.tombstone(agents, "cleo", by=BY)
+    gone = overrides.diff(overrides.find(agents, "cleo"))
+    assert "-name: cleo" in gone.splitlines()
+    overrides.create(agents, DAN, by=BY)
+    assert overrides.diff(overrides.find(agents, "dan")) == ""
+
+
+def test_history_tells_every_change_and_outlives_the_entry(agents):
+    overrides.create(agents, DAN, by=BY)
+    overrides.save(agents, "dan", DAN + "seed: 1\n", by="user:eve")
+    overrides.tombstone(agents, "dan", by=BY)
+    told = overrides.history(agents, "dan")
+    assert [(v.action, v.by) for v in told] == [
+        *(("removed", BY), ("saved", "user:eve"), ("saved", BY))
+    ]
+    assert told[2].body == DAN
+    older = overrides.history(agents, "dan", before=told[0].pk, limit=1)
+    assert [v.pk for v in older] == [told[1].pk]
+    assert overrides.version(agents, "dan", told[2].pk).body == DAN
+    with pytest.raises(EntryUnknown, match="has no version"):
+        overrides.version(agents, "bob", told[2].pk)
+
+
+def test_a_list_asks_the_database_once(agents, django_assert_num_queries):
+    for number in (1, 5):
+        for each in range(number):
+            text = DAN.replace("dan", f"dan{number}-{each}")
+            overrides.create(agents, text, by=BY)
+        with django_assert_num_queries(1):
+            overrides.listed(agents)
+        with django_assert_num_queries(1):
+            overrides.find(agents, "ann")
+
+
+def test_line_ends_of_browsers_are_made_plain(agents):
+    overrides.create(agents, "\ufeff" + DAN.strip().replace("\n", "\r\n"), by=BY)
+    assert overrides.find(agents, "dan").text == DAN
+
+
+# Edits of the file below it.
+
+
+@pytest.fixture
+def looking():
+    """A watcher that looks when it is told to."""
+    live.start()
+    return live.Watcher()
+
+
+def test_an_override_the_file_breaks_is_set_aside_until_it_fits(
+    agents, looking, file, caplog
+):
+    overrides.create(agents, DAN, by=BY)
+    overrides.save(agents, "bob", BOB.replace("openai", "other"), by=BY)
+    without = FILE.replace("  other: ", "  another: ")
+    file.write_text(without)
+    looking.look()
+    assert models() == {"ann": "gpt-a", "bob": "gpt-b", "cleo": "gpt-c"}
+    found = {e.name: e for e in overrides.listed(agents)}
+    assert (found["bob"].label, found["bob"].is_broken) == ("override", True)
+    assert (found["dan"].label, found["dan"].value) == ("dynamic", None)
+    assert "uses provider 'other', which is not" in found["dan"].why
+    told = [r.message for r in caplog.records if "set aside" in r.message]
+    assert [line.split("'")[1] for line in told] == ["dan", "bob"]
+    assert told[0].startswith(
+        "agent 'dan' in the studio is set aside, so what the file says runs: agent "
+        "'dan' uses provider 'other'"
+    )
+    # Others can be changed all the same, and itself mended.
+    overrides.save(agents, "cleo", BOB.replace("bob", "cleo"), by=BY)
+    overrides.save(agents, "dan", DAN.replace("other", "another"), by=BY)
+    assert models()["dan"] == "gpt-d"
+    file.write_text(FILE + "# again\n")
+    looking.look()
+    assert models()["bob"] == "gpt-x"
+
+
+def test_what_falls_with_it_is_set_aside_too(agents, looking, file):
+    overrides.create(agents, DAN, by=BY)
+    text = "name: second\nstrategy: split\nvariants: [{agent: dan}, {agent: ann}]\n"
+    overrides.create(overrides.section_of("experiments"), text, by=BY)
+    file.write_text(FILE.replace("  other: ", "  another: "))
+    looking.look()
+    aside = [(a.section, a.name) for a in live.current().set_aside]
+    assert aside == [("agents", "dan"), ("experiments", "second")]
+
+
+REFERS = FILE.replace("{agent: bob}]", "{agent: bob}, {agent: cleo}]")
+
+
+def test_an_edit_that_fails_for_a_tombstone_alone_is_refused_and_says_so(
+    agents, looking, file, caplog
+):
+    overrides.tombstone(agents, "cleo", by=BY)
+    file.write_text(REFERS)
+    for _ in range(3):
+        looking.look()
+    assert list(models()) == ["ann", "bob"]
+    (told,) = [r.getMessage() for r in caplog.records if "not valid" in r.message]
+    assert "variant 'cleo', which is not under agents:" in told
+    assert "agent 'cleo' is disabled there" in told
+    assert "`manage.py overrides reset agents cleo`" in told
+    overrides.reset(agents, "cleo", by=BY)
+    looking.look()
+    experiments = overrides.section_of("experiments")
+    assert len(live.current().get(experiments)["trial"].variants) == 3
+
+
+def test_an_entry_the_file_gets_too_becomes_an_override(agents, looking, file):
+    overrides.create(agents, DAN, by=BY)
+    more = "  - {name: dan, provider: openai, model: gpt-file}\n\njudges:"
+    file.write_text(FILE.replace("\njudges:", more))
+    looking.look()
+    assert labels()["dan"] == "override"
+    assert models()["dan"] == "gpt-d"
+
+
+def test_an_override_the_file_forgets_becomes_dynamic(agents, looking, file):
+    overrides.save(agents, "cleo", DAN.replace("dan", "cleo"), by=BY)
+    file.write_text(
+        FILE[: FILE.index("  - name: cleo")] + FILE[FILE.index("judges:\n") :]
+    )
+    looking.look()
+    assert labels()["cleo"] == "dynamic"
+    assert models()["cleo"] == "gpt-d"
+
+
+# Starts.
+
+
+def test_a_start_takes_what_is_stored(agents):
+    overrides.save(agents, "bob", BOB, by=BY)
+    live.replace(None)
+    live.start()
+    assert models()["bob"] == "gpt-x"
+    live.replace(None)
+    assert live.current().overlays.version  # as commands read it
+    assert live.read(live.current().path).get(agents)["bob"].model == "gpt-x"
+
+
+def test_no_override_stops_a_start(agents, file, caplog):
+    overrides.tombstone(agents, "cleo", by=BY)
+    overrides.create(agents, DAN, by=BY)
+    Override.objects.filter(name="dan").update(body="nonsense: [")
+    file.write_text(REFERS)
+    live.replace(None)
+    live.start()
+    assert list(models()) == ["ann", "bob", "cleo"]
+    assert {a.name for a in live.current().set_aside} == {"cleo", "dan"}
+    assert caplog.text.count("is set aside") == 2
+
+
+def test_a_start_prefers_what_was_valid_last(agents, file, caplog):
+    overrides.tombstone(agents, "cleo", by=BY)
+    kept.write(FILE.encode())
+    file.write_text(REFERS)
+    live.replace(None)
+    live.start()
+    assert list(models()) == ["ann", "bob"]
+    assert "what was valid last is in force" in caplog.text
+
+
+def test_what_is_of_a_section_that_is_gone_is_set_aside(agents, settings):
+    overrides.create(agents, DAN, by=BY)
+    Override.objects.filter(name="dan").update(section="cooks")
+    live.replace(None)
+    live.start()
+    (aside,) = live.current().set_aside
+    assert aside.why == "'cooks' cannot be changed in the studio"
+
+
+# Other processes, and a database that is away.
+
+
+def test_a_watcher_takes_what_another_process_stored(agents, looking):
+    its = {"section": "agents", "name": "bob", "body": BOB}
+    made = OverrideVersion.objects.create(**its, action="saved", at=NOW, by=BY)
+    Override.objects.create(**its, version=made.pk, changed_at=made.at, changed_by=BY)
+    assert models()["bob"] == "gpt-b"
+    looking.look()
+    assert models()["bob"] == "gpt-x"
+
+
+def test_an_override_is_no_edit_of_the_file(agents):
+    told = []
+    live.start()
+    watcher = live.Watcher(lambda config, sections: told.append(sections))
+    overrides.save(agents, "bob", BOB, by=BY)
+    watcher.look()
+    assert told == []
+
+
+def test_without_a_database_the_yaml_runs_until_it_is_there(
+    agents, monkeypatch, caplog
+):
+    overrides.save(agents, "bob", BOB, by=BY)
+    live.replace(None)
+    monkeypatch.setattr("config.stored.PATIENCE_SECONDS", 0.0)
+    with monkeypatch.context() as patch:
+        # Of every thread, this one's too.
+        patch.setitem(connections.settings["default"], "NAME", "/nowhere/at.all")
+        patch.setitem(connection.settings_dict, "NAME", "/nowhere/at.all")
+        connection.close()
+        live.start()
+        watcher = live.Watcher()
+        watcher.look()
+        assert models()["bob"] == "gpt-b"
+    connection.close()
+    assert caplog.text.count("the database does not answer") == 1
+    watcher.look()
+    assert models()["bob"] == "gpt-x"
+
+
+def test_no_table_is_nothing_said(agents, monkeypatch):
+    with monkeypatch.context() as patch:
+        for model in (Override, OverrideVersion):
+            patch.setattr(model._meta, "db_table", "config_nothing")
+        assert live.stored().newest() == 0
+        assert live.stored().read().entries == ()
+
+
+def test_a_file_is_right_by_itself_or_not_at_all(agents, looking, file, caplog):
+    overrides.create(agents, DAN, by=BY)
+    file.write_text(FILE.replace("{agent: bob}]", "{agent: dan}]"))
+    for _ in range(2):
+        looking.look()
+    assert "variant 'dan', which is not under agents" in caplog.text
+    assert list(models()) == ["ann", "bob", "cleo", "dan"]
