@@ -103,4 +103,4 @@ async def _agent(begun: Talk) -> None:
     begun.said.append(Said("assistant", reply.text or reply.refusal))
 
 
-KIND = Kind(NAME, run)
+KIND = Kind(NAME, run, gives_way=True)

@@ -111,4 +111,4 @@ def _receipt(judge: JudgeConfig, bill: Bill, verdicts: Mapping[str, Verdict]) ->
     return orjson.dumps(told).decode()
 
 
-KIND = Kind(judging.KIND, run, max_failures=judging.MAX_FAILURES)
+KIND = Kind(judging.KIND, run, max_failures=judging.MAX_FAILURES, gives_way=True)

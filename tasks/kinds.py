@@ -29,6 +29,8 @@ class Kind:
     """Attempts, where a row does not say."""
     is_listed: bool = False
     """Whether users see it among their tasks."""
+    gives_way: bool = False
+    """Whether nobody waits for it: it leaves one place of each worker to the rest."""
 
 
 _kinds: dict[str, Kind] = {}
@@ -47,6 +49,11 @@ def get(name: str) -> Kind | None:
 def names() -> list[str]:
     """Return what workers of this version can do."""
     return list(_kinds)
+
+
+def urgent() -> list[str]:
+    """Return what gives no way to anything."""
+    return [kind.name for kind in _kinds.values() if not kind.gives_way]
 
 
 def listed() -> list[str]:

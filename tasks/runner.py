@@ -96,11 +96,12 @@ class Runner:
             free = self._slots() - len(self._in_hand)
             if free <= 0 or self._is_stopping:
                 return False
+            wanted, most = self._wanted(free)
             try:
                 taken = await lane.run_to_end(
                     taking.take,
-                    free,
-                    kinds.names() if self._only is None else self._only,
+                    most,
+                    wanted,
                     users=self._users,
                     once=lost.once(),
                 )
@@ -114,7 +115,20 @@ class Runner:
                 work = asyncio.create_task(self._work(task))
                 self._in_hand[task] = work
                 work.add_done_callback(partial(self._let_go, task))
-            return len(taken) == free
+            return len(taken) == most
+
+    def _wanted(self, free: int) -> tuple[Collection[str], int]:
+        """Return which kinds there is room for, and for how many of them.
+
+        What nobody waits for leaves one place to the rest, if there are two: it may
+        hang, on a judge's model say, while somebody waits.
+        """
+        if self._only is not None:
+            return self._only, free
+        urgent = kinds.urgent()
+        patient = sum(task.kind not in urgent for task in self._in_hand)
+        room = max(len(self._in_hand) + free - 1, 1) - patient
+        return (kinds.names(), min(free, room)) if room > 0 else (urgent, free)
 
     def _let_go(self, task: Work, _: "asyncio.Task[None]") -> None:
         self._in_hand.pop(task, None)

@@ -93,4 +93,4 @@ async def prepare(task: Work, config: Config, agent: AgentConfig) -> Turn:
     )
 
 
-KIND = Kind(shadowing.KIND, run)
+KIND = Kind(shadowing.KIND, run, gives_way=True)

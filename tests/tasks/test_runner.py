@@ -1,14 +1,22 @@
 """Tasks are taken, done and closed."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from core.ids import UserId
+from agents.config import AgentConfig
+from core import messages
+from core.ids import UserId, new_turn_id
+from judges import material
 from memory.models import Message
 from providers.fake import FakeProvider
-from tasks import queue
+from providers.fake_wires import Answer
+from tasks import judging, queue
 from tasks.models import Task
 from tasks.queue import Draft
 from telemetry.models import Turn
+from tests.judges.stage import STAGE, answer
 from tests.tasks.conftest import Working, wait_until
 
 pytestmark = pytest.mark.database
@@ -49,3 +57,44 @@ def test_a_task_whose_lease_was_lost_stores_nothing(
 
     assert Task.objects.get(pk=task.pk).state == "running"
     assert not Message.objects.filter(thread__user_id=user_id).exists()
+
+
+def is_judged(request: Any) -> bool:
+    return request.body["model"] == "judge-test"
+
+
+@pytest.mark.parametrize("working", [1, 3], indirect=True)
+def test_judges_that_hang_keep_no_task_waiting(
+    working: Working,
+    fake: FakeProvider,
+    user_id: UserId,
+    configure: Callable[[str], None],
+    request: pytest.FixtureRequest,
+):
+    configure(STAGE)
+    fake.default = lambda each: (
+        Answer(hang="headers") if is_judged(each) else Answer(["Paris."])
+    )
+    agent = AgentConfig(
+        name="judged", provider="openai", model="m", judges=("quality",)
+    )
+    paris = material.of((), [messages.Message("user", "The capital?")], "Paris.")
+    drafts = [
+        judging.drafts(agent, turn_id=new_turn_id(), user_id=user_id, material=paris)
+        for _ in range(4)
+    ]
+    queue.add([draft for each in drafts for draft in each])
+    working.kick()
+    slots = request.node.callspec.params["working"]
+    most = max(slots - 1, 1)
+    fake.wait(lambda: sum(map(is_judged, fake.requests)) == most)
+
+    if slots > 1:
+        done = working.do(Draft("agent", user_id, "judged", "The capital?"))
+        assert (done.state, done.result) == ("done", "Paris.")
+    assert sum(map(is_judged, fake.requests)) == most
+    fake.default = Answer([answer(accuracy=9, tone=7)])
+    fake.release()
+    rows = Task.objects.filter(user_id=user_id)
+    wait_until(lambda: not rows.filter(finished_at=None).exists())
+    assert set(rows.values_list("state", flat=True)) == {"done"}
