@@ -40,6 +40,8 @@ class Task(models.Model):
     state = models.CharField(max_length=16, choices=State, default=State.QUEUED)
     priority = models.SmallIntegerField(default=0)
     """The highest is taken first."""
+    round = models.BigIntegerField(default=0)
+    """Of one priority the lowest is taken first (`tasks.rounds`), then the oldest."""
     attempts = models.IntegerField(default=0)
     """How often it was taken; the present attempt's number is its lease."""
     failures = models.IntegerField(default=0)
@@ -71,9 +73,14 @@ class Task(models.Model):
         ]
         indexes = [
             models.Index(
-                fields=["-priority", "created_at"],
+                fields=["-priority", "round", "created_at", "due_at"],
                 condition=Q(state__in=["queued", "running"]),
                 name="tasks_task_open",
+            ),
+            models.Index(
+                fields=["user_id", "priority", "round"],
+                condition=Q(state__in=["queued", "running"]),
+                name="tasks_task_open_of_user",
             ),
             models.Index(
                 fields=["user_id", "-created_at", "id"], name="tasks_task_of_user"

@@ -16,12 +16,12 @@ from typing import Any
 from django.db import connection, models, transaction
 from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.db.models.expressions import RawSQL
-from django.db.models.functions import Coalesce
 
 from core import request_ids
 from core.errors import CoulisseError
 from core.ids import UserId
-from tasks import workers
+from tasks import rounds, workers
+from tasks.columns import stored
 from tasks.models import Task
 from tasks.work import Work
 from turns.errors import Unwanted
@@ -42,8 +42,8 @@ CLOSED = (Task.State.DONE, Task.State.ERRORED, Task.State.CANCELLED)
 IS_OPEN = RawSQL(
     "state IN ('queued', 'running')", (), output_field=models.BooleanField()
 )
-"""As the index `tasks_task_open` has it: SQLite goes by that for the same words alone,
-and else looks at all there ever was."""
+"""As the indexes `tasks_task_open…` have it: SQLite goes by those for the same words
+alone, and else looks at all there ever was."""
 
 DONE = """
     UPDATE tasks_task SET
@@ -87,6 +87,7 @@ def add(drafts: Sequence[Draft], *, now: datetime | None = None) -> list[Task]:
     """
     now = now or datetime.now(UTC)
     rows = [_row(draft, now) for draft in drafts]
+    rounds.draw(rows, now)
     if not any(row.key for row in rows):
         return Task.objects.bulk_create(rows)
     with transaction.atomic():
@@ -188,12 +189,6 @@ def done(task: Work, result: str = "", *, turn_id: uuid.UUID | None = None) -> N
         raise Gone
 
 
-def stored(name: str, value: Any) -> Any:
-    """Return a value of a column as the database has it, for plain SQL."""
-    field: models.Field[Any, Any] = getattr(Task, name).field
-    return field.get_db_prep_value(value, connection)
-
-
 def close(
     task: Work, result: str = "", write: Callable[[], None] | None = None
 ) -> None:
@@ -225,11 +220,13 @@ def failed(task: Work, error: BaseException, *, is_final: bool = False) -> bool:
     else:
         asked = getattr(error, "retry_after_seconds", None)
         pause = pause_seconds(failures, asked)
+        now = datetime.now(UTC)
         _wanted(task).update(
             state=Task.State.QUEUED,
             failures=failures,
             error=told,
-            due_at=datetime.now(UTC) + timedelta(seconds=pause),
+            due_at=now + timedelta(seconds=pause),
+            round=rounds.of_waiting(task.user_id, task.priority, now),
         )
     ended(task)
     return is_over
@@ -263,10 +260,8 @@ def count_open(user_id: UserId, wanted: Collection[str], most: int) -> int:
 
     It counts no further than `most`.
     """
-    # SQLite takes the user's index for the better one, though a server may have one
-    # user, who has all there ever was: so it is given none.
-    rows = Task.objects.alias(whose=Coalesce("user_id", "user_id"))
-    return rows.filter(IS_OPEN, whose=user_id, kind__in=wanted)[:most].count()
+    rows = Task.objects.filter(IS_OPEN, user_id=user_id, kind__in=wanted)
+    return rows[:most].count()
 
 
 def cancel(task_id: uuid.UUID, *, user_id: UserId | None = None) -> Task | None:
@@ -325,20 +320,30 @@ def reap(*, once: Collection[str] = (), now: datetime | None = None) -> int:
 
 def replay(ids: Collection[uuid.UUID]) -> int:
     """Put back what failed or was cancelled, to be done anew; return how many."""
-    ended = Task.objects.filter(
-        pk__in=ids, state__in=(Task.State.ERRORED, Task.State.CANCELLED)
-    )
-    return ended.update(
-        state=Task.State.QUEUED,
-        is_cancelled=False,
-        failures=0,
-        interruptions=0,
-        error="",
-        result="",
-        due_at=datetime.now(UTC),
-        started_at=None,
-        finished_at=None,
-    )
+    now = datetime.now(UTC)
+    with transaction.atomic():
+        ended = Task.objects.select_for_update().filter(
+            pk__in=ids, state__in=(Task.State.ERRORED, Task.State.CANCELLED)
+        )
+        rows = list(
+            ended.only("user_id", "priority", "due_at").order_by("created_at", "round")
+        )
+        for row in rows:
+            row.due_at = now
+        rounds.draw(rows, now)
+        Task.objects.bulk_update(rows, ["round"], batch_size=100)
+        Task.objects.filter(pk__in=[row.pk for row in rows]).update(
+            state=Task.State.QUEUED,
+            is_cancelled=False,
+            failures=0,
+            interruptions=0,
+            error="",
+            result="",
+            due_at=now,
+            started_at=None,
+            finished_at=None,
+        )
+    return len(rows)
 
 
 def storable(text: str) -> str:

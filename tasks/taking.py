@@ -10,7 +10,8 @@ from django.db import connection
 
 from core.ids import UserId
 from tasks import workers
-from tasks.queue import LEASE_SECONDS, MAX_INTERRUPTIONS, stored
+from tasks.columns import stored
+from tasks.queue import LEASE_SECONDS, MAX_INTERRUPTIONS
 from tasks.work import Work
 
 TAKE = """
@@ -20,7 +21,7 @@ TAKE = """
             state = 'queued'
             OR NOT is_cancelled AND interruptions < %s {again}
         )
-        ORDER BY priority DESC, created_at
+        ORDER BY priority DESC, round, created_at
         LIMIT %s {lock}
     )
     UPDATE tasks_task SET
@@ -32,7 +33,8 @@ TAKE = """
         worker = %s
     WHERE id IN (SELECT id FROM found)
     RETURNING id, kind, user_id, agent, prompt, payload, origin, turn_id, token_id,
-        request_id, attempts, failures, max_failures, priority, created_at
+        request_id, attempts, failures, max_failures, priority, round,
+        created_at
 """
 LOCKS = {"postgresql": "FOR UPDATE SKIP LOCKED"}
 """SQLite has one writer at a time."""
@@ -48,9 +50,9 @@ def take(
 ) -> list[Work]:
     """Take up to `limit` pieces of work, and return them.
 
-    The highest priority first, then the oldest; with `users` only theirs. Those whose
-    lease ran out are taken again, unless they are of kinds that run `once`. Two workers
-    never take the same one.
+    The highest priority first, of one priority by its rounds, each user's oldest first;
+    with `users` only theirs. Those whose lease ran out are taken again, unless they are
+    of kinds that run `once`. Two workers never take the same one.
     """
     now = now or datetime.now(UTC)
     statement = TAKE.format(
@@ -69,8 +71,7 @@ def take(
         cursor.execute(statement, values)
         taken: list[Any] = cursor.fetchall()
     # They come in any order.
-    taken.sort(key=lambda row: row[-1])
-    taken.sort(key=lambda row: row[-2], reverse=True)
+    taken.sort(key=lambda row: (-row[-3], *row[-2:]))
     return [_work(row) for row in taken]
 
 
@@ -85,7 +86,9 @@ def _in(name: str, values: Collection[Any], *, negated: bool = False) -> str:
 
 def _work(row: Sequence[Any]) -> Work:
     task_id, kind, user_id, agent, prompt, payload, origin = row[:7]
-    turn_id, token_id, request_id, attempts, failures, max_failures = row[7:13]
+    turn_id, token_id, request_id, attempts, failures, max_failures, priority = row[
+        7:14
+    ]
     return Work(
         id=_uuid(task_id),
         kind=kind,
@@ -100,6 +103,7 @@ def _work(row: Sequence[Any]) -> Work:
         attempts=attempts,
         failures=failures,
         max_failures=max_failures,
+        priority=priority,
     )
 
 

@@ -27,3 +27,4 @@ class Work:
     failures: int
     """How many attempts before it ended with an error."""
     max_failures: int
+    priority: int = 0

@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 
 import psutil
@@ -17,7 +19,7 @@ from django.db import connection, transaction
 
 from config import live
 from core.ids import UserId
-from tasks import lost, queue, retention, taking, workers
+from tasks import lost, queue, retention, rounds, taking, workers
 from tasks.models import Task
 from tasks.queue import Draft
 from tests.conftest import CONFIG
@@ -54,6 +56,95 @@ def test_the_highest_priority_is_first_then_the_oldest(user_id):
     add(user_id, draft(user_id, "later", priority=9, seconds=60))
     taken = [work.prompt for limit in (1, 9) for work in take(user_id, limit)]
     assert taken == ["urgent", "old", "new"]
+
+
+class TestTurns:
+    """Of one priority, users take turns."""
+
+    priorities = count(1_000)
+
+    @pytest.fixture(autouse=True)
+    def of_its_own(self) -> None:
+        """What other tests left in the queue has rounds, too."""
+        self.priority = next(self.priorities) * 2
+        self.at = NOW - timedelta(seconds=1)
+
+    @pytest.fixture
+    def other(self) -> UserId:
+        return UserId(uuid.uuid4())
+
+    def prompts(self, limit: int, *users: UserId, **more) -> list[str]:
+        taken = taking.take(limit, ["agent"], users=users, **{"now": NOW, **more})
+        return [work.prompt for work in taken]
+
+    def many(self, user_id: UserId, count: int = 9, name: str = "a", **more) -> None:
+        more = {"priority": self.priority, **more}
+        wanted = [draft(user_id, f"{name}{n}", **more) for n in range(count)]
+        self.at += timedelta(milliseconds=1)
+        queue.add(wanted, now=self.at)
+
+    def one(self, user_id: UserId, prompt: str, now: datetime) -> None:
+        queue.add([draft(user_id, prompt, priority=self.priority)], now=now)
+
+    def test_who_asks_for_many_keeps_nobody_waiting(self, user_id, other):
+        self.many(user_id)
+        assert self.prompts(4, user_id, other) == ["a0", "a1", "a2", "a3"]
+        self.many(other, 3, "b")
+        taken = [*self.prompts(1, user_id, other), *self.prompts(99, user_id, other)]
+        assert taken == ["a4", "a5", "b0", "a6", "b1", "a7", "b2", "a8"]
+
+    def test_their_own_are_taken_as_they_came(self, user_id):
+        for number in range(5):
+            self.one(user_id, str(number), self.at)
+            self.prompts(number % 2, user_id)
+        self.many(user_id, 2)
+        assert self.prompts(9, user_id) == ["2", "3", "4", "a0", "a1"]
+
+    def test_who_waits_is_not_passed_for_ever(self, user_id, other):
+        self.many(user_id, 4)
+        taken = []
+        users = [user_id]
+        for _ in range(12):
+            # There is always somebody new.
+            users.append(UserId(uuid.uuid4()))
+            self.one(users[-1], "new", NOW)
+            taken += self.prompts(1, *users)
+        assert [name for name in taken if name != "new"] == ["a0", "a1", "a2", "a3"]
+
+    def test_priorities_come_first(self, user_id, other):
+        self.many(user_id, 3, priority=self.priority + 1)
+        self.many(other, 2, "b")
+        assert self.prompts(9, user_id, other) == ["a0", "a1", "a2", "b0", "b1"]
+
+    def test_what_waits_for_a_time_counts_when_that_has_come(self, user_id, other):
+        self.many(user_id, 3, "late", seconds=20)
+        self.many(user_id, 2)
+        assert self.prompts(9, user_id) == ["a0", "a1"]
+        later = NOW + timedelta(seconds=25)
+        self.one(other, "b", later)
+        assert self.prompts(9, user_id, other, now=later) == [
+            *("late0", "late1", "b", "late2")
+        ]
+
+    def test_one_that_is_tried_again_takes_its_turn(self, user_id, other):
+        self.many(user_id, 4, max_failures=2)
+        for work in take(user_id):
+            queue.failed(work, OSError())
+        later = datetime.now(UTC) + timedelta(seconds=queue.FIRST_PAUSE_SECONDS)
+        self.one(other, "b", later)
+        taken = self.prompts(9, user_id, other, now=later)
+        assert taken == ["a0", "a1", "b", "a2", "a3"]
+
+    def test_what_is_put_back_by_hand_takes_its_turn(self, user_id, other):
+        self.many(user_id, 4)
+        for work in take(user_id):
+            queue.failed(work, OSError())
+        own = Task.objects.filter(user_id=user_id)
+        assert queue.replay(own.values_list("pk", flat=True)) == 4
+        later = datetime.now(UTC)
+        self.one(other, "b", later)
+        taken = self.prompts(9, user_id, other, now=later)
+        assert taken == ["a0", "a1", "b", "a2", "a3"]
 
 
 def test_two_workers_never_take_the_same(user_id):
@@ -235,7 +326,9 @@ def test_what_has_ended_is_not_looked_at(user_id):
         queue.reap(now=NOW)
         queue.disown(now=NOW)
         queue.count_open(user_id, ["agent"], 5)
-    assert len(seen) == 5
+        for delay in (-1, 1):
+            rounds.draw([Task(user_id=user_id, due_at=NOW + timedelta(delay))], NOW)
+    assert len(seen) == 7
     is_sqlite = connection.vendor == "sqlite"
     with transaction.atomic(), connection.cursor() as cursor:
         have_few_rows_not_read_whole(cursor)
