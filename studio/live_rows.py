@@ -1,5 +1,6 @@
 """What the live board shows of the tables: what ended lately, and the queue."""
 
+from datetime import timedelta
 from typing import Any
 
 from tasks import standing
@@ -18,7 +19,8 @@ def latest() -> dict[str, Any]:
 
 
 def _turn(turn: Listed) -> dict[str, Any]:
-    told = telling.listed(turn)
+    ended_at = turn.started_at + timedelta(seconds=turn.seconds)
+    told = {**telling.listed(turn), "ended_at": telling.instant(ended_at)}
     for name in ("user_message", "error"):
         if told[name] is not None:
             told[name] = " ".join(told[name][:MOST_SAID].split())

@@ -29,6 +29,8 @@ LATE_SECONDS = 2.0
 """How long after the news a row may come to be there."""
 STALE_SECONDS = 5.0
 """How often they are read without any news: without a broker others bring none."""
+QUIET_SECONDS = 5.0
+"""How long who watches hears nothing where nothing happens."""
 SILENT_SECONDS = 10.0
 """A process that has said nothing for so long is gone."""
 POLLED_SECONDS = 10.0
@@ -85,6 +87,7 @@ class Watchers:
         self._has_heard = False
         self._news_at = -1.0
         self._read_at = -1.0
+        self._told_at = -1.0
         self._rows: dict[str, Any] = {}
         """The rows as they were told last."""
         self._polled_until = -1.0
@@ -189,17 +192,12 @@ class Watchers:
         self._forget_the_silent()
         rows = await self._changed_rows()
         changed, self._changed = self._changed, {}
-        if not (changed or rows or self._has_heard):
+        now = time.monotonic()
+        is_quiet = now - self._told_at < QUIET_SECONDS
+        if is_quiet and not (changed or rows or self._has_heard):
             return
-        self._has_heard = False
-        now = self.running()
-        message = _message(
-            "change",
-            turns=changed,
-            count=now["count"],
-            processes=now["processes"],
-            **rows,
-        )
+        self._has_heard, self._told_at = False, now
+        message = _message("change", **{**self.running(), "turns": changed}, **rows)
         for watcher in self._watching:
             watcher.put(message)
 

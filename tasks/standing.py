@@ -77,6 +77,9 @@ def _told(row: Mapping[str, Any]) -> dict[str, Any]:
         "cancel_requested": row["is_cancelled"],
         "due_at": instant(row["due_at"]) if is_queued else None,
         **at,
+        "since": at["created_at"]
+        if is_queued
+        else at["finished_at"] or at["started_at"],
     }
 
 
