@@ -10,10 +10,12 @@ import os
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import django
 from celery import Celery, signals
+from celery.apps import worker as celery_worker
 from celery.exceptions import SecurityWarning
 from django.conf import settings
 from django.utils.module_loading import import_string
@@ -32,6 +34,18 @@ NICENESS = 5
 logger = logging.getLogger(__name__)
 
 
+class Worker(celery_worker.Worker):
+    """Celery's, which prints nothing beside the log when it is told to end."""
+
+    def install_platform_tweaks(self, worker: Any) -> None:
+        super().install_platform_tweaks(worker)
+        # What is known of Celery's types lacks it.
+        install: Callable[..., None] = vars(celery_worker)[
+            "install_worker_term_handler"
+        ]
+        install(worker, verbose=False)
+
+
 def run() -> int:
     """Run jobs until SIGTERM, let running ones finish, and return the exit code."""
     app: Celery = import_string(settings.COULISSE_CELERY_APP)
@@ -42,8 +56,12 @@ def run() -> int:
     watcher.start()
     os.nice(NICENESS)
     signals.worker_shutting_down.connect(limit_drain)
-    worker = app.Worker(
-        quiet=True, without_gossip=True, without_heartbeat=True, without_mingle=True
+    worker = Worker(
+        app=app,
+        quiet=True,
+        without_gossip=True,
+        without_heartbeat=True,
+        without_mingle=True,
     )
     worker.start()
     watcher.stop()
