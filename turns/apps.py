@@ -9,8 +9,14 @@ class TurnsApp(AppConfig):
 
     def ready(self) -> None:
         # Only now: it leads to models, which exist from here on.
-        from turns.checks import check_bandits, check_memory, check_prices
+        from turns.checks import (
+            check_bandits,
+            check_judges,
+            check_memory,
+            check_prices,
+        )
 
         checks.register(check_bandits)
+        checks.register(check_judges)
         checks.register(check_memory)
         checks.register(check_prices)

@@ -1,4 +1,4 @@
-"""What `manage.py check` says of memory, of what models cost, and of bandits."""
+"""What `manage.py check` says of memory, of prices, of judges and of bandits."""
 
 from typing import Any
 
@@ -6,8 +6,9 @@ from django.core import checks
 
 from config import checked
 from memory import plan, state
-from turns import experiment_checks, price_table
+from turns import experiment_checks, judge_checks, price_table
 
+FEEBLE = "coulisse.W654"
 PARKED = "coulisse.W716"
 UNPRICED = "coulisse.W111"
 
@@ -35,6 +36,21 @@ def check_prices(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage
             id=UNPRICED,
         )
         for name in price_table.unknown(price_table.of(config))
+    ]
+
+
+def check_judges(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
+    """Warn of judges that answer in shape and judge nothing."""
+    config = None if databases else checked.load()
+    if config is None:
+        return []
+    return [
+        checks.Warning(
+            f"judge '{judge.name}': '{judge.model}' is too small to judge, so its "
+            "scores mean nothing; give it a larger model",
+            id=FEEBLE,
+        )
+        for judge in judge_checks.feeble(config)
     ]
 
 

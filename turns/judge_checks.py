@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from agents.config import AGENTS
 from config.sections import Config, Problem
 from config.spelling import did_you_mean
-from judges.config import JUDGES
+from judges.config import JUDGES, JudgeConfig
+from providers.config import PROVIDERS
 
 
 def check_judges(config: Config) -> Iterable[Problem]:
@@ -33,3 +34,12 @@ def check_judges(config: Config) -> Iterable[Problem]:
                     f"agent '{agent.name}' lists judge '{name}' twice; remove one",
                     "coulisse.E653",
                 )
+
+
+def feeble(config: Config) -> Iterable[JudgeConfig]:
+    """Find judges whose model is the one on this machine, which cannot judge."""
+    providers = config.get(PROVIDERS)
+    for judge in config.get(JUDGES).values():
+        provider = providers[judge.provider]
+        if provider.kind == "local" and not provider.base_url:
+            yield judge

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from django.test import override_settings
 
 from agents.config import AGENTS
 from config import loader
@@ -10,6 +11,7 @@ from config.errors import ConfigInvalid
 from judges.config import JUDGES, JudgeConfig
 from tests.test_docs import named, rows
 from turns import price_table
+from turns.checks import check_judges
 
 AGENT = """
 providers: {openai: {api_key: x}}
@@ -105,3 +107,21 @@ def test_every_field_is_in_the_docs_with_its_default():
 def test_what_a_judges_model_costs_is_listed():
     found = {each.name: each.used_by for each in price_table.of(load(judged()))}
     assert found["openai/m"] == ("a", "quality (judge)")
+
+
+# manage.py check
+
+
+def test_check_warns_of_a_judge_that_is_too_small(tmp_path):
+    file = tmp_path / "coulisse.yaml"
+    local = "{name: tiny, provider: local, model: smollm2-135m, rubrics: {tone: T.}}"
+    text = judged(judges=JUDGE % "" + f"  - {local}\n")
+    with override_settings(COULISSE_CONFIG=file):
+        file.write_text(text.replace("api_key: x}", "api_key: x}, local: {}"))
+        [warning] = check_judges()
+        assert warning.id == "coulisse.W654"
+        assert "judge 'tiny': 'smollm2-135m' is too small to judge" in warning.msg
+        # Another server by the same wire may have any model.
+        url = "{base_url: 'http://127.0.0.1:9/v1'}"
+        file.write_text(text.replace("api_key: x}", f"api_key: x}}, local: {url}"))
+        assert check_judges() == []
