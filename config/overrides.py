@@ -127,6 +127,11 @@ def compared(was: str, now: str, was_in: str, now_in: str) -> str:
     return "\n".join(lines)
 
 
+def name_of(section: Section[Any], text: str) -> str:
+    """Return what an entry calls itself; raises `ConfigInvalid` where it does not."""
+    return _own_name(section, text)
+
+
 def create(section: Section[Any], text: str, *, by: str) -> str:
     """Add an entry and return the name it gives itself; raises `EntryTaken`."""
     name = _own_name(section, text)

@@ -2,10 +2,12 @@
 
 from django.urls import path
 
+from studio import entries
 from studio.audit import Audit
 from studio.description import Description
 from studio.door import URL_NAME
 from studio.home import Home
+from studio.kinds import KINDS
 from studio.live import Events, Live
 from studio.missing import Missing
 from studio.person_pages import Everybody, Somebody
@@ -31,3 +33,6 @@ urlpatterns += [
     path("tables/", site.urls),
     path("<path:rest>", Missing.as_view()),
 ]
+for kind in KINDS:
+    urlpatterns += entries.addresses(kind)
+

@@ -111,3 +111,13 @@ def with_query(context: dict[str, Any], **changes: Any) -> str:
         else:
             query[name] = str(value)
     return f"?{query.urlencode()}" if query else context["request"].path
+
+
+@register.filter
+def diff_lines(diff: str) -> list[tuple[str, str]]:
+    """Return the lines of a unified diff, each with its class."""
+    kinds = {"+": "add", "-": "del", "@": "at"}
+    return [
+        ("at" if line[:3] in ("+++", "---") else kinds.get(line[:1], "same"), line)
+        for line in diff.splitlines()
+    ]

@@ -1,0 +1,284 @@
+"""Agents, judges, experiments and smoke tests: the same faces for each kind.
+
+What is saved here is stored beside the file and runs in its place; the file is left as
+it is (`config/overrides.py`).
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from django.http.response import HttpResponseBase
+from django.urls import URLPattern, path
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from access import audit
+from access.deeds import Deed
+from config import overrides
+from config.overrides import Entry
+from core.errors import Invalid, NotFound
+from studio import entry_shapes, formats, kinds
+from studio.faces import Face
+from studio.kinds import Kind
+
+FORM = "studio/entries/form.html"
+
+
+class Described(AutoSchema):
+    """Describes a face by its kind."""
+
+    VERBS = {
+        ("Entries", "GET"): ("list", "List {title}"),
+        ("Entries", "POST"): ("create", "Add one of {title}"),
+        ("OneEntry", "GET"): ("retrieve", "Show one of {title}"),
+        ("OneEntry", "PUT"): ("update", "Have this run in place of the file's"),
+        ("OneEntry", "DELETE"): ("destroy", "Disable one, or drop the studio's own"),
+        ("Reset", "POST"): ("reset", "Have what the file says run again"),
+    }
+
+    @property
+    def _kind(self) -> Kind:
+        return cast(EntryFace, self.view).kind
+
+    def _verb(self) -> tuple[str, str]:
+        return self.VERBS[type(self.view).__name__, self.method]
+
+    def get_operation_id(self) -> str:
+        """Return `agents_list`."""
+        return f"{self._kind.path}_{self._verb()[0]}"
+
+    def get_summary(self) -> str:
+        """Return what it does."""
+        return self._verb()[1].format(title=self._kind.title.lower())
+
+    def get_tags(self) -> list[str]:
+        """Return the kind."""
+        return [self._kind.path]
+
+    def get_override_parameters(self) -> list[Any]:
+        """Return what a change may say."""
+        if self.method in ("PUT", "DELETE") or isinstance(self.view, Reset):
+            what = "The version that was shown; refused with 409 if it is another now."
+            return [OpenApiParameter("version", int, description=what)]
+        return []
+
+    def get_request_serializer(self) -> Any:
+        """Return the shape that is written in the YAML, too."""
+        return self._kind.shape if self._verb()[0] in ("create", "update") else None
+
+    def get_response_serializers(self) -> Any:
+        """Return the shapes of what is answered."""
+        match self._verb()[0]:
+            case "list":
+                return entry_shapes.list_shape(self._kind)
+            case "create":
+                return {201: entry_shapes.detail_shape(self._kind)}
+        return entry_shapes.detail_shape(self._kind)
+
+
+class EntryFace(Face):
+    """A face about one of the kinds."""
+
+    kind: Kind = kinds.AGENTS
+    schema = Described()
+
+    def recorded(self, verb: str, name: str, change: Any, *args: Any, **kw: Any) -> Any:
+        """Make a change and write it down in the audit."""
+        noun = self.kind.section.noun.replace(" ", "_")
+        by = self.author()
+        deed = Deed(f"{noun}.{verb}", by, name)
+        return audit.recorded(deed, change, self.kind.section, *args, by=by.actor, **kw)
+
+    def written(self) -> str:
+        """Return the entry that is sent; a script's is refused that is no YAML."""
+        text = self.text()
+        if not self.is_form and not isinstance(formats.loaded(text.encode()), dict):
+            raise Invalid(f"The body must be a map: one {self.kind.section.noun}")
+        return text
+
+    def version(self) -> int | None:
+        """Return the version that was shown, where it is said."""
+        sent = self._fields().get("version") if self.is_form else None
+        said = self.request.query_params.get("version", sent or "")
+        if said == "":
+            return None
+        if not str(said).isdecimal():
+            raise Invalid("'version' must be a whole number", param="version")
+        return int(said)
+
+    def told(self, name: str, *, status: int = 200) -> Response:
+        """Return one of them in full."""
+        entry = overrides.find(self.kind.section, name)
+        self.title = entry.name
+        if self.request.accepted_renderer.format == "yaml":
+            return self.answer(entry.text, status=status)
+        details = self.kind.details(name, entry.value)
+        data = entry_shapes.detailed(entry, details)
+        page = {**self.shell(), "entry": entry, "details": details}
+        return self.answer(data, status=status, page=lambda: page)
+
+    def shell(self) -> dict[str, Any]:
+        """Return what every page of the kind needs besides."""
+        return {"kind": self.kind, "lead": "", "place": self.kind.place}
+
+    def filled(self, *, yaml: str, to: str, method: str, **more: Any) -> dict[str, Any]:
+        """Return the context of the form."""
+        self.template = FORM  # type: ignore[misc]
+        return {**self.shell(), "yaml": yaml, "to": to, "method": method, **more}
+
+
+class Entries(EntryFace):
+    """All of a kind."""
+
+    template = "studio/entries/list.html"
+
+    def get(self, request: Request) -> Response:
+        self.title = self.kind.title
+        beside = self.kind.overview()
+        rows = [
+            (entry, beside.get(entry.name, {}))
+            for entry in overrides.listed(self.kind.section)
+        ]
+        data = [entry_shapes.listed(*row) for row in rows]
+        page = {**self.shell(), "lead": self.kind.lead, "rows": rows}
+        return self.answer({"object": "list", "data": data}, page=lambda: page)
+
+    def post(self, request: Request) -> HttpResponseBase:
+        text = self.written()
+        name = overrides.name_of(self.kind.section, text)
+        self.recorded("create", name, overrides.create, text)
+        noun = self.kind.section.noun
+        to = self.kind.place_of(name)
+        answer = self.done(
+            self.told(name).data, said=f"Made {noun} '{name}'", to=to, status=201
+        )
+        if not self.is_page:
+            answer["Location"] = to
+        return answer
+
+    def refill(self) -> Mapping[str, Any]:
+        """Return the form as it was filled in."""
+        return _new_form(self, self.text())
+
+
+class NewEntry(EntryFace):
+    """The form of a new one, from nothing or from another (`?like=`)."""
+
+    schema = None  # type: ignore[assignment]
+    template = FORM
+
+    def get(self, request: Request) -> Response:
+        text = self.kind.begin
+        like = request.query_params.get("like")
+        if like:
+            text = overrides.find(self.kind.section, like).text
+        return self.answer({"yaml": text}, page=lambda: _new_form(self, text))
+
+
+def _new_form(face: EntryFace, text: str) -> dict[str, Any]:
+    kind = face.kind
+    face.title = f"New {kind.section.noun}"
+    face.trail = [(kind.title, kind.place)]
+    return face.filled(yaml=text, to=kind.place, method="POST")
+
+
+class OneEntry(EntryFace):
+    """One of them: what runs, who says so, and what was said before."""
+
+    template = "studio/entries/one.html"
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Know the way back, whatever happens."""
+        self.title = kwargs["name"]
+        self.trail = [(self.kind.title, self.kind.place)]
+        super().initial(request, *args, **kwargs)
+
+    def get(self, request: Request, name: str) -> Response:
+        return self.told(name)
+
+    def put(self, request: Request, name: str) -> HttpResponseBase:
+        text, version = self.written(), self.version()
+        self.recorded("save", name, overrides.save, name, text, version=version)
+        return self._done(name, f"Saved {self.kind.section.noun} '{name}'")
+
+    def delete(self, request: Request, name: str) -> HttpResponseBase:
+        before = overrides.find(self.kind.section, name)
+        verb = "delete" if before.label == "dynamic" else "disable"
+        self.recorded(verb, name, overrides.tombstone, name, version=self.version())
+        noun = self.kind.section.noun
+        if verb == "disable":
+            return self._done(name, f"Disabled {noun} '{name}'")
+        said = f"Deleted {noun} '{name}'"
+        return self.done({"name": name, "deleted": True}, said=said, to=self.kind.place)
+
+    def _done(self, name: str, said: str) -> HttpResponseBase:
+        return self.done(self.told(name).data, said=said, to=self.kind.place_of(name))
+
+    def refill(self) -> Mapping[str, Any] | None:
+        """Return the form as it was filled in; there is none but that of a PUT."""
+        if self.request.method != "PUT":
+            return None
+        return edit_form(self, self.kwargs["name"], self.text(), self._shown())
+
+    def _shown(self) -> str:
+        return str(self._fields().get("version", ""))
+
+
+class EditEntry(EntryFace):
+    """The form of one, with what it is now or what it was (`?from=`)."""
+
+    schema = None  # type: ignore[assignment]
+    template = FORM
+
+    def get(self, request: Request, name: str) -> Response:
+        entry = overrides.find(self.kind.section, name)
+        text = self._text(entry, request.query_params.get("from", ""))
+        return self.answer(
+            {"yaml": text, "version": entry.version},
+            page=lambda: edit_form(self, name, text, str(entry.version)),
+        )
+
+    def _text(self, entry: Entry, version: str) -> str:
+        if version == "":
+            return entry.text
+        if not version.isdecimal():
+            raise NotFound(f"There is no version '{version}'")
+        return overrides.version(self.kind.section, entry.name, int(version)).body
+
+
+def edit_form(face: EntryFace, name: str, text: str, version: str) -> dict[str, Any]:
+    """Return the context of the form of one that is there."""
+    kind = face.kind
+    face.title = f"Edit {name}"
+    face.trail = [(kind.title, kind.place), (name, kind.place_of(name))]
+    return face.filled(
+        yaml=text, to=kind.place_of(name), method="PUT", version=version, name=name
+    )
+
+
+class Reset(OneEntry):
+    """Back to the file."""
+
+    http_method_names = ["post", "options"]
+
+    def post(self, request: Request, name: str) -> HttpResponseBase:
+        had = overrides.find(self.kind.section, name)
+        self.recorded("reset", name, overrides.reset, name, version=self.version())
+        said = f"{self.kind.section.noun.capitalize()} '{name}' is as the file says"
+        if had.written is None:
+            data = {"name": name, "deleted": True}
+            return self.done(data, said=said, to=self.kind.place)
+        return self._done(name, said)
+
+
+def addresses(kind: Kind) -> list[URLPattern]:
+    """Return the addresses of a kind."""
+    return [
+        path(kind.path, Entries.as_view(kind=kind)),
+        path(f"{kind.path}/new", NewEntry.as_view(kind=kind)),
+        path(f"{kind.path}/<path:name>/edit", EditEntry.as_view(kind=kind)),
+        path(f"{kind.path}/<path:name>/reset", Reset.as_view(kind=kind)),
+        path(f"{kind.path}/<path:name>", OneEntry.as_view(kind=kind)),
+    ]

@@ -1,0 +1,153 @@
+"""The four kinds of entries the studio may change, and what each page adds to them.
+
+Every kind has the same faces (`studio/entries.py`). What is its own is here: how its
+list looks, and what its detail page shows below the configuration. To add to a page,
+give its kind another function; `details` is also in what scripts get.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from agents.config import AGENTS as AGENTS_SECTION
+from agents.config import AgentConfig
+from config.sections import Section
+from experiments.config import EXPERIMENTS as EXPERIMENTS_SECTION
+from experiments.config import ExperimentConfig
+from judges.config import JUDGES as JUDGES_SECTION
+from judges.config import JudgeConfig
+from smoke.config import SMOKE_TESTS as SMOKE_TESTS_SECTION
+from smoke.config import SmokeTest
+
+Details = Callable[[str, Any], Mapping[str, Any]]
+
+
+def nothing(name: str, value: Any) -> Mapping[str, Any]:
+    """Return no details."""
+    return {}
+
+
+def nothing_of_any() -> Mapping[str, Any]:
+    """Return nothing beside the entries of a list."""
+    return {}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is particular to one kind of entries."""
+
+    section: Section[Any]
+    shape: type[Any]
+    """Of one entry, for the description of the API."""
+    path: str
+    """Below `/admin/`."""
+    title: str
+    lead: str
+    """What they are for, in a line under the title."""
+    icon: str
+    begin: str
+    """What the form of a new one begins with."""
+    columns: tuple[tuple[str, str], ...] = ()
+    """Of the list, between the name and the label: what the head of each says, and its
+    class (`number` or "")."""
+    row_template: str = ""
+    """Those cells of an `entry`, with `beside`, its own part of `overview()`."""
+    overview: Callable[[], Mapping[str, Any]] = nothing_of_any
+    """What a list shows beside the configuration, by name; a fixed number of queries,
+    however many entries there are."""
+    detail_template: str = ""
+    """Included below the configuration of one, with `details` and `entry`."""
+    details: Details = nothing
+    """What that shows of the one of a name; its value is None where nothing runs."""
+    actions_template: str = ""
+    """Included in the head of its page: buttons of its own."""
+
+    @property
+    def place(self) -> str:
+        """The address of the list."""
+        return f"/admin/{self.path}"
+
+    def place_of(self, name: str) -> str:
+        """Return the address of one."""
+        return f"{self.place}/{quote(name, safe='')}"
+
+
+AGENTS = Kind(
+    section=AGENTS_SECTION,
+    shape=AgentConfig,
+    path="agents",
+    title="Agents",
+    lead="Who answers: a model, its instructions, and what it may use.",
+    icon="smart_toy",
+    columns=(("Model", ""), ("Uses", "")),
+    row_template="studio/agents/_row.html",
+    begin="""\
+name: assistant
+provider: openai
+model: gpt-4o-mini
+preamble: |
+  You are a helpful assistant.
+""",
+)
+JUDGES = Kind(
+    section=JUDGES_SECTION,
+    shape=JudgeConfig,
+    path="judges",
+    title="Judges",
+    lead="Models that score replies by your criteria.",
+    icon="gavel",
+    columns=(("Model", ""), ("Criteria", ""), ("Scores", "number")),
+    row_template="studio/judges/_row.html",
+    begin="""\
+name: quality
+provider: openai
+model: gpt-4o-mini
+sampling_rate: 0.2
+rubrics:
+  helpful: Whether the reply does what was asked.
+""",
+)
+EXPERIMENTS = Kind(
+    section=EXPERIMENTS_SECTION,
+    shape=ExperimentConfig,
+    path="experiments",
+    title="Experiments",
+    lead="Several agents under one name, one of which answers each request.",
+    icon="science",
+    columns=(("Strategy", ""), ("Variants", "")),
+    row_template="studio/experiments/_row.html",
+    begin="""\
+name: trial
+strategy: split
+variants:
+  - agent: assistant
+    weight: 1
+  - agent: another
+    weight: 1
+""",
+)
+SMOKE_TESTS = Kind(
+    section=SMOKE_TESTS_SECTION,
+    shape=SmokeTest,
+    path="smoke",
+    title="Smoke tests",
+    lead="Synthetic users who talk to your agents, so that you see how it goes.",
+    icon="theater_comedy",
+    columns=(("Talks to", ""), ("Persona", ""), ("Repetitions", "number")),
+    row_template="studio/smoke/_row.html",
+    begin="""\
+name: greeting
+target: assistant
+persona:
+  provider: openai
+  model: gpt-4o-mini
+  preamble: |
+    You are new here and want to know what this can do for you.
+    When you know, say "[FIN]".
+stop_marker: "[FIN]"
+max_turns: 5
+""",
+)
+
+KINDS = (AGENTS, EXPERIMENTS, JUDGES, SMOKE_TESTS)
