@@ -1,4 +1,5 @@
-"""Watches the clock for triggers: one in each worker, beside its runner.
+"""Watches the clock for triggers, and for work that was lost: one in each worker,
+beside its runner.
 
 Any number of them may run. It needs no broker: it adds rows, and has this process's
 runner look at them.
@@ -11,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from config import live
 from config.sections import Config
-from tasks import boots, crons, trigger_log
+from tasks import boots, crons, lost, trigger_log
 from tasks.triggers import Firing
 from tasks.triggers_config import CronTrigger
 from tasks.triggers_config import crons as crons_of
@@ -21,6 +22,8 @@ from turns.errors import DatabaseDown
 LOOK_SECONDS = 1.0
 """The longest sleep: an edit of the YAML and a clock that was set are seen then."""
 STAY = timedelta(seconds=10)
+SWEEP = timedelta(seconds=30)
+"""How long work whose worker died may stay unnoticed, beyond its lease."""
 JUMP = timedelta(seconds=60)
 NEVER = datetime.max.replace(tzinfo=UTC)
 
@@ -47,6 +50,7 @@ class Clock:
         self._looked_at: datetime | None = None
         self._is_set_back = False
         self._stayed_at = datetime.min.replace(tzinfo=UTC)
+        self._swept_at = self._now()
 
     async def run(self) -> None:
         """Watch until it is cancelled."""
@@ -76,6 +80,11 @@ class Clock:
         if due:
             self._told(await lane.run_to_end(crons.fire_due, config, now, due))
             self._look_ahead(due, now)
+        # Last, so that nothing else waits for it if it fails.
+        if not now - SWEEP < self._swept_at <= now:
+            self._swept_at = now
+            if await lane.run_to_end(lost.sweep):
+                self._kick()
 
     def _is_to_arm(self, config: Config, now: datetime) -> bool:
         """Return whether crons were edited, or the machine's clock was set back."""

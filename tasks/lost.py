@@ -19,9 +19,13 @@ def once() -> Collection[str]:
     return () if live.current().get(TASKS).rerun_interrupted else kinds.listed()
 
 
-def sweep() -> None:
-    """Close what cannot be run again, and have the rest be taken at once."""
+def sweep() -> bool:
+    """Close what cannot be run again, and have the rest be taken at once.
+
+    Return whether there may be some of that.
+    """
     if left := queue.disown():
         logger.warning("%d tasks were running in a worker that died", left)
     if closed := queue.reap(once=once()):
         logger.warning("%d tasks were given up with their workers", closed)
+    return left > 0

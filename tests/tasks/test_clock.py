@@ -2,16 +2,17 @@
 
 import uuid
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import OperationalError
 
 from core.ids import UserId
 from providers import blocking
-from tasks import boots, crons, starts
+from tasks import boots, crons, lost, queue, starts
 from tasks.clock import Clock
-from tasks.models import Start
+from tasks.models import Start, Task
+from tasks.queue import Draft
 from tests.tasks.conftest import Working, wait_until
 from tests.tasks.triggers import (
     NOON,
@@ -149,6 +150,38 @@ def test_a_cron_of_every_second_runs_as_the_seconds_pass(
     for task in runs(name)[:2]:
         late = task.created_at - datetime.fromisoformat(task.payload["tick"])
         assert timedelta(0) <= late < timedelta(seconds=0.9)
+
+
+# What is lost.
+
+
+def test_it_takes_up_what_was_lost_without_a_message(hands: Hands, user_id: UserId):
+    (task,) = queue.add([Draft("agent", user_id, "assistant", "x")])
+    hands.look()
+    ago = datetime.now(UTC) - timedelta(seconds=1)
+    row = Task.objects.filter(pk=task.pk)
+    row.update(
+        state="running", due_at=ago, interruptions=queue.MAX_INTERRUPTIONS, worker="x"
+    )
+    hands.look(seconds=29)
+    assert row.get().state == "running"
+    hands.look(seconds=1)
+    assert (row.get().state, row.get().error) == ("errored", queue.INTERRUPTED)
+
+
+def test_a_sweep_that_fails_keeps_no_trigger_from_firing(
+    configure: Configure, name: str, hands: Hands, monkeypatch: pytest.MonkeyPatch
+):
+    def fail() -> bool:
+        raise PermissionError("not for you to see")
+
+    configure(yaml(cron(name, "* * * * *")))
+    monkeypatch.setattr(lost, "sweep", fail)
+    hands.look()
+    with pytest.raises(PermissionError):
+        hands.look(seconds=60)
+    assert ticks(name) == ["2026-03-02T12:01:00Z"]
+    hands.look(seconds=1)
 
 
 # What fires at the start.
