@@ -27,7 +27,7 @@ from tasks.work import Work
 from turns.errors import Unwanted
 
 LEASE_SECONDS = 30.0
-"""How long a worker may be silent; it extends its leases every few seconds."""
+"""How long a worker may be silent; it extends its leases every ten seconds."""
 MAX_INTERRUPTIONS = 3
 """How often a task may lose its worker before it is given up."""
 FIRST_PAUSE_SECONDS = 2.0
@@ -125,24 +125,25 @@ def _is_given_up(once: Collection[str]) -> Q:
     return Q(interruptions__gte=MAX_INTERRUPTIONS) | Q(kind__in=once)
 
 
-def extend(tasks: Collection[Work], *, now: datetime | None = None) -> set[uuid.UUID]:
-    """Keep the leases of work in hand; return the ids of what is to be ended.
+def extend(tasks: Collection[Work], *, now: datetime | None = None) -> None:
+    """Keep the leases of work in hand."""
+    lease = (now or datetime.now(UTC)) + timedelta(seconds=LEASE_SECONDS)
+    ids = [task.id for task in tasks]
+    running = Task.objects.filter(pk__in=ids, state=Task.State.RUNNING)
+    running.filter(worker=workers.own()).update(due_at=lease)
+
+
+def unwanted(tasks: Collection[Work]) -> set[uuid.UUID]:
+    """Return the ids of work in hand that is to be ended; it writes nothing.
 
     That is what somebody cancelled, what was erased, and what another worker has.
     """
-    now = now or datetime.now(UTC)
-    lease = now + timedelta(seconds=LEASE_SECONDS)
     mine = {task.id: task.attempts for task in tasks}
-    running = Task.objects.filter(pk__in=mine, state=Task.State.RUNNING)
-    running.filter(worker=workers.own()).update(due_at=lease)
-    kept = {
-        pk
-        for pk, attempts, is_cancelled in running.values_list(
-            "pk", "attempts", "is_cancelled"
-        )
-        if mine[pk] == attempts and not is_cancelled
-    }
-    return mine.keys() - kept
+    running = Task.objects.filter(
+        pk__in=mine, state=Task.State.RUNNING, is_cancelled=False
+    )
+    found = running.values_list("pk", "attempts")
+    return mine.keys() - {pk for pk, attempts in found if mine[pk] == attempts}
 
 
 def _mine(task: Work) -> QuerySet[Task]:

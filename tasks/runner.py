@@ -27,7 +27,9 @@ LOOK_SECONDS = 5.0
 CANCEL_SECONDS = 1.0
 """For what is broken off to close its streams."""
 HEARTBEAT_SECONDS = 1.0
-"""How soon what somebody cancelled is ended; leases last much longer."""
+"""How soon what somebody cancelled is ended."""
+BEATS_A_LEASE = 10
+"""Every so many of them the leases are extended, which last three times as long."""
 
 logger = logging.getLogger(__name__)
 
@@ -181,13 +183,18 @@ class Runner:
 
     async def _beat(self) -> None:
         """Keep the leases, and end what somebody cancelled."""
+        due = BEATS_A_LEASE
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
+            due -= 1
             held = dict(self._in_hand)
             if not held:
                 continue
             try:
-                over = await lane.run_to_end(queue.extend, list(held))
+                if due <= 0:
+                    await lane.run_to_end(queue.extend, list(held))
+                    due = BEATS_A_LEASE
+                over = await lane.run(queue.unwanted, list(held))
             except DatabaseDown:
                 continue
             except Exception:

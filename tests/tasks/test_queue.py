@@ -214,11 +214,18 @@ def test_who_lost_a_task_closes_nothing(user_id):
         queue.close(before, "old")
     queue.failed(before, ValueError())
     queue.put_back([before])
-    assert queue.extend([before]) == {task.pk}
-    assert queue.extend([work]) == set()
+    assert queue.unwanted([before]) == {task.pk}
+    assert queue.unwanted([work]) == set()
     queue.close(work, "new")
     task.refresh_from_db()
     assert (task.state, task.result) == ("done", "new")
+
+
+def test_a_lease_that_is_kept_does_not_run_out(user_id):
+    add(user_id)
+    (work,) = take(user_id)
+    queue.extend([work], now=LATER)
+    assert take(user_id, now=LATER) == []
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Tasks are taken, done and closed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -12,12 +12,13 @@ from judges import material
 from memory.models import Message
 from providers.fake import FakeProvider
 from providers.fake_wires import Answer
-from tasks import judging, queue
+from tasks import judging, queue, runner
 from tasks.models import Task
 from tasks.queue import Draft
+from tasks.work import Work
 from telemetry.models import Turn
 from tests.judges.stage import STAGE, answer
-from tests.tasks.conftest import Working, wait_until
+from tests.tasks.conftest import Working, wait_for, wait_until
 
 pytestmark = pytest.mark.database
 
@@ -98,3 +99,40 @@ def test_judges_that_hang_keep_no_task_waiting(
     rows = Task.objects.filter(user_id=user_id)
     wait_until(lambda: not rows.filter(finished_at=None).exists())
     assert set(rows.values_list("state", flat=True)) == {"done"}
+
+
+@pytest.fixture
+def beats(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a runner does at each of its heartbeats, which are quick."""
+    seen: list[str] = []
+
+    def noted(name: str) -> None:
+        do = getattr(queue, name)
+
+        def note(tasks: Collection[Work]) -> object:
+            seen.append(name)
+            return do(tasks)
+
+        monkeypatch.setattr(queue, name, note)
+
+    noted("extend")
+    noted("unwanted")
+    monkeypatch.setattr(runner, "HEARTBEAT_SECONDS", 0.005)
+    return seen
+
+
+def test_leases_are_extended_now_and_then_and_what_is_cancelled_is_seen_at_once(
+    beats: list[str], working: Working, fake: FakeProvider, user_id: UserId
+):
+    fake.hang("headers")
+    (task,) = queue.add([Draft("agent", user_id, "assistant", "How is it?")])
+    working.kick()
+    taken = wait_for(task, lambda row: row.state == "running")
+    kept = wait_for(task, lambda row: row.due_at > taken.due_at)
+    wait_until(lambda: beats.count("extend") >= 3)
+    first, second = [n for n, name in enumerate(beats) if name == "extend"][:2]
+    assert second - first == 1 + runner.BEATS_A_LEASE
+    assert (kept.state, kept.attempts) == ("running", 1)
+
+    queue.cancel(task.pk)
+    assert working.closed(task).state == "cancelled"
