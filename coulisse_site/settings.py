@@ -96,6 +96,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "studio.policy.Policy",
+    "studio.faults.Faults",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     # Assets are anybody's: they are the same in every installation.
     "studio.assets.Assets",

@@ -18,6 +18,7 @@ keys. So nothing a page can do is out of a script's reach.
             made = greetings.add(self.entry(Greeting), by=self.author())
             return self.done(made, said="Saved the greeting", to="/admin/greetings")
 
+In a template the data's keys are at hand by name, and all of it as `answer`.
 Browsers' forms are POSTs; a hidden `_method` field names the method that is meant.
 """
 

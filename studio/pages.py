@@ -9,6 +9,8 @@ from rest_framework.renderers import BaseRenderer
 from studio.site import site
 
 REFUSED = "studio/refused.html"
+SHELLS = {"colors", "csrf_token", "messages", "perms", "request", "styles", "user"}
+"""What the shell's own templates go by: `answer.user` is the data's."""
 
 
 class PageRenderer(BaseRenderer):
@@ -37,8 +39,9 @@ class PageRenderer(BaseRenderer):
             "trail": view.trail,
             "is_operator": site.is_operator(request._request),
         }
+        told = {name: shown[name] for name in shown.keys() - SHELLS}
         text: str = loader.render_to_string(
-            template, {**shell, **shown}, request=request._request
+            template, {**shell, **told, "answer": shown}, request=request._request
         )
         return text
 

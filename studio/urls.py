@@ -11,11 +11,15 @@ from studio.kinds import KINDS
 from studio.live import Events, Live
 from studio.missing import Missing
 from studio.person_pages import Everybody, Somebody
+from studio.playground import Playground, PlaygroundTurns
 from studio.site import site
 from studio.tokens import OneToken, Tokens
 
 urlpatterns = [
     path("", Home.as_view(), name=URL_NAME),
+    # Build
+    path("playground", Playground.as_view()),
+    path("playground/turns", PlaygroundTurns.as_view()),
     path("live", Live.as_view()),
     path("live/events", Events.as_view()),
     # Monitor
@@ -29,10 +33,10 @@ urlpatterns = [
 ]
 """A line for each address, in the order of the menu; each module has its faces."""
 
+for kind in KINDS:
+    urlpatterns += entries.addresses(kind)
+
 urlpatterns += [
     path("tables/", site.urls),
     path("<path:rest>", Missing.as_view()),
 ]
-for kind in KINDS:
-    urlpatterns += entries.addresses(kind)
-

@@ -1,0 +1,83 @@
+"""The playground: a turn as any user, and what happened in it."""
+
+import json
+
+import pytest
+
+from telemetry import records, turn_ids
+
+pytestmark = pytest.mark.database
+
+SAID = {"agent": "assistant", "user": "test-user", "message": "Hello?"}
+PATH = "/admin/playground/turns"
+
+
+def frames(text: str) -> list:
+    lines = [line for line in text.split("\n") if line.startswith("data: ")]
+    assert lines.pop() == "data: [DONE]"
+    return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+
+def test_it_offers_agents_and_a_user_of_ones_own(script):
+    told = script.get("/admin/playground").json()
+    assert told["agents"][0] == "assistant"
+    assert told["user"] == "playground-local"
+    page = script.get(
+        "/admin/playground?agent=claude&user=ada", headers={"Accept": "text/html"}
+    )
+    assert "<option selected>claude</option>" in page.text
+    assert 'value="ada"' in page.text
+
+
+def test_a_turn_is_streamed_as_that_user_and_recorded(script, fake):
+    fake.reply("Hello, ", "Ada.")
+    answer = script.post(PATH, json=SAID)
+    assert answer.headers["Content-Type"] == "text/event-stream"
+    told = frames(answer.text)
+    words = [c["choices"][0]["delta"].get("content") for c in told if c["choices"]]
+    assert "".join(filter(None, words)) == "Hello, Ada."
+    assert told[-1]["usage"]["completion_tokens"] > 0
+    turn = records.tree(turn_ids.read(told[0]["id"]))
+    assert turn.user_message == "Hello?"
+    assert turn.outcome == "ok"
+
+
+def test_what_goes_wrong_is_a_frame(script, fake):
+    fake.fail(500)
+    (told,) = frames(script.post(PATH, json=SAID).text)
+    assert told["error"]["type"] == "upstream_error"
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "said"),
+    [
+        ({"agent": "nobody"}, 404, "nobody"),
+        ({"user": ""}, 400, "user"),
+        ({"message": ""}, 400, "message"),
+        ({"message": 3}, 400, "message"),
+        ({"temperature": 1}, 400, "temperature"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_runs(script, fake, change, status, said):
+    answer = script.post(PATH, json={**SAID, **change})
+    assert answer.status_code == status
+    assert said in answer.json()["error"]["message"]
+    assert fake.is_idle
+
+
+def test_incognito_leaves_no_row(script, fake):
+    fake.reply("Who?")
+    told = frames(script.post(PATH, json={**SAID, "incognito": True}).text)
+    assert records.tree(turn_ids.read(told[0]["id"])) is None
+
+
+def test_a_viewer_talks_to_nobody(viewer, fake):
+    assert viewer.post(PATH, json=SAID).status_code == 403
+    assert fake.is_idle
+
+
+def test_who_leaves_stops_the_turn(script, fake):
+    fake.hang("mid_stream", "One ", "two")
+    with script.stream("POST", PATH, json=SAID) as streamed:
+        next(streamed.iter_bytes())
+    fake.wait(lambda: fake.requests[-1].aborted)
