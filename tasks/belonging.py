@@ -4,20 +4,27 @@ from collections.abc import Iterator
 from typing import Any
 
 from memory.belongings import Belongings
+from tasks import kinds
 from tasks.models import Task
 
 
 def describe(rows: list[Task]) -> Iterator[dict[str, Any]]:
-    """Tell tasks as an export has them."""
+    """Tell tasks as an export has them.
+
+    What came of work they never see, such as judging, names models and what they cost;
+    the scores themselves are told apart.
+    """
+    seen = kinds.listed()
     for row in rows:
+        is_seen = row.kind in seen
         yield {
             "id": row.id,
             "kind": row.kind,
             "state": row.state,
             "agent": row.agent,
             "prompt": row.prompt,
-            "result": row.result,
-            "error": row.error,
+            "result": row.result if is_seen else None,
+            "error": row.error if is_seen else None,
             "origin": row.origin,
             "created_at": row.created_at,
             "finished_at": row.finished_at,

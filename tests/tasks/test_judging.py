@@ -21,7 +21,7 @@ from memory import erasure
 from memory.models import Thread
 from providers import blocking
 from providers.fake_wires import Answer
-from tasks import judging, queue
+from tasks import belonging, judging, queue
 from tasks.models import Task
 from telemetry.models import Expense
 from tests.gateway.calls import ask, body, calling, post, prompt
@@ -185,6 +185,18 @@ def test_every_attempt_is_spent_that_was_answered(
     assert closed(working, user_id).state == "done"
     assert expenses() == [("quality", 1, 37), ("quality", 1, 37)]
     assert scores_of(user_id)["quality.tone"] == 2
+
+
+def test_a_users_export_tells_of_no_judges_model(working, judge, client, user, user_id):
+    judge += [answer(accuracy=9, tone=7), "Lovely!", "Lovely!"]
+    for text in ("The capital?", "And of Peru?"):
+        ask(client, user, text, agent="judged")
+        newest = max(tasks_of(user_id), key=lambda task: task.created_at)
+        working.kick()
+        working.closed(newest)
+    told = list(belonging.TASKS.describe(tasks_of(user_id)))
+    assert [task["state"] for task in told] == ["done", "errored"]
+    assert {(task["result"], task["error"]) for task in told} == {(None, None)}
 
 
 def test_it_waits_behind_all_that_somebody_waits_for(
