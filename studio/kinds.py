@@ -19,6 +19,7 @@ from judges.config import JUDGES as JUDGES_SECTION
 from judges.config import JudgeConfig
 from smoke.config import SMOKE_TESTS as SMOKE_TESTS_SECTION
 from smoke.config import SmokeTest
+from studio import agents
 
 Details = Callable[[str, Any], Mapping[str, Any]]
 
@@ -80,8 +81,15 @@ AGENTS = Kind(
     title="Agents",
     lead="Who answers: a model, its instructions, and what it may use.",
     icon="smart_toy",
-    columns=(("Model", ""), ("Uses", "")),
+    columns=(
+        *(("Model", ""), ("Uses", "")),
+        *(("Turns, 24 h", "number"), ("Cost, 24 h", "number")),
+    ),
     row_template="studio/agents/_row.html",
+    overview=agents.overview,
+    detail_template="studio/agents/_details.html",
+    details=agents.details,
+    actions_template="studio/agents/_actions.html",
     begin="""\
 name: assistant
 provider: openai
