@@ -24,6 +24,7 @@ from tasks import rounds, workers
 from tasks.columns import stored
 from tasks.models import Task
 from tasks.work import Work
+from telemetry.text import storable
 from turns.errors import Unwanted
 
 LEASE_SECONDS = 30.0
@@ -345,8 +346,3 @@ def replay(ids: Collection[uuid.UUID]) -> int:
             finished_at=None,
         )
     return len(rows)
-
-
-def storable(text: str) -> str:
-    """Return a text as any database can hold it: no NUL, no halves of characters."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

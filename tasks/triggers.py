@@ -18,6 +18,7 @@ from tasks.errors import TasksDisabled
 from tasks.models import Task, TriggerState
 from tasks.queue import Draft
 from tasks.triggers_config import AnyTrigger
+from telemetry.text import storable
 
 LOOKED_AT = 50
 """Newest runs of a trigger that are looked at for one that is not over."""
@@ -144,7 +145,7 @@ def _draft(occasion: Occasion) -> Draft:
         turn_tasks.NAME,
         occasion.user_id,
         occasion.agent,
-        queue.storable(occasion.prompt),
+        storable(occasion.prompt),
         payload={
             "metadata": {} if thread is None else {"thread_id": thread},
             "generation": 1,
