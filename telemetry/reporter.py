@@ -240,8 +240,8 @@ class Reporter:
         while True:
             self._listening.clear()
             if self._sinks:
-                self._board.watch(WATCH_SECONDS)
-                self._woken.set()
+                # Of this process, too, something is heard now and then.
+                self._be_watched(is_new=False)
                 await self._say_watching()
             elif self._is_joined:
                 await self._stop_watching()

@@ -135,13 +135,14 @@ async def test_only_what_changed_is_sent_and_now_and_then_a_word():
         worker.board.put_up(first.turn_id, lambda: first)
         web.watch()
         await until(lambda: web.heard())
+        both = {frame.process for frame in web.frames}
         worker.board.put_up(second.turn_id, lambda: second)
         await until(lambda: len(web.heard()) == 2)
         last = next(frame for frame in reversed(web.frames) if frame.turns)
         assert list(last.turns) == [str(second.turn_id)]
         assert not last.is_whole
         before = len(web.frames)
-        await until(lambda: len(web.frames) > before + 3)
+        await until(lambda: {f.process for f in web.frames[before:]} == both)
 
 
 async def test_who_comes_later_is_told_all():
