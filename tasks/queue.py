@@ -24,6 +24,7 @@ from tasks import rounds, workers
 from tasks.columns import stored
 from tasks.models import Task
 from tasks.work import Work
+from telemetry.board import BOARD
 from telemetry.text import storable
 from turns.errors import Unwanted
 
@@ -281,6 +282,7 @@ def cancel(task_id: uuid.UUID, *, user_id: UserId | None = None) -> Task | None:
         state=Case(When(waits, then=Value(Task.State.CANCELLED)), default=F("state")),
         finished_at=Case(When(waits, then=Value(datetime.now(UTC)))),
     )
+    BOARD.note_tasks()
     return rows.first()
 
 

@@ -20,6 +20,7 @@ from tasks.config import TASKS
 from tasks.errors import DeadlinePassed
 from tasks.kinds import Ending
 from tasks.work import Work
+from telemetry.board import BOARD
 from turns import lane
 from turns.errors import DatabaseDown
 
@@ -117,6 +118,7 @@ class Runner:
                 work = asyncio.create_task(self._work(task))
                 self._in_hand[task] = work
                 work.add_done_callback(partial(self._let_go, task))
+                BOARD.note_tasks()
             return len(taken) == most
 
     def _wanted(self, free: int) -> tuple[Collection[str], int]:
@@ -135,6 +137,7 @@ class Runner:
     def _let_go(self, task: Work, _: "asyncio.Task[None]") -> None:
         self._in_hand.pop(task, None)
         self._kicked.set()
+        BOARD.note_tasks()
 
     async def _work(self, task: Work) -> None:
         request_ids.current.set(task.request_id or f"task_{task.id.hex}")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import celery
 
 from core.wake import Wake
+from telemetry.board import BOARD
 
 TASK = "tasks.jobs.work"
 PAUSE_SECONDS = 0.01
@@ -33,6 +34,7 @@ def by(way: Callable[[], None]) -> None:
 
 def soon() -> None:
     """Have a worker look at the queue. Takes microseconds and never raises."""
+    BOARD.note_tasks()
     _wake.soon()
 
 
