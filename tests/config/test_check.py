@@ -45,7 +45,7 @@ def test_it_counts_what_else_there_is(file, capsys):
     call_command("check")
     assert capsys.readouterr().out == (
         "ok — coulisse.yaml (1 agents, 0 judges, 0 experiments, 1 providers), "
-        "1 mcp servers, 2 triggers, 1 sidecars, 1 smoke tests\n"
+        "1 MCP servers, 2 triggers, 1 sidecars, 1 smoke tests\n"
     )
 
 

@@ -13,7 +13,7 @@ COUNTED = ("agents", "judges", "experiments", "providers")
 """Source: the line of the reference."""
 COUNTED_TOO = ("mcp", "triggers", "sidecars", "smoke_tests")
 """Where there are any."""
-SAID_AS = {"mcp": "mcp servers", "smoke_tests": "smoke tests"}
+SAID_AS = {"mcp": "MCP servers", "smoke_tests": "smoke tests"}
 
 
 class Command(ConfigCommand, DjangoCheck):
