@@ -17,13 +17,15 @@
 | coulisse.E013 | a top-level key is not available in this version |
 | coulisse.E014 | the file is right by itself, and not with what the studio says |
 | coulisse.E015 | an entry of the studio has another name than its address |
+| coulisse.E016 | a mask stands where the file has no secret |
+| coulisse.E017 | a text is not a value that could stand there |
 | coulisse.E101 and up | what a section checks itself: its `config.py` says |
 """
 
 from collections.abc import Iterable
 
 from config.sections import Problem
-from core.errors import Conflict, Invalid, NotFound
+from core.errors import Conflict, Denied, Invalid, NotFound
 
 UNREADABLE = "coulisse.E001"
 NOT_A_MAP = "coulisse.E002"
@@ -40,6 +42,8 @@ UNKNOWN_KEY = "coulisse.E012"
 PLANNED_KEY = "coulisse.E013"
 OPPOSED = "coulisse.E014"
 OTHER_NAME = "coulisse.E015"
+MASKED = "coulisse.E016"
+MISPLACED = "coulisse.E017"
 
 
 class ConfigInvalid(Invalid):
@@ -52,6 +56,24 @@ class ConfigInvalid(Invalid):
 
 class StarterRefused(Invalid):
     """The starter cannot be written there."""
+
+
+class FileChanged(Conflict):
+    """Somebody changed the file since it was shown; load it again."""
+
+    code = "changed_meanwhile"
+
+
+class FileUnwritable(Denied):
+    """The file cannot be written."""
+
+    code = "file_unwritable"
+
+
+class HeldByFile(Denied):
+    """This comes from the file, not from the studio."""
+
+    code = "commands_not_allowed"
 
 
 class EntryUnknown(NotFound):

@@ -32,12 +32,27 @@ def number(schema: Schema, steps: Location) -> str | None:
     return "number" if "number" in numbers else "integer"
 
 
+def declares(nodes: Iterable[Schema], step: str | int) -> bool:
+    """Tell whether a name is one the schema knows, and not anyone's."""
+    return any(step in node.get("properties", {}) for node in nodes)
+
+
 def _at(schema: Schema, steps: Location) -> list[Schema]:
-    nodes = list(_alternatives(schema, schema))
+    nodes = roots(schema)
     for step in steps:
-        below = (child for node in nodes for child in _children(node, step))
-        nodes = [found for child in below for found in _alternatives(schema, child)]
+        nodes = below(schema, nodes, step)
     return nodes
+
+
+def roots(schema: Schema) -> list[Schema]:
+    """Return all that a schema says about the whole."""
+    return list(_alternatives(schema, schema))
+
+
+def below(schema: Schema, nodes: Iterable[Schema], step: str | int) -> list[Schema]:
+    """Return all it says one step below a place it says `nodes` about."""
+    children = (child for node in nodes for child in _children(node, step))
+    return [found for child in children for found in _alternatives(schema, child)]
 
 
 def _alternatives(root: Schema, node: Schema) -> Iterator[Schema]:

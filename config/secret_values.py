@@ -28,7 +28,9 @@ def within(value: Any) -> Iterator[str]:
         yield from _of_each(vars(value).values())
     elif isinstance(value, Mapping):
         for name, entry in value.items():
-            if not isinstance(entry, SecretStr) or _is_secret(str(name), entry):
+            if not isinstance(entry, SecretStr) or is_secret(
+                str(name), entry.get_secret_value()
+            ):
                 yield from within(entry)
     elif isinstance(value, list | tuple | set | frozenset):
         yield from _of_each(value)
@@ -66,10 +68,10 @@ def _words(secret: str) -> Iterator[str]:
         yield rest
 
 
-def _is_secret(name: str, value: SecretStr) -> bool:
+def is_secret(name: str, text: str) -> bool:
+    """Tell whether a text of anyone's name is named like a secret, or looks so."""
     if SECRET_NAME.search(name):
         return True
-    text = value.get_secret_value()
     return (
         len(text) >= LONG
         and any(c.isdigit() for c in text)

@@ -68,7 +68,11 @@ def own(text: str) -> str:
 
 def every(text: str) -> str:
     """Return a text without our own secrets and all that looks like anyone's."""
-    text = own(text)
+    return alike(own(text))
+
+
+def alike(text: str) -> str:
+    """Return a text without what looks like a secret, whoever's it is."""
     # Looking for a word first takes a tenth of the time an expression does.
     if "sk-" in text:
         text = API_KEY.sub(MARK, text)

@@ -45,6 +45,7 @@ COULISSE_SECTIONS = [
     "providers.config.PROVIDERS",
     "providers.price_config.PRICES",
     "smoke.config.SMOKE_TESTS",
+    "studio.config.STUDIO",
     "tasks.config.TASKS",
     "tasks.triggers_config.TRIGGERS",
     "telemetry.config.TELEMETRY",
@@ -55,6 +56,7 @@ COULISSE_CHECKS: list[str] = [
     "turns.experiment_checks.check_variants",
     "turns.judge_checks.check_judges",
 ]
+COULISSE_MAY_CHANGE_COMMANDS = "studio.config.may_change_commands"
 # Reads what the studio says over the YAML.
 COULISSE_OVERLAYS = "config.stored.DATABASE"
 
@@ -81,8 +83,8 @@ INSTALLED_APPS = [
     "demo",
     "studio",
     # Before the admin, whose templates it replaces.
-    "unfold",
-    "django.contrib.admin",
+    "unfold.apps.BasicAppConfig",
+    "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.messages",
@@ -124,6 +126,7 @@ X_FRAME_OPTIONS = "DENY"
 AUTHENTICATION_BACKENDS = ["access.oidc_login.Backend"]
 OIDC_MAX_STATES = 5  # They are in the cookie.
 ROOT_URLCONF = "coulisse_site.urls"
+COULISSE_STUDIO_URLCONF = "coulisse_site.studio_urls"
 ASGI_APPLICATION = "coulisse_site.asgi.application"
 APPEND_SLASH = False
 # The YAML's server.max_body_bytes is the limit, and is kept while the body arrives.

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -273,12 +273,22 @@ def public_base_url(config: Config) -> str:
     return given or f"http://localhost:{config.get(SERVER).port}"
 
 
+def commands(servers: Mapping[str, ServerConfig]) -> dict[str, Any]:
+    """Return what is run on this machine, by the server it is for."""
+    return {
+        name: (server.command, server.args, server.env, server.cwd)
+        for name, server in servers.items()
+        if server.command is not None
+    }
+
+
 MCP: Section[dict[str, ServerConfig]] = Section(
     key="mcp",
     shape=dict[str, ServerConfig],
     default=dict,
     noun="mcp server",
     check=check_servers,
+    held=commands,
 )
 PUBLIC_BASE_URL: Section[str | None] = Section(
     key="public_base_url",

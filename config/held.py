@@ -1,0 +1,43 @@
+"""What only the file may say: commands, and whether the studio may change them.
+
+A section declares what of it that is (`Section.held`). An edit through the studio that
+changes it is refused unless `ALLOWED`, another section's word, says otherwise.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from config import sections
+from config.errors import HeldByFile
+from config.sections import Config
+
+NOTHING: Mapping[str, Any] = {}
+
+
+def check(before: Config, after: Config) -> None:
+    """Raise `HeldByFile` when an edit changes what only the file may say."""
+    if _may_all(before):
+        return
+    for key, section in sections.registered().items():
+        if section.held is None:
+            continue
+        was, now = section.held(before.get(section)), section.held(after.get(section))
+        changed = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+        if changed:
+            raise HeldByFile(_refusal(key, section.noun, changed[0]))
+
+
+def _may_all(config: Config) -> bool:
+    path = settings.COULISSE_MAY_CHANGE_COMMANDS
+    return bool(path) and bool(import_string(path)(config))
+
+
+def _refusal(key: str, noun: str, name: str) -> str:
+    what = f"{noun} '{name}'" if noun else f"'{key}.{name}'"
+    return (
+        f"{what}: what runs on this machine is changed in the file alone; change it "
+        "there, or write studio: {allow_commands: true} into it"
+    )

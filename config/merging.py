@@ -1,0 +1,200 @@
+"""Writes data into a text that says something else, by changing what differs.
+
+What says the same stays as it is written, with its comments and quotes, in the order
+of the text.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from config import emission, lines, placeholders, splicing
+from config.document import MERGE
+from config.layout import Entry, Layout
+from config.splicing import Edit, Fragment
+
+IDENTITIES = ("name", "username")
+"""What an entry of a list is known by."""
+
+
+def identity(item: Any) -> str | None:
+    """Return what an entry of a list is known by; None when it has no name."""
+    if isinstance(item, dict):
+        for field in IDENTITIES:
+            if isinstance(item.get(field), str):
+                return f"{field}:{item[field]}"
+    return None
+
+
+def same(one: Any, other: Any) -> bool:
+    """Tell whether two values say the same: 1 and 1.0 do, 1 and true do not."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    return bool(one == other)
+
+
+def fragment(data: Any, *, is_flow: bool = False) -> Fragment:
+    """Return data as a value to be put somewhere."""
+    return splicing.fragment(emission.flow(data) if is_flow else emission.block(data))
+
+
+def merge(found: Layout, entry: Entry, old: Any, new: Any) -> list[Edit]:
+    """Return the edits after which a place that says `old` says `new`."""
+    if same(old, new):
+        return []
+    value = entry.value
+    edits = None
+    if value.kind == "map" and isinstance(new, dict) and isinstance(old, dict):
+        edits = _merge_map(found, entry, old, new)
+    elif value.kind == "list" and isinstance(new, list) and isinstance(old, list):
+        edits = _merge_list(found, entry, old, new)
+    if edits is not None:
+        return edits
+    return splicing.put(found, entry, fragment(new, is_flow=entry.is_in_flow))
+
+
+def _merge_map(
+    found: Layout, entry: Entry, old: dict[str, Any], new: dict[str, Any]
+) -> list[Edit] | None:
+    """Return the edits, or None where the whole map must be written anew."""
+    own = {
+        placeholders.show(child.name): child
+        for child in entry.value.entries
+        if child.name != MERGE
+    }
+    inherited = old.keys() - own.keys()
+    added = [
+        key for key in new if key not in own and not same(old.get(key, ...), new[key])
+    ]
+    dropped = [child for key, child in own.items() if key not in new]
+    kept = [child for child in entry.value.entries if child not in dropped]
+    if inherited - new.keys() or not kept:
+        return None
+    if entry.value.is_flow and (added or dropped):
+        return None
+    if not all(lines.is_indent(found.text, child.start) for child in dropped):
+        return None
+    edits = [edit for child in dropped for edit in splicing.drop(found, child)]
+    for key, child in own.items():
+        if key in new:
+            edits += merge(found, child, old[key], new[key])
+    for key in added:
+        piece = fragment(new[key])
+        behind = kept[-1] if entry.parent or dropped else None
+        edits += splicing.add(found, entry, key, piece, behind=behind)
+    return edits
+
+
+def _merge_list(
+    found: Layout, entry: Entry, old: list[Any], new: list[Any]
+) -> list[Edit] | None:
+    """Return the edits, or None where the whole list must be written anew."""
+    items = entry.value.entries
+    if not new or not items:
+        return None
+    pairs = _paired(old, new)
+    if entry.value.is_flow:
+        if pairs != list(range(len(old))):
+            return None
+        return _merge_items(found, items, old, new, pairs)
+    if not all(lines.is_indent(found.text, item.start) for item in items):
+        return None
+    kept = [index for index in pairs if index is not None]
+    if kept and kept == sorted(kept) and pairs[: len(kept)] == kept:
+        edits = _merge_items(found, items, old, new, pairs)
+        for index in sorted(set(range(len(old))) - set(kept)):
+            edits += splicing.drop(found, items[index])
+        for data in new[len(kept) :]:
+            piece, behind = fragment(data), items[kept[-1]]
+            edits += splicing.add(found, entry, None, piece, behind=behind)
+        return edits
+    return [_rebuilt(found, items, old, new, pairs)]
+
+
+def _merge_items(
+    found: Layout,
+    items: Sequence[Entry],
+    old: list[Any],
+    new: list[Any],
+    pairs: Sequence[int | None],
+) -> list[Edit]:
+    return [
+        edit
+        for data, index in zip(new, pairs, strict=True)
+        if index is not None
+        for edit in merge(found, items[index], old[index], data)
+    ]
+
+
+def _paired(old: list[Any], new: list[Any]) -> list[int | None]:
+    """Return which old entry each new one was: by name, by content, by place."""
+    names = [identity(item) for item in old]
+    left = set(range(len(old)))
+    pairs: list[int | None] = []
+    for item in new:
+        name = identity(item)
+        found = next(
+            (
+                index
+                for index in sorted(left)
+                if (names[index] == name if name else same(old[index], item))
+            ),
+            None,
+        )
+        left.discard(-1 if found is None else found)
+        pairs.append(found)
+    if len(old) == len(new):
+        # What changed in place is nobody else's.
+        pairs = [
+            index
+            if found is None and index in left and identity(new[index]) is None
+            else found
+            for index, found in enumerate(pairs)
+        ]
+    return pairs
+
+
+def _rebuilt(
+    found: Layout,
+    items: Sequence[Entry],
+    old: list[Any],
+    new: list[Any],
+    pairs: Sequence[int | None],
+) -> Edit:
+    """Return the edit that puts a list's entries in another order.
+
+    The comments just above an entry go with it, also where it goes; those of one that
+    is gone stay with the next.
+    """
+    text = found.text
+    column = lines.column(text, items[0].start)
+    first = lines.start(text, items[0].start)
+    above: dict[int, str] = {}
+    orphaned, at = "", first
+    for index, item in enumerate(items):
+        lead = orphaned + lines.plain(text[at : lines.start(text, item.start)])
+        orphaned = "" if index in pairs else lead
+        above[index] = lead
+        at = lines.after(text, splicing.extent(found, item))
+    pieces = [
+        lines.indented(splicing.rendered(None, fragment(data)), column)
+        if pair is None
+        else above[pair].lstrip("\n") + _edited(found, items[pair], old[pair], data)
+        for data, pair in zip(new, pairs, strict=True)
+    ]
+    if orphaned.strip():
+        pieces.append(orphaned.strip("\n"))
+    gap = "\n\n" if splicing.is_spaced(found, items) else "\n"
+    return (first, splicing.extent(found, items[-1]), gap.join(pieces))
+
+
+def _edited(found: Layout, item: Entry, old: Any, new: Any) -> str:
+    """Return an entry's own lines, with edits made."""
+    start = lines.start(found.text, item.start)
+    end = splicing.extent(found, item)
+    edits = merge(found, item, old, new)
+    moved = [(a - start, b - start, piece) for a, b, piece in edits]
+    return lines.plain(splicing.apply(found.text[start:end], moved))

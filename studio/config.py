@@ -1,0 +1,40 @@
+"""The YAML's `studio:` section: what the studio may do."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from config.sections import Config, Section
+
+
+class StudioConfig(BaseModel):
+    """What the studio may do."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    allow_commands: bool = Field(
+        False,
+        description="Whether operators may change what runs on this machine: the "
+        "commands of `mcp:` servers, and `sidecars:`. Without it these, and this "
+        "switch, are changed in the file alone.",
+    )
+
+
+def switch(studio: StudioConfig) -> Mapping[str, Any]:
+    """Return what the studio may not change of its own section."""
+    return {"allow_commands": studio.allow_commands}
+
+
+STUDIO: Section[StudioConfig] = Section(
+    key="studio",
+    shape=StudioConfig,
+    default=StudioConfig,
+    held=switch,
+    description="what may be done in the browser",
+)
+
+
+def may_change_commands(config: Config) -> bool:
+    """Return what the file says; `settings.COULISSE_MAY_CHANGE_COMMANDS` names this."""
+    return config.get(STUDIO).allow_commands
