@@ -83,6 +83,16 @@ class Task(models.Model):
                 name="tasks_task_open_of_user",
             ),
             models.Index(
+                fields=["-created_at", "id"],
+                condition=Q(state__in=["errored", "cancelled"]),
+                name="tasks_task_failed",
+            ),
+            models.Index(
+                fields=["user_id", "-created_at", "id"],
+                condition=Q(state__in=["errored", "cancelled"]),
+                name="tasks_task_failed_of_user",
+            ),
+            models.Index(
                 fields=["user_id", "-created_at", "id"], name="tasks_task_of_user"
             ),
             models.Index(fields=["-created_at", "id"], name="tasks_task_newest"),

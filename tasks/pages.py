@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Count, Q, QuerySet
 
 from core.ids import UserId
-from tasks import costs, kinds, telling
+from tasks import costs, kinds, queue, telling
 from tasks.errors import TaskUnknown
 from tasks.models import Task
 
@@ -60,6 +60,8 @@ def page(
     wanted = {"agent": agent, "kind": kind, "state__in": list(states) or None}
     given = {name: value for name, value in wanted.items() if value is not None}
     rows = _visible(user_id, is_all=is_all).filter(_beyond(after), **given)
+    if states and set(states) <= set(queue.FAILED):
+        rows = rows.filter(queue.HAS_FAILED)
     found = list(rows.order_by("-created_at", "id")[: limit + 1])
     return found[:limit], len(found) > limit
 
@@ -93,5 +95,6 @@ def counts() -> list[tuple[str, str, int]]:
 
 def reasons(limit: int = 10) -> list[tuple[str, str, int]]:
     """Return why tasks are errored: kind, error and how often, the commonest first."""
-    rows = Task.objects.filter(state=Task.State.ERRORED).values_list("kind", "error")
+    failed = Task.objects.filter(queue.HAS_FAILED, state=Task.State.ERRORED)
+    rows = failed.values_list("kind", "error")
     return list(rows.annotate(count=Count("*")).order_by("-count", "kind")[:limit])

@@ -40,12 +40,18 @@ INTERRUPTED = "process restarted before task completed"
 
 OPEN = (Task.State.QUEUED, Task.State.RUNNING)
 CLOSED = (Task.State.DONE, Task.State.ERRORED, Task.State.CANCELLED)
+FAILED = (Task.State.ERRORED, Task.State.CANCELLED)
 
 IS_OPEN = RawSQL(
     "state IN ('queued', 'running')", (), output_field=models.BooleanField()
 )
 """As the indexes `tasks_task_open…` have it: SQLite goes by those for the same words
 alone, and else looks at all there ever was."""
+
+HAS_FAILED = RawSQL(
+    "state IN ('errored', 'cancelled')", (), output_field=models.BooleanField()
+)
+"""Likewise as the indexes `tasks_task_failed…` have it: few of many end so."""
 
 DONE = """
     UPDATE tasks_task SET
@@ -326,9 +332,7 @@ def replay(ids: Collection[uuid.UUID]) -> int:
     """Put back what failed or was cancelled, to be done anew; return how many."""
     now = datetime.now(UTC)
     with transaction.atomic():
-        ended = Task.objects.select_for_update().filter(
-            pk__in=ids, state__in=(Task.State.ERRORED, Task.State.CANCELLED)
-        )
+        ended = Task.objects.select_for_update().filter(pk__in=ids, state__in=FAILED)
         rows = list(
             ended.only("user_id", "priority", "due_at").order_by("created_at", "round")
         )

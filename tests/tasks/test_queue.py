@@ -19,7 +19,7 @@ from django.db import connection, transaction
 
 from config import live
 from core.ids import UserId
-from tasks import lost, queue, retention, rounds, taking, workers
+from tasks import lost, pages, queue, retention, rounds, taking, workers
 from tasks.models import Task
 from tasks.queue import Draft
 from tests.conftest import CONFIG
@@ -320,8 +320,9 @@ def test_one_that_was_cancelled_and_failed_is_cancelled(user_id):
 # However many there were.
 
 
-def test_what_has_ended_is_not_looked_at(user_id):
-    """SQLite uses an index on a condition only for a query in the same words."""
+@contextmanager
+def asked() -> Iterator[list[tuple[str, Any]]]:
+    """What is asked of the database."""
     seen: list[tuple[str, Any]] = []
 
     def note(execute, sql, params, many, context):
@@ -329,6 +330,22 @@ def test_what_has_ended_is_not_looked_at(user_id):
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(note):
+        yield seen
+
+
+def plans(seen: list[tuple[str, Any]]) -> Iterator[str]:
+    """Yield how the database goes about each of these."""
+    is_sqlite = connection.vendor == "sqlite"
+    with transaction.atomic(), connection.cursor() as cursor:
+        have_few_rows_not_read_whole(cursor)
+        for sql, params in seen:
+            cursor.execute(f"EXPLAIN {'QUERY PLAN ' * is_sqlite}{sql}", params)
+            yield str(cursor.fetchall())
+
+
+def test_what_has_ended_is_not_looked_at(user_id):
+    """SQLite uses an index on a condition only for a query in the same words."""
+    with asked() as seen:
         taking.take(9, ["other"])
         queue.reap(now=NOW)
         queue.disown(now=NOW)
@@ -336,12 +353,22 @@ def test_what_has_ended_is_not_looked_at(user_id):
         for delay in (-1, 1):
             rounds.draw([Task(user_id=user_id, due_at=NOW + timedelta(delay))], NOW)
     assert len(seen) == 7
-    is_sqlite = connection.vendor == "sqlite"
-    with transaction.atomic(), connection.cursor() as cursor:
-        have_few_rows_not_read_whole(cursor)
-        for sql, params in seen:
-            cursor.execute(f"EXPLAIN {'QUERY PLAN ' * is_sqlite}{sql}", params)
-            assert "tasks_task_open" in str(cursor.fetchall()), sql
+    assert all("tasks_task_open" in plan for plan in plans(seen))
+
+
+def test_of_the_few_that_failed_the_many_that_were_done_are_not_looked_at(user_id):
+    failed = ["errored", "cancelled"]
+    with asked() as seen:
+        for states in ([failed[0]], [failed[1]], failed):
+            pages.page(states=states)
+            pages.page(user_id=user_id, states=states)
+            pages.page(user_id=user_id, states=states, after=(NOW, user_id))
+        pages.reasons()
+    assert len(seen) == 10
+    assert ["tasks_task_failed" in plan for plan in plans(seen)] == [True] * 10
+    with asked() as seen:
+        pages.page(states=["errored", "done"])
+    assert "tasks_task_failed" not in next(plans(seen))
 
 
 def have_few_rows_not_read_whole(cursor):
