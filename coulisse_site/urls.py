@@ -1,7 +1,6 @@
-"""Every path the server answers."""
+"""Every path the server answers, but those of the studio (`studio_urls`)."""
 
-from django.urls import include, path
-from django.views.generic import RedirectView
+from django.urls import path
 
 from gateway import health, hooks, house, login, mcp_sign_in
 from gateway.api import api
@@ -18,6 +17,4 @@ urlpatterns = [
     path("mcp/<str:server>/oauth/callback", mcp_sign_in.come_back),
     path("health/live", health.is_live),
     path("health/ready", health.is_ready),
-    path("admin", RedirectView.as_view(url="/admin/")),
-    path("admin/", include("studio.urls")),
 ]

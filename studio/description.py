@@ -1,5 +1,6 @@
 """The studio's own description, for those who make clients of it."""
 
+from django.conf import settings
 from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiYamlRenderer
 from drf_spectacular.views import SpectacularAPIView
 
@@ -12,4 +13,5 @@ class Description(SpectacularAPIView):
     authentication_classes = [Entered]
     permission_classes = [ByRole]
     renderer_classes = [OpenApiJsonRenderer, OpenApiYamlRenderer]
+    urlconf = settings.COULISSE_STUDIO_URLCONF
     operator_only = False

@@ -7,6 +7,7 @@ from typing import Any, cast
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.urls import set_urlconf
 from django.utils.functional import SimpleLazyObject
 
 from access.auth_config import AUTH, AdminAuth, OidcConfig
@@ -42,6 +43,8 @@ class Door:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        # Logins lead to addresses of the studio, before Django looks one up.
+        set_urlconf(request.urlconf)
         try:
             return self._stop(request) or self._get_response(request)
         except CoulisseError as exc:

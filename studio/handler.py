@@ -8,6 +8,7 @@ import asyncio
 import contextvars
 from concurrent.futures import ThreadPoolExecutor
 
+from django.conf import settings
 from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -26,6 +27,7 @@ class StudioHandler(Handler):
 
     async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
         """Return Django's response as it is."""
+        request.urlconf = settings.COULISSE_STUDIO_URLCONF
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
