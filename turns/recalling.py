@@ -1,0 +1,68 @@
+"""What would be recalled of a user for some words: as a turn would, but by an operator.
+
+From code that is not async: the studio's pages and commands.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from config import live
+from core.ids import UserId
+from memory import gather, plan, search
+from memory.gather import Wanted
+from memory.known import Category, FoundFact, FoundMessage, Fusion
+from providers import blocking
+from turns import remembering
+from turns.recollection import MAX_WAIT_SECONDS, Vector
+from turns.remembering import Prepared
+
+Among = Literal["facts", "messages", "all"]
+
+MOST_TOKENS = 8_000
+"""Of the conversation that is taken to be in the prompt already."""
+PATIENCE_SECONDS = MAX_WAIT_SECONDS + 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """What was found, and what by."""
+
+    prepared: Prepared
+    facts: list[FoundFact]
+    messages: list[FoundMessage]
+
+
+def search_for(
+    user_id: UserId,
+    text: str,
+    *,
+    among: Among = "facts",
+    category: Category | None = None,
+    fusion: Fusion | None = None,
+    limit: int = 10,
+) -> Recalled:
+    """Return the facts and the past messages that fit a text best."""
+    prepared = blocking.wait(
+        remembering.prepare(text, fusion=fusion), timeout_seconds=PATIENCE_SECONDS
+    )
+    query = prepared.query
+    found, said = [], []
+    if among != "messages":
+        found = search.facts(user_id, query, limit=limit, category=category)
+    if among != "facts":
+        said = search.messages(user_id, query, limit=limit)
+    return Recalled(prepared, found, said)
+
+
+def told(user_id: UserId, recalled: Recalled, thread: str = "") -> str:
+    """Return what a prompt would say of the user; "" where nobody is remembered."""
+    memory = plan.of_users(live.current())
+    if memory is None:
+        return ""
+    wanted = Wanted(thread, MOST_TOKENS, memory.memory, recall=recalled.prepared.query)
+    return gather.gather(user_id, wanted).block
+
+
+def embed(content: str) -> Vector:
+    """Return the vector of a fact that is about to be saved."""
+    return blocking.wait(remembering.embed(content), timeout_seconds=PATIENCE_SECONDS)
