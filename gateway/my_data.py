@@ -59,7 +59,7 @@ async def export_user(
         start,
     )
     return StreamingHttpResponse(
-        _pieces(user_id, first, rest),
+        pieces(user_id, first, rest),
         content_type="application/json",
         headers={
             "Cache-Control": "no-store",
@@ -68,10 +68,10 @@ async def export_user(
     )
 
 
-async def _pieces(
+async def pieces(
     user_id: UserId, written: bytes, place: Place | None
 ) -> AsyncGenerator[bytes]:
-    """Yield a document; no connection waits while a client reads."""
+    """Yield an export from what is written on; no connection waits for its reader."""
     yield written
     while place is not None:
         written, place = await lane.run(export.piece, user_id, place)

@@ -1,0 +1,119 @@
+"""A user's conversations, thread by thread."""
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from core.errors import NotFound
+from memory import reading
+from memory.reading import Conversation
+from studio import user_shapes as shapes
+from studio.of_user import AFTER, OfUser
+from studio.paging import listed, place
+from telemetry import telling
+from turns import conversations
+
+PAGE = 40
+THREADS = 50
+MOST_POSITION = 2**62
+
+
+class ThreadUnknown(NotFound):
+    """This user has no such thread."""
+
+    code = "thread_not_found"
+
+
+class Messages(OfUser):
+    """`/admin/users/{user}/messages`."""
+
+    @extend_schema(
+        summary="Read a conversation of a user, the newest messages first",
+        parameters=[
+            OpenApiParameter(
+                "thread",
+                str,
+                description="Its thread_id, empty for the default one; the one spoken "
+                "in last, if left out.",
+            ),
+            OpenApiParameter(
+                "before", int, description="The first_position of a page."
+            ),
+            OpenApiParameter("limit", int, description="40 by default, at most 200."),
+        ],
+        responses=shapes.MessageList,
+    )
+    def get(self, request: Request, user: str) -> Response:
+        """Return messages of a thread, oldest first, with all that is known of them."""
+        return self.answer(spoken(self))
+
+
+def spoken(face: OfUser) -> dict[str, Any]:
+    """Return the messages that a query asks for; raises `ThreadUnknown`."""
+    query = face.request.query_params
+    before = face.number("before", default=-1, least=0, most=MOST_POSITION)
+    limit = face.number("limit", default=PAGE, most=200)
+    thread = _wanted(face, query.get("thread"))
+    if thread is None:
+        failed = conversations.failed_alone(face.user_id)
+        return _page(None, failed)
+    page = conversations.page(
+        face.user_id, thread, before=None if before < 0 else before, limit=limit
+    )
+    return _page(listed_thread(thread), page)
+
+
+def _wanted(face: OfUser, name: str | None) -> Conversation | None:
+    if name is None:
+        newest, _ = reading.threads(face.user_id, limit=1)
+        return newest[0] if newest else None
+    found = reading.thread(face.user_id, name)
+    if found is None:
+        raise ThreadUnknown
+    return found
+
+
+def _page(thread: dict[str, Any] | None, page: conversations.Page) -> dict[str, Any]:
+    return {
+        "object": "list",
+        "thread": thread,
+        "data": page.data,
+        "has_more": page.has_more,
+        "first_position": page.first_position,
+    }
+
+
+class Threads(OfUser):
+    """`/admin/users/{user}/threads`."""
+
+    template = "studio/users/threads.html"
+    title = "Threads"
+
+    @extend_schema(
+        summary="List the threads of a user, the one spoken in last first",
+        parameters=[AFTER],
+        responses=shapes.ThreadList,
+    )
+    def get(self, request: Request, user: str) -> Response:
+        """List the conversations of a user."""
+        after = place(request.query_params.get("after"), int)
+        found, has_more = reading.threads(self.user_id, after=after, limit=THREADS)
+        data = listed(
+            [listed_thread(thread) for thread in found],
+            has_more=has_more,
+            last=found[-1].place if found else None,
+        )
+        return self.answer(data, page=lambda: {**self.whose(), "tab": "conversation"})
+
+
+def listed_thread(thread: Conversation) -> dict[str, Any]:
+    """Return a thread as lists have it."""
+    return {
+        "object": "thread",
+        "thread_id": thread.name or None,
+        "messages": thread.messages,
+        "created_at": telling.instant(thread.created_at),
+        "updated_at": telling.instant(thread.updated_at),
+    }

@@ -1,0 +1,61 @@
+"""`/admin/memory`: to browsers whose memory to look at, to scripts how it is set up."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from access import identity, names
+from config import live
+from memory import people, plan
+from memory.config import MEMORY, MemoryConfig
+from memory.people import Sought
+from studio.faces import Face
+from studio.of_user import PLACE
+
+SHOWN = 24
+
+
+class Memory(Face):
+    """`/admin/memory`."""
+
+    title = "Memory"
+    template = "studio/memory.html"
+
+    @extend_schema(summary="Show the `memory:` section", responses=MemoryConfig)
+    def get(self, request: Request) -> Response:
+        """Return how memory is set up; a page has the users to pick from."""
+        if self.is_page:
+            return picker(self)
+        return self.answer(live.current().get(MEMORY))
+
+
+def picker(face: Face) -> Response:
+    """Return the page on which a user is picked; `?q=` narrows it down."""
+    config = live.current()
+    wanted = face.request.query_params.get("q", "").strip()
+    known = names.known(config)
+    sought = Sought(names.alike(wanted, known), names.ids_from(wanted))
+    found, has_more = people.page(sought=sought if wanted else None, limit=SHOWN)
+    if wanted:
+        known = {identity.derive(wanted): wanted, **known}
+    counts = people.counts_of_facts([person.user_id for person in found])
+    memory = plan.of_users(config)
+    shown: dict[str, Any] = {
+        "sought": wanted,
+        "has_more": has_more,
+        "people": [
+            {
+                "name": known.get(person.user_id) or str(person.user_id),
+                "address": f"{PLACE}/{person.user_id}/facts",
+                "active_at": person.active_at,
+                "facts": counts[person.user_id],
+            }
+            for person in found
+        ],
+        "embedder": None if memory is None else memory.embedder.id,
+        "learner": memory.learner if memory else None,
+        "is_on": memory is not None,
+    }
+    return face.answer(shown)

@@ -1,0 +1,79 @@
+"""How the studio writes conversations: long texts folded, JSON laid out."""
+
+from typing import Any
+
+import orjson
+from django import template
+
+from studio.templatetags.studio import NOTHING, duration, usd
+
+register = template.Library()
+
+FOLDED_FROM = 1_600
+"""Characters of a text that is folded."""
+SHOWN = 1_000
+"""Those that are shown of it."""
+MOST_LAID_OUT = 50_000
+
+KINDS = {"mcp": "MCP", "client": "client", "unknown": "tool"}
+
+
+@register.filter
+def beginning(text: str) -> str:
+    """Return what is shown of a text at once."""
+    return text if len(text) <= FOLDED_FROM else text[:SHOWN]
+
+
+@register.filter
+def rest(text: str) -> str:
+    """Return what is folded away of it."""
+    return "" if len(text) <= FOLDED_FROM else text[SHOWN:]
+
+
+@register.filter
+def laid_out(text: str | None) -> str:
+    """Return JSON with a line for each entry; what is no JSON stays as it is."""
+    if not text or len(text) > MOST_LAID_OUT or text[0] not in "{[":
+        return text or ""
+    try:
+        return orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()
+    except orjson.JSONDecodeError:
+        return text
+
+
+@register.filter
+def kind(word: str) -> str:
+    """Write whose tool was called."""
+    return KINDS.get(word, word)
+
+
+@register.filter
+def seconds(taken: float | None) -> str:
+    """Write how long a call took, or that it was broken off."""
+    return "broken off" if taken is None else duration(taken * 1000)
+
+
+@register.filter
+def dollars(amount: float | None) -> str:
+    """Write dollars as `usd` writes millionths of them."""
+    return usd(None if amount is None else round(amount * 1_000_000))
+
+
+@register.filter
+def get(values: dict[str, Any], name: str) -> Any:
+    """Return an entry of a map, or nothing."""
+    return values.get(name, "")
+
+
+@register.filter
+def score(value: float | None) -> str:
+    """Write a score, or a mean of scores."""
+    return NOTHING if value is None else f"{value:.3g}"
+
+
+@register.filter
+def tone(value: float | None) -> str:
+    """Return the class of a score from 0 to 10: good, middling, bad."""
+    if value is None:
+        return ""
+    return "is-good" if value >= 7 else "is-warn" if value >= 4 else "is-bad"

@@ -1,0 +1,187 @@
+"""The users the server has seen, and one of them at a glance."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from access import audit, identity, names
+from config import live
+from gateway import my_data
+from memory import erasure, export, people, reading
+from memory.people import Person, Sought
+from studio import user_shapes as shapes
+from studio.conversation import listed_thread, spoken
+from studio.faces import Face
+from studio.of_user import AFTER, PLACE, OfUser
+from studio.paging import listed, place
+from telemetry import by_user, telling
+from telemetry.by_user import NOTHING
+from turns import routing
+
+PAGE = 50
+LATELY = timedelta(days=30)
+SHOWN_THREADS = 12
+
+
+class Users(Face):
+    """`/admin/users`."""
+
+    title = "Users"
+    template = "studio/users/list.html"
+
+    @extend_schema(
+        summary="List users, those active last first",
+        parameters=[
+            OpenApiParameter(
+                "q",
+                str,
+                description="A name as clients send it, a part of a name that a token "
+                "or the configuration has, or the beginning of an id.",
+            ),
+            AFTER,
+        ],
+        responses=shapes.UserList,
+    )
+    def get(self, request: Request) -> Response:
+        """List every user the server has seen."""
+        query = request.query_params
+        wanted = query.get("q", "").strip()
+        known = names.known(live.current())
+        sought = Sought(names.alike(wanted, known), names.ids_from(wanted))
+        found, has_more = people.page(
+            sought=sought if wanted else None,
+            after=place(query.get("after"), UUID),
+            limit=PAGE,
+        )
+        if wanted:
+            known = {identity.derive(wanted): wanted, **known}
+        last = found[-1].place if found else None
+        data = listed(_with_figures(found, known), has_more=has_more, last=last)
+        return self.answer(data, page=lambda: {"sought": wanted, **_first_steps()})
+
+
+def _first_steps() -> dict[str, Any]:
+    """Return what the page needs to say how a first request is sent."""
+    return {"agent": next(iter(routing.names(live.current())), "assistant")}
+
+
+def _with_figures(found: list[Person], known: names.Names) -> list[dict[str, Any]]:
+    ids = [person.user_id for person in found]
+    facts = people.counts_of_facts(ids)
+    used = by_user.since(ids, datetime.now(UTC) - LATELY)
+    told = []
+    for person in found:
+        lately = used.get(person.user_id, NOTHING)
+        told.append(
+            {
+                "object": "user",
+                "id": str(person.user_id),
+                "name": known.get(person.user_id),
+                "active_at": telling.instant(person.active_at),
+                "threads": person.threads,
+                "messages": person.messages,
+                "facts": facts[person.user_id].get("active", 0),
+                "turns": lately.turns,
+                "spent_micro_usd": lately.micro_usd,
+                "turns_of_unknown_price": lately.unknown,
+            }
+        )
+    return told
+
+
+class OneUser(OfUser):
+    """`/admin/users/{user}`."""
+
+    template = "studio/users/conversation.html"
+
+    @extend_schema(summary="Show a user at a glance", responses=shapes.User)
+    def get(self, request: Request, user: str) -> Response:
+        """Return what there is of a user, counted; pages show their conversation."""
+        whose = self.whose()
+        self.title = whose["whose"]["name"] or str(self.user_id)
+        self.trail = [("Users", PLACE)]
+        return self.answer(whose["whose"], page=lambda: {**whose, **self._shown()})
+
+    def _shown(self) -> dict[str, Any]:
+        threads, has_more = reading.threads(self.user_id, limit=SHOWN_THREADS)
+        shown = spoken(self)
+        return {
+            "tab": "conversation",
+            "conversation": shown,
+            "thread": shown["thread"],
+            "threads": [listed_thread(thread) for thread in threads],
+            "has_more_threads": has_more,
+        }
+
+    @extend_schema(
+        summary="Erase everything there is of a user", responses=shapes.Erased
+    )
+    def delete(self, request: Request, user: str) -> HttpResponseBase:
+        """Delete every row of a user; the API tokens that act for them stay."""
+        deleted = erasure.erase(self.user_id, deed=self.deed("user.erase"))
+        told = {
+            "object": "user.erased",
+            "user_id": str(self.user_id),
+            "deleted": deleted,
+        }
+        rows = sum(deleted.values())
+        said = (
+            f"Erased user {self.user_id}: {rows} rows" if rows else "Nothing was there"
+        )
+        return self.done(told, said=said, to=PLACE)
+
+
+class Erasing(OfUser):
+    """`/admin/users/{user}/erase`."""
+
+    template = "studio/users/erase.html"
+    title = "Erase"
+
+    @extend_schema(
+        summary="Count what erasing a user would delete", responses=shapes.Erasable
+    )
+    def get(self, request: Request, user: str) -> Response:
+        """Return the rows that would go, by table; nothing is deleted."""
+        told = {
+            "object": "user.erasure",
+            "user_id": str(self.user_id),
+            "would_delete": erasure.count(self.user_id),
+        }
+        return self.answer(told, page=self._shown)
+
+    def _shown(self) -> Mapping[str, Any]:
+        shown = self.whose()
+        self.title = f"Erase {shown['whose']['name'] or self.user_id}?"
+        return {**shown, "title": self.title, "trail": self.trail}
+
+
+class Export(OfUser):
+    """`/admin/users/{user}/export`."""
+
+    operator_only = True
+
+    @extend_schema(
+        summary="Download everything there is of a user",
+        responses={(200, "application/json"): OpenApiTypes.OBJECT},
+    )
+    def get(self, request: Request, user: str) -> HttpResponseBase:
+        """Return the document of `GET /v1/users/me/export`, nothing left out."""
+        first, rest = audit.recorded(
+            self.deed("user.export"), export.piece, self.user_id, export.START
+        )
+        return StreamingHttpResponse(
+            my_data.pieces(self.user_id, first, rest),
+            content_type="application/json",
+            headers={
+                "Cache-Control": "no-store",
+                "Content-Disposition": f'attachment; filename="{self.user_id}.json"',
+            },
+        )
