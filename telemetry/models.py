@@ -75,6 +75,8 @@ class Turn(models.Model):
     reasoning_tokens = models.BigIntegerField()
     cost_micro_usd = models.BigIntegerField(null=True)
     """Null is not known, which is not 0."""
+    known_micro_usd = models.BigIntegerField(db_default=0)
+    """Of its cost what is known: the same, but where one call has no price."""
     model_calls = models.IntegerField()
     """How many there are, at every depth."""
     tool_calls = models.IntegerField()
@@ -86,7 +88,16 @@ class Turn(models.Model):
         ]
         indexes = [
             # Newest first, read backwards; the id tells those of one instant apart.
-            models.Index(fields=["started_at", "id"], name="telemetry_turn_at"),
+            # With the rest, sums over many turns are read from it alone: turns
+            # themselves are long, for what was said is among them.
+            models.Index(
+                fields=[
+                    *("started_at", "id", "agent", "user_id", "token_id", "origin"),
+                    *("outcome", "seconds", "model_calls", "input_tokens"),
+                    *("output_tokens", "cost_micro_usd", "known_micro_usd"),
+                ],
+                name="telemetry_turn_at",
+            ),
             models.Index(
                 fields=["user_id", "started_at", "id"], name="telemetry_turn_of_user"
             ),
@@ -161,8 +172,12 @@ class ModelCall(Call):
     class Meta:
         constraints = placed("model_call")
         indexes = [
+            # Sums are read from it alone.
             models.Index(
-                fields=["provider", "model", "started_at"],
+                fields=[
+                    *("provider", "model", "started_at", "input_tokens"),
+                    *("output_tokens", "cost_micro_usd"),
+                ],
                 name="telemetry_calls_of_model",
             )
         ]

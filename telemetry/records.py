@@ -35,7 +35,7 @@ def insert(record: Record, settings: TelemetryConfig) -> None:
     if not settings.sqlite.enabled:
         return
     stored = rows.Rows(record, settings.sqlite.max_payload_bytes)
-    _insert(Turn, (*rows.OUTLINE, *rows.COUNTS), [stored.turn])
+    _insert(Turn, (*rows.OUTLINE, *rows.COUNTS, rows.KNOWN_COST), [stored.turn])
     _insert(ModelCallRow, rows.MODEL_CALL, stored.model_calls)
     _insert(ToolCallRow, rows.TOOL_CALL, stored.tool_calls)
 

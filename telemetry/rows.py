@@ -28,6 +28,7 @@ OUTLINE = (
     *("request_id", "token_id", "cost_micro_usd", *USAGE),
 )
 COUNTS = ("model_calls", "tool_calls")
+KNOWN_COST = "known_micro_usd"
 PLACE = ("turn_id", "position", "parent_position", "started_at", "seconds", "error")
 MODEL_CALL = (
     *(*PLACE, "agent", "provider", "model", "finish_reason"),
@@ -40,6 +41,7 @@ TOOL_CALL = (
 
 Row = tuple[Any, ...]
 
+_COST = MODEL_CALL.index("cost_micro_usd")
 _EXPERIMENT = OUTLINE.index("experiment")
 
 _ID = models.Turn._meta.get_field("id")
@@ -81,6 +83,7 @@ class Rows:
             record.cost_micro_usd,
             *counts(record.usage),
             *(len(self.model_calls), len(self.tool_calls)),
+            sum(row[_COST] or 0 for row in self.model_calls),
         )
 
     def _model_call(self, position: int, parent: int | None, call: ModelCall) -> Row:

@@ -1,45 +1,52 @@
 """What the recorded turns and their judges cost, added up by the database."""
 
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime, time, timedelta
 from typing import Any, Literal, get_args
 
-from django.db.models import CharField, Count, F, Min, Q, QuerySet, Sum, Value
-from django.db.models.functions import Concat, TruncDate
+from django.db import connection
+from django.db.models import CharField, Count, F, Max, Min, Q, QuerySet, Sum, Value
+from django.db.models.functions import Concat
 
 from telemetry.models import Expense, ModelCall, Turn
+from telemetry.spans import Day, Plain
 
 Of = Literal["agent", "day", "model", "provider", "token", "user"]
 OF: tuple[Of, ...] = get_args(Of)
 
-KEYS: dict[Of, Any] = {
-    "agent": F("turn__agent"),
-    "day": TruncDate("turn__started_at", tzinfo=UTC),
-    "model": Concat(F("provider"), Value("/"), F("model")),
-    # By the bare column, SQLite would read all calls there are in its order.
-    "provider": Concat(F("provider"), Value("")),
-    "token": F("turn__token_id"),
-    "user": F("turn__user_id"),
+TURNS_KEYS: dict[Of, Any] = {
+    "agent": F("agent"),
+    "token": F("token_id"),
+    "user": Plain("user_id"),
 }
 """A turn counts for the agent that was asked, whichever it called in its turn."""
 
-SUMS = {
-    "turns": Count("turn_id", distinct=True),
-    # Who failed used nothing; who used something and has no cost has no known price.
-    "unknown": Count(
-        "turn_id",
-        distinct=True,
-        filter=Q(cost_micro_usd=None, input_tokens__isnull=False),
-    ),
+CALLS_KEYS: dict[Of, tuple[str, ...]] = {
+    "model": ("provider", "model"),
+    "provider": ("provider",),
+}
+
+TURNS_SUMS: dict[str, Any] = {
+    "turns": Count("id"),
+    "unknown": Count("id", filter=Q(cost_micro_usd=None)),
+    "input_sum": Sum("input_tokens"),
+    "output_sum": Sum("output_tokens"),
+    "cost_sum": Sum("known_micro_usd"),
+}
+
+CALLS_SUMS: dict[str, Any] = {
+    "calls": Count("id"),
+    # What failed used nothing; what used something and has no cost has no known price.
+    "unknown": Count("id", filter=Q(cost_micro_usd=None, input_tokens__isnull=False)),
     "input_sum": Sum("input_tokens"),
     "output_sum": Sum("output_tokens"),
     "cost_sum": Sum("cost_micro_usd"),
 }
 
-
 JUDGES_KEYS: dict[Of, Any] = {
     "agent": F("agent"),
-    "day": TruncDate("spent_at", tzinfo=UTC),
+    "day": Day("spent_at"),
     "model": Concat(F("provider"), Value("/"), F("model")),
     "provider": F("provider"),
     # The operator pays, whoever was answered.
@@ -63,7 +70,7 @@ class Spent:
     key: str | None
     """None is of none, such as no token; or of all."""
     turns: int
-    """Those that asked a model."""
+    """Those that asked a model; of a model or a provider, the calls of it."""
     unknown: int
     """Those of them that cost more than is known."""
     input_tokens: int
@@ -81,12 +88,10 @@ def by(what: Of, since: datetime) -> list[Spent]:
     """Return what was spent then or later, on turns and, apart, on their judges: the
     dearest first, days in their order.
 
-    Two queries. That of turns finds them by their time and each turn's calls by the
-    turn.
+    Few queries, each answered from an index alone, of however many rows.
     """
-    turns = _calls(since).values(key=KEYS[what]).annotate(**SUMS).order_by()
+    found = _of_turns_or_calls(what, since)
     judges = _judges(since).values(key=JUDGES_KEYS[what]).annotate(**JUDGES_SUMS)
-    found = [_spent(*row) for row in turns.values_list("key", *SUMS)]
     told = judges.order_by().values_list("key", *JUDGES_SUMS)
     # Where there is nothing, a sum over all of it is a row all the same.
     found += [spent for row in told if (spent := _judged(*row)).judgements]
@@ -95,18 +100,75 @@ def by(what: Of, since: datetime) -> list[Spent]:
     return sorted(found, key=lambda spent: (-spent.micro_usd, spent.key or ""))
 
 
+def _of_turns_or_calls(what: Of, since: datetime) -> list[Spent]:
+    if what == "day":
+        return _by_day(since)
+    if what in CALLS_KEYS:
+        names = CALLS_KEYS[what]
+        calls = ModelCall.objects.filter(started_at__gte=since)
+        rows = calls.values(*names).annotate(**CALLS_SUMS).order_by()
+        told = rows.values_list(*names, *CALLS_SUMS)
+        end = len(names)
+        return [_spent("/".join(row[:end]), *row[end:]) for row in told]
+    turns = _turns(since).values(key=TURNS_KEYS[what]).annotate(**TURNS_SUMS)
+    return [_spent(*row) for row in turns.order_by().values_list("key", *TURNS_SUMS)]
+
+
+DAY = timedelta(days=1)
+DAYS_AT_ONCE = 200
+"""SQLite takes no more than 500 SELECTs in one."""
+OF_DAY = """
+    SELECT %s, count(*), count(*) - count(cost_micro_usd), sum(input_tokens),
+        sum(output_tokens), sum(known_micro_usd)
+    FROM telemetry_turn
+    WHERE started_at >= %s AND started_at < %s AND model_calls > 0
+"""
+"""Not GROUP BY, for which databases would sort: each day is a stretch of the index."""
+
+
+def _by_day(since: datetime) -> list[Spent]:
+    ends = Turn.objects.filter(started_at__gte=since).aggregate(
+        first=Min("started_at"), last=Max("started_at")
+    )
+    if ends["first"] is None:
+        return []
+    first = datetime.combine(ends["first"].astimezone(UTC), time.min, UTC)
+    count = (ends["last"] - first).days + 1
+    days = [first + number * DAY for number in range(count)]
+    batches = (days[at : at + DAYS_AT_ONCE] for at in range(0, len(days), DAYS_AT_ONCE))
+    rows = [row for batch in batches for row in _of_days(batch, since)]
+    return [_spent(*row) for row in rows if row[1]]
+
+
+def _of_days(days: Sequence[datetime], since: datetime) -> list[tuple[Any, ...]]:
+    stored = connection.ops.adapt_datetimefield_value
+    values = [
+        value
+        for day in days
+        for value in (
+            *(f"{day:%Y-%m-%d}", stored(max(day, since))),
+            stored(day + DAY),
+        )
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join([OF_DAY] * len(days)), values)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows
+
+
 def total(since: datetime) -> Spent:
     """Return what was spent then or later, on turns and judges together."""
-    turns = _spent(None, **_calls(since).aggregate(**SUMS))
-    judges = _judged(None, **_judges(since).aggregate(**JUDGES_SUMS))
-    return replace(
-        turns,
-        input_tokens=turns.input_tokens + judges.input_tokens,
-        output_tokens=turns.output_tokens + judges.output_tokens,
-        micro_usd=turns.micro_usd + judges.micro_usd,
-        judgements=judges.judgements,
-        unknown_judgements=judges.unknown_judgements,
-    )
+    return together(by("agent", since))
+
+
+def together(spent: Sequence[Spent]) -> Spent:
+    """Return the sum of what was spent on all of one sort."""
+    sums = {
+        each.name: sum(getattr(one, each.name) for one in spent)
+        for each in fields(Spent)
+        if each.name != "key"
+    }
+    return Spent(None, **sums)
 
 
 def oldest() -> datetime | None:
@@ -115,8 +177,8 @@ def oldest() -> datetime | None:
     return found
 
 
-def _calls(since: datetime) -> QuerySet[ModelCall]:
-    return ModelCall.objects.filter(turn__started_at__gte=since)
+def _turns(since: datetime) -> QuerySet[Turn]:
+    return Turn.objects.filter(started_at__gte=since, model_calls__gt=0)
 
 
 def _judges(since: datetime) -> QuerySet[Expense]:

@@ -6,23 +6,30 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from core import money
-from telemetry import telling
+from telemetry import spending, telling
 from telemetry.config import TelemetryConfig
 from telemetry.spending import Of, Spent
 from turns import columns
 
 JUDGES = "(judges)"
 NONE = "-"
-HEAD = ("turns", "input", "output", "cost", "")
+HEAD = ("input", "output", "cost", "")
 
 
 def table(
     what: Of, spent: Sequence[Spent], total: Spent, names: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield the lines of a table, all together last; `names` go beside the keys."""
-    rows = [[_label(each, names), *_cells(each)] for each in spent]
-    rows.append(["all", *_cells(total)])
-    yield from columns.lines([what, *HEAD], rows, right=range(1, len(HEAD)))
+    counts = counted(what)
+    rows = [[_label(each, names), *_cells(each, counts)] for each in spent]
+    rows.append(["all", *_cells(total, counts)])
+    head = [what, counts, *HEAD]
+    yield from columns.lines(head, rows, right=range(1, len(head) - 1))
+
+
+def counted(what: Of) -> str:
+    """Return what is counted of each: of a model the calls, of all else the turns."""
+    return "calls" if what in spending.CALLS_KEYS else "turns"
 
 
 def _label(spent: Spent, names: Mapping[str, str]) -> str:
@@ -30,9 +37,9 @@ def _label(spent: Spent, names: Mapping[str, str]) -> str:
     return " ".join(filter(None, (*parts, JUDGES if spent.judgements else None)))
 
 
-def _cells(spent: Spent) -> list[str]:
+def _cells(spent: Spent, counts: str) -> list[str]:
     turns = f"{spent.turns:,}" if spent.turns or not spent.judgements else NONE
-    doubts = _doubts(spent)
+    doubts = _doubts(spent, counts)
     is_known = not doubts or spent.micro_usd
     cost = f"${money.usd(spent.micro_usd)}" if is_known else "unknown"
     doubt = f"more is unknown, for {doubts}" if doubts else ""
@@ -42,11 +49,11 @@ def _cells(spent: Spent) -> list[str]:
     ]
 
 
-def _doubts(spent: Spent) -> str:
-    counts = {"turn": spent.unknown, "judgement": spent.unknown_judgements}
+def _doubts(spent: Spent, counts: str) -> str:
+    doubts = {counts: spent.unknown, "judgements": spent.unknown_judgements}
     return " and ".join(
-        f"{count} {noun}{'' if count == 1 else 's'}"
-        for noun, count in counts.items()
+        f"{count} {nouns.removesuffix('s') if count == 1 else nouns}"
+        for nouns, count in doubts.items()
         if count
     )
 
@@ -55,14 +62,16 @@ def document(
     what: Of, since: datetime, spent: Sequence[Spent], total: Spent, notes: list[str]
 ) -> dict[str, Any]:
     """Return the same as JSON."""
+    counts = counted(what)
     return {
         "object": "spending",
         "by": what,
         "since": telling.instant(since),
         "data": [
-            {what: each.key, "kind": _kind(each), **_told(each)} for each in spent
+            {what: each.key, "kind": _kind(each), **_told(each, counts)}
+            for each in spent
         ],
-        "total": _told(total),
+        "total": _told(total, counts),
         "notes": notes,
     }
 
@@ -71,10 +80,11 @@ def _kind(spent: Spent) -> str:
     return "judges" if spent.judgements else "turns"
 
 
-def _told(spent: Spent) -> dict[str, Any]:
+def _told(spent: Spent, counts: str) -> dict[str, Any]:
     told = asdict(spent)
     del told["key"]
-    told["unknown_turns"] = told.pop("unknown")
+    told[counts] = told.pop("turns")
+    told[f"unknown_{counts}"] = told.pop("unknown")
     told["cost_usd"] = telling.usd(told.pop("micro_usd"))
     return told
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -14,15 +15,18 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from access import tokens
+from core import trace
 from core.events import Usage
 from core.ids import UserId
+from core.trace import Call
 from telemetry import expenses, spending
 from telemetry.config import SqliteConfig, TelemetryConfig
 from telemetry.expenses import Paid
 from telemetry.models import Expense
 from telemetry.spending import Spent
 from tests.access import authors
-from tests.telemetry.turns import model_call, put, tool_call
+from tests.telemetry import turns
+from tests.telemetry.turns import model_call, tool_call
 from turns import spent_lines
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
@@ -51,6 +55,15 @@ def asked(model: str, cost: int | None, prompt: int = 10, reply: int = 1):
     call = model_call(usage=Usage(prompt, reply), cost_micro_usd=cost)
     call.model = model
     return call
+
+
+def put(*calls: Call, **fields: Any) -> None:
+    """Keep a turn that used and cost what its calls did."""
+    made = [*calls]
+    sums = {"usage": trace.usage(made), "cost_micro_usd": trace.cost(made)}
+    for call in trace.model_calls(made):
+        call.started_at = fields["started_at"]
+    turns.put(*calls, **sums, **fields)
 
 
 def three_turns() -> None:
@@ -92,7 +105,7 @@ def test_each_call_counts_for_its_model():
         Spent("openai/secret", 1, 1, 10, 1, 0),
     ]
     [provider] = spending.by("provider", THEN)
-    assert provider == Spent("openai", 3, 1, 80, 8, 1_307)
+    assert provider == Spent("openai", 5, 1, 80, 8, 1_307)
 
 
 def test_tokens_are_told_apart_from_none():
@@ -162,16 +175,35 @@ def test_nothing_is_kept_of_judges_who_did_not_answer_or_where_nothing_is_record
 
 
 @pytest.mark.parametrize("what", spending.OF)
-def test_it_finds_turns_and_judges_by_an_index(what):
+def test_it_is_read_from_indexes_alone(what):
+    three_turns()
     with CaptureQueriesContext(connection) as seen:
         spending.by(what, THEN)
-    assert len(seen) == 2
+    # Of days one more, which finds the first and the last.
+    assert len(seen) == (3 if what == "day" else 2)
     if connection.vendor == "sqlite":
-        told, judges = (plan(query["sql"]) for query in seen)
-        assert "SCAN telemetry_modelcall" not in told
+        told, judges = (plan(query["sql"]) for query in seen[-2:])
+        index = "calls_of_model" if what in ("model", "provider") else "turn_at"
+        assert f"COVERING INDEX telemetry_{index}" in told
         assert "telemetry_expense_at" in judges
-        # That of a user's turns has their times, too.
-        assert ("telemetry_turn_of_user" if what == "user" else "turn_at") in told
+
+
+def test_as_many_queries_whatever_there_is():
+    three_turns()
+    with CaptureQueriesContext(connection) as few:
+        spending.by("day", THEN)
+    for number in range(20):
+        put(asked("small", 1), started_at=THEN + number * DAY)
+    with CaptureQueriesContext(connection) as many:
+        spending.by("day", THEN)
+    assert len(many) == len(few)
+
+
+def test_of_years_each_day_is_told():
+    put(asked("small", 5), started_at=THEN)
+    put(asked("small", 6), started_at=THEN + 700 * DAY)
+    told = [(s.key, s.micro_usd) for s in spending.by("day", THEN)]
+    assert told == [("2100-01-01", 5), ("2101-12-02", 6)]
 
 
 def plan(statement: str) -> str:
@@ -218,18 +250,18 @@ def test_judges_have_rows_of_their_own(file):
     paid(None, 200)
     paid(None, model="secret")
     assert run(file, "--by", "model")[0] == [
-        "model                   turns  input  output       cost",
+        "model                   calls  input  output       cost",
         "openai/large                1     50       5  $0.001000",
         "openai/small (judges)       -    300      20  $0.000900  more is unknown, for "
         "1 judgement",
         "openai/small                2     20       2  $0.000307",
         "openai/gpt-test             1      0       0  $0.000000",
         "openai/secret               1     10       1    unknown  more is unknown, for "
-        "1 turn",
+        "1 call",
         "openai/secret (judges)      -    100      10    unknown  more is unknown, for "
         "1 judgement",
-        "all                         3    480      38  $0.002207  more is unknown, for "
-        "1 turn and 2 judgements",
+        "all                         5    480      38  $0.002207  more is unknown, for "
+        "1 call and 2 judgements",
     ]
     told = json.loads("\n".join(run(file, "--json")[0]))
     assert [(row["agent"], row["kind"]) for row in told["data"]] == [

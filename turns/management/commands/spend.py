@@ -38,7 +38,8 @@ class Command(MemoryCommand):
         now = datetime.now(UTC)
         by, since = options["by"], instants.ago(options["since"], now)
         settings = loader.load(self.config_path(options)).get(TELEMETRY)
-        spent, total = spending.by(by, since), spending.total(since)
+        spent = spending.by(by, since)
+        total = spending.together(spent)
         missing = [*spent_lines.notes(since, spending.oldest(), settings, now)]
         if options["json"]:
             told = spent_lines.document(by, since, spent, total, missing)
