@@ -70,30 +70,37 @@ class Jury:
         self.expenses: list[int] = []
         """The ids of what they cost."""
 
-    def hear(self, played: Played, whose: Whose) -> None:
-        """Have a reply be judged, by those judges of its agent it falls to."""
+    def hear(self, played: Played, whose: Whose) -> dict[str, int]:
+        """Have a reply be judged, by those judges of its agent it falls to.
+
+        Return the scores, by `judge.criterion`.
+        """
+        scores: dict[str, int] = {}
         if played.outcome != "ok":
-            return
+            return scores
         for name in self._actor.agents[played.agent].judges:
             judge = self._judges[name]
             if self._chance.random() < judge.sampling_rate:
-                self._judge(judge, played, whose)
+                given = self._judge(judge, played, whose)
+                scores |= {f"{name}.{each}": value for each, value in given.items()}
         if whose.origin == "chat" and self._chance.random() < SAYS_SOMETHING:
             self._say(played, whose)
+        return scores
 
-    def score(self, played: Played, criterion: str) -> int:
-        """Return what a criterion gives a reply."""
+    def _score(self, played: Played, criterion: str) -> int:
         mean = MEANS.get((played.agent, criterion), 7.0)
         return min(10, max(0, round(self._chance.gauss(mean, 1.3))))
 
-    def _judge(self, judge: JudgeConfig, played: Played, whose: Whose) -> None:
+    def _judge(
+        self, judge: JudgeConfig, played: Played, whose: Whose
+    ) -> dict[str, int]:
         at = played.ended_at + timedelta(seconds=self._chance.uniform(1, 9))
         if self._chance.random() < FAILS:
             self._task(judge, played, whose, state="errored", error=UNREADABLE)
-            return
+            return {}
         usage = Usage(900 + len(played.reply) // 2, 130)
         cost = acting.price(self._actor.config, judge.provider, judge.model, usage, at)
-        given = {name: self.score(played, name) for name in judge.rubrics}
+        given = {name: self._score(played, name) for name in judge.rubrics}
         for criterion, value in given.items():
             self._inserts.add(
                 Score,
@@ -119,6 +126,7 @@ class Jury:
         }
         self._task(judge, played, whose, result=orjson.dumps(receipt).decode())
         self._expense(judge, played, usage, cost)
+        return given
 
     def _expense(
         self, judge: JudgeConfig, played: Played, usage: Usage, cost: int | None

@@ -2,20 +2,21 @@
 
 import random
 from collections import defaultdict
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from core import trace
 from core.events import Usage
 from core.ids import UserId
-from core.trace import ModelCall
+from core.trace import Call, ModelCall
 from demo import acting, people
 from demo.acting import Actor, Played
 from demo.bulk import Inserts
 from demo.dialogues import Exchange
 from demo.rhythm import Calendar
 from demo.score_rows import Jury
-from demo.turn_rows import Whose, record
-from judges.config import JUDGES
+from demo.turn_rows import Whose
 from smoke import calls
 from smoke.config import SMOKE_TESTS, SmokeTest
 from smoke.models import Line, Run
@@ -90,53 +91,26 @@ class Rehearsal:
             agent = self._chance.choice(("front-desk", "front-desk-warm"))
         experiment = "" if agent == test.target else test.target
         whose = Whose(user_id, experiment=experiment, origin="smoke")
-        at, scores = run["started_at"], defaultdict(list)
-        costs: list[int | None] = []
-        persona_micro_usd, position, is_broken = 0, 0, False
+        held = Held(run["started_at"])
         for exchange in SAID[test.name]:
-            call = self._persona(test, exchange, at)
-            persona_micro_usd += call.cost_micro_usd or 0
-            self._line(run, position, exchange.user, [call], at)
-            at += timedelta(seconds=call.seconds or 0)
-            played = self._actor.play(exchange, agent, at, trouble=0.02)
-            at = played.ended_at
-            costs.append(record(self._inserts, played, whose))
+            self._speak(test, run, exchange, held)
+            played = self._actor.play(exchange, agent, held.at, trouble=0.02)
+            held.add(played)
             if played.outcome != "ok":
-                is_broken = True
                 break
-            self._line(run, position + 1, played.reply, [*played.calls], at, played)
-            for name in self._actor.agents[agent].judges:
-                for criterion in self._actor.config.get(JUDGES)[name].rubrics:
-                    value = self._jury.score(played, criterion)
-                    scores[f"{name}.{criterion}"].append(value)
-            position += 2
-        means = {
-            name: {"mean": round(sum(each) / len(each), 2), "count": len(each)}
-            for name, each in scores.items()
-        }
-        failures = [
-            f"the mean of {name} is {means[name]['mean']:g}, below {least:g}"
-            for name, least in test.expect.min_score.items()
-            if name in means and means[name]["mean"] < least
-        ]
-        ending: dict[str, Any] = {"state": "done", "scores": means}
-        ending |= {"stopped_because": "persona_marker", "failures": failures}
-        ending |= {"verdict": "failed" if failures else "passed"}
-        if is_broken:
-            ending = {"state": "failed", "stopped_because": "error"}
-            ending |= {"error": played.error or "the client left"}
-        is_priced = None not in costs
-        self._inserts.add(
-            Run,
-            **run,
-            **ending,
-            agent=agent,
-            turns=len(costs) - is_broken,
-            cost_micro_usd=sum(c or 0 for c in costs) if is_priced else None,
-            persona_micro_usd=persona_micro_usd,
-            ended_at=at,
-            finished_at=at + timedelta(seconds=6),
-        )
+            self._line(run, held, played.reply, [*played.calls], played)
+            for name, value in self._jury.hear(played, whose).items():
+                held.scores[name].append(value)
+        self._inserts.add(Run, **run, **held.told(test), agent=agent)
+
+    def _speak(
+        self, test: SmokeTest, run: dict[str, Any], exchange: Exchange, held: "Held"
+    ) -> None:
+        """Have the persona say its part."""
+        call = self._persona(test, exchange, held.at)
+        held.persona_micro_usd += call.cost_micro_usd or 0
+        self._line(run, held, exchange.user, [call])
+        held.at += timedelta(seconds=call.seconds or 0)
 
     def _persona(self, test: SmokeTest, exchange: Exchange, at: datetime) -> ModelCall:
         persona = test.persona
@@ -152,24 +126,76 @@ class Rehearsal:
     def _line(
         self,
         run: dict[str, Any],
-        position: int,
+        held: "Held",
         text: str,
-        made: list[Any],
-        at: datetime,
+        made: list[Call],
         played: Played | None = None,
     ) -> None:
         most = self._actor.config.get(TELEMETRY).sqlite.max_payload_bytes
-        cost = sum(call.cost_micro_usd or 0 for call in made if hasattr(call, "usage"))
         self._inserts.add(
             Line,
             run_id=run["id"],
-            position=position,
+            position=held.lines,
             speaker="persona" if played is None else "assistant",
             text=text,
             agent="" if played is None else played.agent,
             turn_id=None if played is None else played.turn_id,
             calls=calls.kept(made, most),
-            cost_micro_usd=cost,
+            cost_micro_usd=trace.cost(made),
             seconds=made[0].seconds if played is None else played.seconds,
-            said_at=at,
+            said_at=held.at,
         )
+        held.lines += 1
+
+
+@dataclass
+class Held:
+    """A run, as far as it is."""
+
+    at: datetime
+    lines: int = 0
+    costs: list[int | None] = field(default_factory=list)
+    """Of the replies; None is unknown."""
+    persona_micro_usd: int = 0
+    scores: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    last: Played | None = None
+
+    def add(self, played: Played) -> None:
+        """Note what the agent did."""
+        self.at, self.last = played.ended_at, played
+        self.costs.append(trace.cost(played.calls))
+
+    def told(self, test: SmokeTest) -> dict[str, Any]:
+        """Return what a run's row says of how it ended."""
+        is_whole = self.last is not None and self.last.outcome == "ok"
+        is_priced = None not in self.costs
+        return {
+            **(self._verdict(test) if is_whole else self._breakdown()),
+            "turns": len(self.costs) - (not is_whole),
+            "cost_micro_usd": sum(c or 0 for c in self.costs) if is_priced else None,
+            "persona_micro_usd": self.persona_micro_usd,
+            "ended_at": self.at,
+            "finished_at": self.at + timedelta(seconds=6),
+        }
+
+    def _breakdown(self) -> dict[str, Any]:
+        why = (self.last.error if self.last else None) or "the reply was broken off"
+        return {"state": "failed", "stopped_because": "error", "error": why}
+
+    def _verdict(self, test: SmokeTest) -> dict[str, Any]:
+        means = {
+            name: {"mean": round(sum(each) / len(each), 2), "count": len(each)}
+            for name, each in self.scores.items()
+        }
+        failures = [
+            f"the mean of {name} is {means[name]['mean']:g}, below {least:g}"
+            for name, least in test.expect.min_score.items()
+            if name in means and means[name]["mean"] < least
+        ]
+        return {
+            "state": "done",
+            "stopped_because": "persona_marker",
+            "scores": means,
+            "verdict": "failed" if failures else "passed",
+            "failures": failures,
+        }

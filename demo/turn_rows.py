@@ -40,7 +40,7 @@ def record(inserts: Inserts, played: Played, whose: Whose) -> int | None:
     """Write the record of a turn; return what it cost."""
     usage, cost = acting.used(played.calls)
     flat = [*rows.flat(played.calls)]
-    model_calls = sum(isinstance(call, ModelCall) for *_, call in flat)
+    asked = [call for *_, call in flat if isinstance(call, ModelCall)]
     inserts.add(
         Turn,
         id=played.turn_id,
@@ -59,8 +59,9 @@ def record(inserts: Inserts, played: Played, whose: Whose) -> int | None:
         request_id=f"req_{played.turn_id.hex[-12:]}",
         token_id=whose.token_id,
         cost_micro_usd=cost,
-        model_calls=model_calls,
-        tool_calls=len(flat) - model_calls,
+        known_micro_usd=sum(call.cost_micro_usd or 0 for call in asked),
+        model_calls=len(asked),
+        tool_calls=len(flat) - len(asked),
         **_usage(usage),
     )
     for position, parent, depth, call in flat:
