@@ -44,12 +44,17 @@ class Bill:
 
     def add(self, used: Usage, cost_micro_usd: int | None) -> None:
         """Put down one more answer."""
-        self.calls += 1
-        self.usage += used
-        if self.cost_micro_usd is None or cost_micro_usd is None:
-            self.cost_micro_usd = None
-        else:
-            self.cost_micro_usd += cost_micro_usd
+        both = self + Bill(1, used, cost_micro_usd)
+        self.calls, self.usage = both.calls, both.usage
+        self.cost_micro_usd = both.cost_micro_usd
+
+    def __add__(self, other: "Bill") -> "Bill":
+        costs = self.cost_micro_usd, other.cost_micro_usd
+        return Bill(
+            self.calls + other.calls,
+            self.usage + other.usage,
+            None if None in costs else sum(filter(None, costs)),
+        )
 
 
 async def ask(

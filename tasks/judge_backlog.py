@@ -184,12 +184,11 @@ def add(judge: str, replies: Sequence[Reply]) -> list[Task]:
 
 
 def retry(judge: str, replies: Sequence[Reply]) -> list[Task]:
-    """Put those back that could not be judged; return their rows."""
+    """Put those back that could not be judged; return their rows as they were."""
     keys = [judging.key(judge, reply.turn_id) for reply in replies]
-    rows = Task.objects.filter(key__in=keys, state=Task.State.ERRORED)
-    ids = list(rows.values_list("pk", flat=True))
-    queue.replay(ids)
-    return list(Task.objects.filter(pk__in=ids))
+    rows = list(Task.objects.filter(key__in=keys, state=Task.State.ERRORED))
+    queue.replay([row.pk for row in rows])
+    return rows
 
 
 def waiting(judge: str, replies: Sequence[Reply]) -> list[Task]:

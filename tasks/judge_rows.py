@@ -2,14 +2,18 @@
 
 import uuid
 from collections.abc import Mapping
+from typing import Any
 
+import orjson
 from django.db import transaction
 
 from config import live
+from core.events import Usage
 from core.ids import TurnId, UserId
 from judges import material as materials
 from judges import scores
 from judges.answers import Verdict
+from judges.asking import Bill
 from judges.material import MAX_EARLIER, MAX_OF_TURN, Material
 from judges.scores import Judged
 from memory import past_turn
@@ -46,8 +50,21 @@ def failed(
     with transaction.atomic():
         expenses.add(paid, live.current().get(TELEMETRY))
         is_over = queue.failed(task, error, is_final=is_final)
-        if is_over:
-            Task.objects.filter(
-                pk=task.id, state=Task.State.ERRORED, attempts=task.attempts
-            ).update(result=receipt)
+        Task.objects.filter(pk=task.id, attempts=task.attempts).exclude(
+            state=Task.State.RUNNING
+        ).update(result=receipt)
     return is_over
+
+
+def billed(task: Work) -> Bill:
+    """Return what attempts before this one took, by the receipt they left."""
+    left = Task.objects.filter(pk=task.id).values_list("result", flat=True).first()
+    try:
+        told: dict[str, Any] = orjson.loads(left or "{}")
+    except orjson.JSONDecodeError:
+        return Bill()
+    return Bill(
+        told.get("calls", 0),
+        Usage(**told.get("usage", {})),
+        told.get("cost_micro_usd", 0),
+    )

@@ -33,11 +33,13 @@ async def run(task: Work) -> Ending:
     """Score one reply; an answer that cannot be read ends the task for good."""
     config = live.current()
     judge = config.get(JUDGES).get(task.payload["judge"])
+    # What attempts before this one took stays on the receipt.
+    before = await _before(task)
     if judge is None:
-        return _skipped(task, NOT_CONFIGURED)
+        return _skipped(task, NOT_CONFIGURED, before)
     material = await _material(task)
     if material is None:
-        return _skipped(task, NOT_STORED)
+        return _skipped(task, NOT_STORED, before)
     bill = Bill()
     try:
         verdicts = await asking.ask(
@@ -47,7 +49,7 @@ async def run(task: Work) -> Ending:
         # One that could not be read was asked for twice.
         is_read = not isinstance(exc, AnswerUnreadable)
         is_final = not (is_read and failures.may_pass(exc))
-        receipt, paid = _receipt(judge, bill, {}), _paid(judge, task, bill)
+        receipt, paid = _receipt(judge, before + bill, {}), _paid(judge, task, bill)
         await lane.run_to_end(
             judge_rows.failed, task, exc, receipt, paid, is_final=is_final
         )
@@ -57,9 +59,13 @@ async def run(task: Work) -> Ending:
         )
         return Ending(is_closed=True)
     return Ending(
-        _receipt(judge, bill, verdicts),
+        _receipt(judge, before + bill, verdicts),
         partial(judge_rows.scored, _judged(task), verdicts, _paid(judge, task, bill)),
     )
+
+
+async def _before(task: Work) -> Bill:
+    return await lane.run(judge_rows.billed, task) if task.attempts > 1 else Bill()
 
 
 async def _material(task: Work) -> Material | None:
@@ -89,9 +95,9 @@ def _paid(judge: JudgeConfig, task: Work, bill: Bill) -> Paid:
     )
 
 
-def _skipped(task: Work, why: str) -> Ending:
+def _skipped(task: Work, why: str, before: Bill) -> Ending:
     told = {"judge": task.payload["judge"], "skipped": why}
-    return Ending(orjson.dumps(told).decode())
+    return Ending(orjson.dumps(told | _told(before)).decode())
 
 
 def _receipt(judge: JudgeConfig, bill: Bill, verdicts: Mapping[str, Verdict]) -> str:
@@ -103,12 +109,18 @@ def _receipt(judge: JudgeConfig, bill: Bill, verdicts: Mapping[str, Verdict]) ->
         "judge": judge.name,
         "provider": judge.provider,
         "model": judge.model,
-        "calls": bill.calls,
-        "usage": asdict(bill.usage),
-        "cost_micro_usd": bill.cost_micro_usd,
+        **_told(bill),
         "scores": {name: verdict.score for name, verdict in verdicts.items()},
     }
     return orjson.dumps(told).decode()
+
+
+def _told(bill: Bill) -> dict[str, Any]:
+    return {
+        "calls": bill.calls,
+        "usage": asdict(bill.usage),
+        "cost_micro_usd": bill.cost_micro_usd,
+    }
 
 
 KIND = Kind(judging.KIND, run, max_failures=judging.MAX_FAILURES, gives_way=True)

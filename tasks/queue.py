@@ -329,7 +329,10 @@ def reap(*, once: Collection[str] = (), now: datetime | None = None) -> int:
 
 
 def replay(ids: Collection[uuid.UUID]) -> int:
-    """Put back what failed or was cancelled, to be done anew; return how many."""
+    """Put back what failed or was cancelled, to be done anew; return how many.
+
+    What a judge left in its result stays: what was paid was paid.
+    """
     now = datetime.now(UTC)
     with transaction.atomic():
         ended = Task.objects.select_for_update().filter(pk__in=ids, state__in=FAILED)
@@ -346,7 +349,6 @@ def replay(ids: Collection[uuid.UUID]) -> int:
             failures=0,
             interruptions=0,
             error="",
-            result="",
             due_at=now,
             started_at=None,
             finished_at=None,

@@ -11,13 +11,14 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from access import identity
+from core import money
 from core.ids import UserId, new_turn_id
 from core.messages import Message
 from judges.models import Feedback, Score
 from memory import history
 from memory.transcript import Entry
 from providers.fake_wires import Answer
-from tasks import judge_backlog, queue, service
+from tasks import judge_backlog, judge_receipts, queue, service
 from tasks.management.commands import judge
 from tasks.models import Task
 from tests.judges.stage import STAGE, answer
@@ -210,13 +211,16 @@ def test_what_failed_is_tried_again_if_asked(past, fake):
     fake.default = Answer([answer(accuracy=8, tone=6)])
     rows = Task.objects.filter(origin=f"judge:{past.judge}")
     assert queue.replay(rows.values_list("pk", flat=True)) == 2
-    # What it came to before is not what it comes to now.
-    assert {task.result for task in rows} == {""}
+    # What was paid was paid.
+    assert {judge_receipts.read(task).calls for task in rows} == {2}
     rows.update(state="errored")
     told = past.run("--yes")
     assert "2 failed" in told
     assert "nothing to judge; --retry tries those again that failed" in told
-    assert "2 judged" in past.run("--yes", "--retry")
+    before = sum(judge_receipts.read(task).cost_micro_usd for task in rows.all())
+    told = past.run("--yes", "--retry")
+    after = sum(judge_receipts.read(task).cost_micro_usd for task in rows.all())
+    assert f"2 judged, for ${money.usd(after - before)}" in told
     assert past.scored == 2
 
 

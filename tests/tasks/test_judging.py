@@ -21,7 +21,8 @@ from memory import erasure
 from memory.models import Thread
 from providers import blocking
 from providers.fake_wires import Answer
-from tasks import belonging, judging, queue
+from tasks import belonging, judge_receipts, judging, queue
+from tasks.judge_receipts import Receipt
 from tasks.models import Task
 from telemetry.models import Expense
 from tests.gateway.calls import ask, body, calling, post, prompt
@@ -180,11 +181,29 @@ def test_every_attempt_is_spent_that_was_answered(
     ask(client, user, "The capital?", agent="judged")
     (task,) = tasks_of(user_id)
     working.kick()
-    wait_for(task, lambda row: row.failures == 1 and row.state == "queued")
+    task = wait_for(task, lambda row: row.failures == 1 and row.state == "queued")
+    assert (told(task)["calls"], told(task)["cost_micro_usd"]) == (1, 37)
     Task.objects.filter(pk=task.pk).update(due_at=datetime.now(UTC))
-    assert closed(working, user_id).state == "done"
+    task = closed(working, user_id)
+    assert task.state == "done"
+    assert (told(task)["calls"], told(task)["cost_micro_usd"]) == (2, 74)
     assert expenses() == [("quality", 1, 37), ("quality", 1, 37)]
     assert scores_of(user_id)["quality.tone"] == 2
+
+
+def test_what_is_put_back_by_hand_was_paid_before(
+    working, judge, configure, client, user, user_id
+):
+    configure(PRICED)
+    judge += ["Lovely!", "Lovely!"]
+    ask(client, user, "The capital?", agent="judged")
+    task = closed(working, user_id)
+    assert queue.replay([task.pk]) == 1
+    task.refresh_from_db()
+    assert judge_receipts.read(task) == Receipt(cost_micro_usd=74, calls=2)
+    task = closed(working, user_id)
+    assert (told(task)["calls"], told(task)["cost_micro_usd"]) == (3, 111)
+    assert told(task)["usage"]["input_tokens"] == 3 * 7
 
 
 def test_a_users_export_tells_of_no_judges_model(working, judge, client, user, user_id):

@@ -200,7 +200,11 @@ class Judging:
         for reply, put in batch:
             by_put.setdefault(put, []).append(reply)
         for put, replies in by_put.items():
-            self._open += put(self._judge, replies)
+            rows = put(self._judge, replies)
+            self._open += rows
+            # What was paid before this is not told of this.
+            paid = (judge_receipts.read(row).cost_micro_usd for row in rows)
+            self.micro_usd -= sum(filter(None, paid))
         return True
 
     def look(self) -> None:
