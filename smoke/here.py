@@ -1,5 +1,6 @@
 """Runs that are held in this process, beside whatever worker there may be."""
 
+import signal
 import time
 import uuid
 from collections.abc import Collection, Iterator
@@ -22,10 +23,24 @@ def at_work(users: Collection[UserId]) -> Iterator[None]:
     service = Service(users=users)
     wake.by(service.kick)
     try:
-        service.start()
+        with _interrupted_later():
+            service.start()
         yield
     finally:
         service.stop()
+
+
+@contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Have ^C heard when the block is left, which is not to be left half done."""
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def watch(run_ids: Collection[uuid.UUID]) -> Iterator[Line | Run]:
