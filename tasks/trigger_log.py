@@ -10,6 +10,9 @@ from tasks.triggers_config import CronTrigger, WebhookTrigger
 
 logger = logging.getLogger(__name__)
 
+_skipping: set[str] = set()
+"""Triggers whose last occasion was left out, for a run was not over."""
+
 
 def armed(trigger: CronTrigger, next_at: datetime | None) -> None:
     """Say that a cron is watched from now on."""
@@ -17,9 +20,16 @@ def armed(trigger: CronTrigger, next_at: datetime | None) -> None:
 
 
 def came_of(firings: Iterable[Firing]) -> None:
-    """Say what came of occasions."""
+    """Say what came of occasions; of those that are left out in a row, the first."""
     for firing in firings:
         trigger = firing.occasion.trigger
+        was_skipped = trigger.name in _skipping
+        if firing.outcome == "fired":
+            _skipping.discard(trigger.name)
+        elif firing.outcome == "skipped":
+            _skipping.add(trigger.name)
+            if was_skipped:
+                continue
         _say(
             f"{trigger.type} trigger {firing.outcome}",
             trigger.name,
