@@ -6,13 +6,14 @@ without knowing it. A web process does at its start (`asgi.py`), which takes 45 
 6 MB; its first message takes 100 ms and 8 MB more. Management commands do not.
 """
 
+import logging
 import os
 from typing import Any
 
 import django
-from celery import Celery, signals
+from celery import Celery, Task, signals
 from django.apps import apps
-from django.db import close_old_connections
+from django.db import InterfaceError, OperationalError, close_old_connections
 
 from core import request_ids
 
@@ -31,6 +32,10 @@ app = Celery("coulisse", fixups=[])
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(packages, related_name="jobs")
 app.set_default()
+# Not ours to mend, so not worth a traceback: `tell_that_it_was_away` says it.
+app.Task.throws = (OperationalError, InterfaceError)
+
+logger = logging.getLogger(__name__)
 
 
 @signals.setup_logging.connect
@@ -43,6 +48,16 @@ def keep_logging(**_: Any) -> None:
 def mend_connections(**_: Any) -> None:
     """Drop a job's database connection when it broke or, on SQLite, is done with."""
     close_old_connections()
+
+
+@signals.task_failure.connect
+def tell_that_it_was_away(
+    sender: "Task[Any, Any]", exception: BaseException, **_: Any
+) -> None:
+    """Say in a line that a job did nothing; it comes again."""
+    if isinstance(exception, sender.throws):
+        why = str(exception).strip().partition("\n")[0]
+        logger.warning("%s waits: the database does not answer: %s", sender.name, why)
 
 
 @signals.task_prerun.connect

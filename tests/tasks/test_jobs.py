@@ -3,8 +3,10 @@
 import threading
 
 import pytest
+from django.db import OperationalError
 
-from tasks import jobs
+from coulisse_site.celery import app
+from tasks import jobs, lost
 
 
 def test_who_is_told_twice_to_stop_stops_once(monkeypatch: pytest.MonkeyPatch):
@@ -16,3 +18,27 @@ def test_who_is_told_twice_to_stop_stops_once(monkeypatch: pytest.MonkeyPatch):
     jobs.wait()
     jobs.end()
     assert stopped == [True]
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_told_at_length"),
+    [(OperationalError("gone\nHINT: see"), False), (ValueError("ours"), True)],
+)
+def test_a_database_that_is_away_is_told_in_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    fault: Exception,
+    is_told_at_length: bool,
+):
+    def fail() -> bool:
+        raise fault
+
+    monkeypatch.setattr(lost, "sweep", fail)
+    app.tasks["tasks.jobs.sweep"].apply()
+    told = [record for record in caplog.records if record.levelname != "INFO"]
+    assert [bool(record.exc_info) for record in told] == [is_told_at_length]
+    if not is_told_at_length:
+        (line,) = told
+        assert line.getMessage() == (
+            "tasks.jobs.sweep waits: the database does not answer: gone"
+        )
