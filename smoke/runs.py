@@ -217,13 +217,13 @@ def cancel(run_ids: Collection[uuid.UUID]) -> int:
     """End runs that are not closed, and their scoring: at once, whatever is said."""
     found = Run.objects.filter(pk__in=run_ids, state__in=[*OPEN, Run.State.JUDGING])
     users = list(found.values_list("user_id", flat=True))
-    now = datetime.now(UTC)
-    count = found.update(state=Run.State.CANCELLED, finished_at=now)
-    # The conversation, and what judges have yet to score of it.
+    # The conversations, and what judges have yet to score of them. First, for whoever
+    # holds one that is cancelled closes its task if that is to end, and else leaves it.
     tasks = Task.objects.filter(user_id__in=users, state__in=queue.OPEN)
     for task_id in list(tasks.values_list("pk", flat=True)):
         queue.cancel(task_id)
-    return count
+    now = datetime.now(UTC)
+    return found.update(state=Run.State.CANCELLED, finished_at=now)
 
 
 def sweep(*, now: datetime | None = None) -> int:
