@@ -273,7 +273,7 @@ class OneFact(OfUser):
 
     def _shown(self) -> dict[str, Any]:
         shown = self.whose()
-        trail = [*self.trail, ("Memory", f"{self.place}/facts")]
+        trail = [*shown["trail"], ("Memory", f"{self.place}/facts")]
         return {**shown, "trail": trail, "tab": "memory", "categories": CATEGORIES}
 
     def _back(self, fact: KnownFact) -> str:

@@ -52,7 +52,8 @@ class OfUser(Face):
         whose = glance(self.user_id)
         name = whose["name"] or _short(self.user_id)
         self.trail = [("Users", PLACE), (name, self.place)]
-        return {"whose": whose, "place": self.place}
+        lead = f"of {whose['name'] or self.user_id}"
+        return {"whose": whose, "place": self.place, "lead": lead, "trail": self.trail}
 
     def deed(self, action: str, target: str = "", **details: Any) -> Deed:
         """Return what is done to something of the user's; without one, to the user."""

@@ -146,7 +146,7 @@ class OneTurn(Face):
 
     def _shown(self, record: Record) -> Mapping[str, Any]:
         if self.request.GET.get("fragment"):
-            return {"record": record}
+            return {"record": record, "is_fragment": True}
         name = names.known(live.current()).get(record.user_id)
         address = f"/admin/users/{record.user_id}"
         self.trail = [("Users", "/admin/users"), (name or address[13:21], address)]

@@ -107,13 +107,14 @@ class OneUser(OfUser):
         """Return what there is of a user, counted; pages show their conversation."""
         whose = self.whose()
         self.title = whose["whose"]["name"] or str(self.user_id)
-        self.trail = [("Users", PLACE)]
         return self.answer(whose["whose"], page=lambda: {**whose, **self._shown()})
 
     def _shown(self) -> dict[str, Any]:
         threads, has_more = reading.threads(self.user_id, limit=SHOWN_THREADS)
         shown = spoken(self)
         return {
+            "trail": [("Users", PLACE)],
+            "lead": str(self.user_id) if self.title != str(self.user_id) else "",
             "tab": "conversation",
             "conversation": shown,
             "thread": shown["thread"],
@@ -160,7 +161,7 @@ class Erasing(OfUser):
     def _shown(self) -> Mapping[str, Any]:
         shown = self.whose()
         self.title = f"Erase {shown['whose']['name'] or self.user_id}?"
-        return {**shown, "title": self.title, "trail": self.trail}
+        return {**shown, "title": self.title, "lead": ""}
 
 
 class Export(OfUser):

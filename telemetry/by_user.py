@@ -31,7 +31,7 @@ NOTHING = Used()
 SUMS = {
     "turns": Count("id"),
     "unknown": Count("id", filter=Q(cost_micro_usd=None)),
-    "micro_usd": Sum("cost_micro_usd"),
+    "micro_usd": Sum("known_micro_usd"),
     "first_at": Min("started_at"),
     "last_at": Max("started_at"),
 }
