@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Callable
 
-from django.http import HttpRequest
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
 
 from gateway import errors
@@ -26,7 +27,16 @@ class Faults:
         self, request: HttpRequest, exc: Exception
     ) -> HttpResponseBase:
         """Return the answer."""
+        if isinstance(exc, Http404 | PermissionDenied):
+            return _refusal(exc)
         logger.exception("%s %r failed", request.method, request.path, exc_info=exc)
         if wants_page(request):
             return Page("studio/failed.html", status=500)
         return errors.json_response(errors.internal(), status=500)
+
+
+def _refusal(exc: Http404 | PermissionDenied) -> HttpResponseBase:
+    """Return the page of what Django itself refuses: the tables alone come here."""
+    is_missing = isinstance(exc, Http404)
+    title = "There is no such row" if is_missing else "This is not allowed"
+    return Page("studio/stopped.html", status=404 if is_missing else 403, title=title)

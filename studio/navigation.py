@@ -39,6 +39,7 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
         Entry("Tokens", "/admin/tokens", "key"),
         Entry("People", "/admin/people", "badge"),
         Entry("coulisse.yaml", "/admin/config/edit", "code"),
+        Entry("Tables", "/admin/tables/", "table_rows"),
     ),
 }
 
@@ -68,4 +69,4 @@ def is_within(path: str, place: str) -> bool:
     """Return whether a page is one of those under an entry of the menu."""
     if place == "/admin/":
         return path == place
-    return path == place or path.startswith(f"{place}/")
+    return path == place or path.startswith(f"{place.rstrip('/')}/")

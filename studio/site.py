@@ -13,6 +13,7 @@ class Site(UnfoldAdminSite):  # type: ignore[misc]  # it has no types
     """Lets in whoever has a role; the door has asked who they are."""
 
     site_title = site_header = "Coulisse"
+    index_title = "Tables"
 
     def has_permission(self, request: HttpRequest) -> bool:
         """Return whether this person may look."""
@@ -21,10 +22,6 @@ class Site(UnfoldAdminSite):  # type: ignore[misc]  # it has no types
     def is_operator(self, request: HttpRequest) -> bool:
         """Return whether this person may change things."""
         return roles.of(request.user) is Role.OPERATOR
-
-    def index(self, request: HttpRequest, extra_context: Any = None) -> Any:
-        """Lead to the studio's own first page."""
-        return HttpResponseRedirect("/admin/")
 
     def logout(self, request: HttpRequest, extra_context: Any = None) -> Any:
         """Forget who it was."""

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from studio import entries
+from studio import entries, tables
 from studio.audit import Audit
 from studio.description import Description
 from studio.door import URL_NAME
@@ -12,7 +12,7 @@ from studio.live import Events, Live
 from studio.missing import Missing
 from studio.person_pages import Everybody, Somebody
 from studio.playground import Playground, PlaygroundTurns
-from studio.site import site
+
 from studio.tokens import OneToken, Tokens
 
 urlpatterns = [
@@ -37,6 +37,6 @@ for kind in KINDS:
     urlpatterns += entries.addresses(kind)
 
 urlpatterns += [
-    path("tables/", site.urls),
+    path("tables/", tables.addresses()),
     path("<path:rest>", Missing.as_view()),
 ]

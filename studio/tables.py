@@ -1,0 +1,88 @@
+"""The tables as they are, for who debugs: Django's own admin, to be read alone.
+
+What changes rows has rules, which live in the apps; so no row is changed here. Secrets
+and what stands for them (digests, sealed texts) are not shown.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import Model
+from django.http import HttpRequest
+from unfold.admin import ModelAdmin
+from unfold.paginator import InfinitePaginator
+
+from access.models import AuditEntry, Token
+from config.models import Override, OverrideVersion
+from judges.models import Feedback, Score
+from memory.models import Consolidation, Fact, FactChange, Lesson, Message, Summary
+from memory.models import Thread as MemoryThread
+from smoke.models import Line, Run
+from studio.site import site
+from tasks.models import Start, Task, TriggerState
+from telemetry.models import Expense, ModelCall, ToolCall, Turn
+
+SHOWN: dict[type[Model], Sequence[str]] = {
+    AuditEntry: ("at", "action", "target", "actor", "origin"),
+    Consolidation: ("started_at", "finished_at", "threads", "messages", "failures"),
+    Expense: ("spent_at", "purpose", "name", "agent", "model", "cost_micro_usd"),
+    Fact: ("id", "user_id", "category", "status", "importance", "source"),
+    FactChange: ("at", "user_id", "action", "by", "reason"),
+    Feedback: ("updated_at", "user_id", "agent", "score", "thumb"),
+    Lesson: ("due_at", "user_id", "agent", "state", "attempts", "error"),
+    Line: ("said_at", "run_id", "position", "speaker", "agent"),
+    MemoryThread: ("updated_at", "user_id", "name", "length"),
+    Message: ("id", "thread_id", "position", "role", "agent", "tokens"),
+    ModelCall: ("started_at", "turn_id", "agent", "provider", "model", "seconds"),
+    Override: ("section", "name", "is_tombstone", "changed_at", "changed_by"),
+    OverrideVersion: ("at", "section", "name", "action", "by"),
+    Run: ("id", "test", "target", "repetition", "state", "origin"),
+    Score: ("judged_at", "judge", "criterion", "value", "agent", "turn_id"),
+    Start: ("began_at", "seen_at", "workers"),
+    Summary: ("created_at", "user_id", "first_position", "end_position", "model"),
+    Task: ("id", "kind", "agent", "state", "user_id", "attempts"),
+    Token: ("created_at", "label", "principal", "budget", "revoked_at"),
+    ToolCall: ("started_at", "turn_id", "kind", "name", "seconds", "error"),
+    TriggerState: ("name", "schedule", "fired", "missed", "skipped"),
+    Turn: ("started_at", "agent", "user_id", "outcome", "seconds", "origin"),
+}
+"""The columns of each list; the admin takes no table whose key is composite."""
+HIDDEN: dict[type[Model], Sequence[str]] = {Token: ("digest",)}
+
+
+class Table(ModelAdmin):  # type: ignore[misc]  # it has no types
+    """Rows to be read, the newest first, and never counted."""
+
+    actions = None
+    ordering = ("-pk",)
+    list_per_page = 50
+    paginator = InfinitePaginator
+    show_full_result_count = False
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return whether somebody may change things: they see all that is stored."""
+        return site.is_operator(request)
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Return the same of the list of tables."""
+        return site.is_operator(request)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Return that nobody adds rows here."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return that nobody changes rows here."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return that nobody deletes rows here."""
+        return False
+
+
+def addresses() -> Any:
+    """Put the tables into the admin, and return its addresses."""
+    for model, columns in SHOWN.items():
+        fields = {"list_display": columns, "exclude": HIDDEN.get(model, ())}
+        site.register(model, type(f"{model.__name__}Table", (Table,), fields))
+    return site.urls
