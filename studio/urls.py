@@ -13,6 +13,7 @@ from studio.missing import Missing
 from studio.person_pages import Everybody, Somebody
 from studio.playground import Playground, PlaygroundTurns
 
+from studio.tasks import Again, Cancelling, OneTask, Tasks
 from studio.tokens import OneToken, Tokens
 
 urlpatterns = [
@@ -22,6 +23,10 @@ urlpatterns = [
     path("playground/turns", PlaygroundTurns.as_view()),
     path("live", Live.as_view()),
     path("live/events", Events.as_view()),
+    path("tasks", Tasks.as_view()),
+    path("tasks/<str:id>", OneTask.as_view()),
+    path("tasks/<str:id>/again", Again.as_view()),
+    path("tasks/<str:id>/cancel", Cancelling.as_view()),
     # Monitor
     path("audit", Audit.as_view()),
     # Configure

@@ -97,6 +97,18 @@ class Task(models.Model):
             ),
             models.Index(fields=["-created_at", "id"], name="tasks_task_newest"),
             models.Index(fields=["origin", "-created_at"], name="tasks_task_origin"),
+            # What the studio lists.
+            models.Index(
+                fields=["agent", "-created_at", "id"], name="tasks_task_of_agent"
+            ),
+            models.Index(
+                fields=["kind", "-created_at", "id"], name="tasks_task_of_kind"
+            ),
+            models.Index(
+                fields=["-finished_at"],
+                condition=Q(finished_at__isnull=False),
+                name="tasks_task_ended",
+            ),
         ]
 
     def __str__(self) -> str:

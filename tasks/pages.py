@@ -62,6 +62,9 @@ def page(
     rows = _visible(user_id, is_all=is_all).filter(_beyond(after), **given)
     if states and set(states) <= set(queue.FAILED):
         rows = rows.filter(queue.HAS_FAILED)
+    elif list(states) == [Task.State.RUNNING]:
+        # Few of many run, and they are among the open ones.
+        rows = rows.filter(queue.IS_OPEN)
     found = list(rows.order_by("-created_at", "id")[: limit + 1])
     return found[:limit], len(found) > limit
 

@@ -31,7 +31,7 @@ def told() -> dict[str, Any]:
     """Return it as JSON has it; `more` says that there are more than were counted."""
     open_ones = dict(
         Task.objects.filter(queue.IS_OPEN)
-        .order_by("-priority", "created_at")
+        .order_by("-priority", "round", "created_at")
         .values_list("pk", "state")[:LOOKED_AT]
     )
     counts = Counter(open_ones.values())
@@ -41,7 +41,7 @@ def told() -> dict[str, Any]:
         for pk in [pk for pk, its in open_ones.items() if its == state][:SHOWN]
     ]
     rows = {row["id"]: row for row in _rows(Task.objects.filter(pk__in=shown))}
-    ended = Task.objects.filter(state__in=queue.CLOSED).order_by("-finished_at")
+    ended = Task.objects.filter(finished_at__isnull=False).order_by("-finished_at")
     return {
         "counts": {state.value: counts[state] for state in queue.OPEN},
         "more": len(open_ones) == LOOKED_AT,

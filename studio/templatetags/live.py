@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
-from studio.templatetags.studio import duration
+from studio.templatetags.studio import duration, usd
 
 register = template.Library()
 
@@ -51,3 +54,35 @@ def seconds(number: float | None) -> str:
 def task_colour(state: str | None) -> str:
     """Return the colour of a task's state."""
     return COLOURS.get(state or "", "")
+
+
+@register.filter
+def dollars(number: float) -> str:
+    """Write dollars as those of micro-dollars are written."""
+    return usd(round(number * 1_000_000))
+
+
+@register.simple_tag
+def between(begun: str, ended: str) -> str:
+    """Write how long lies between two instants."""
+    took = datetime.fromisoformat(ended) - datetime.fromisoformat(begun)
+    return seconds(max(took.total_seconds(), 0.0))
+
+
+@register.filter
+def asked_by(origin: str) -> SafeString | str:
+    """Write what began a task, with a link to it where it has a page."""
+    kind, _, name = origin.partition(":")
+    match kind:
+        case "api":
+            return "a client"
+        case "turn":
+            link = '<a href="/admin/turns/{}">a turn</a>'
+            return format_html(link, name)
+        case "trigger":
+            return format_html('<a href="/admin/triggers/{}">{}</a>', quote(name), name)
+        case "smoke":
+            link = 'smoke test <a href="/admin/smoke/{}">{}</a>'
+            return format_html(link, quote(name), name)
+        case _:
+            return origin or "the server"

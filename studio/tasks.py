@@ -1,0 +1,191 @@
+"""Tasks: found, looked at, cancelled, done again."""
+
+import uuid
+from datetime import datetime
+from typing import Any, Literal
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from pydantic import BaseModel
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from access import audit, identity
+from access.deeds import Deed
+from config import live
+from core.errors import Invalid
+from core.ids import UserId
+from studio.faces import Face
+from studio.paging import listed, place
+from tasks import again, kinds, operating, pages, queue, task_ids, wake
+from tasks.errors import TaskUnknown
+from tasks.models import Task as Row
+from turns import routing
+
+PLACE = "/admin/tasks"
+CLOSED = {state.value for state in queue.CLOSED}
+
+
+class Task(BaseModel):
+    """A piece of work in the background."""
+
+    id: uuid.UUID
+    object: Literal["task"] = "task"
+    kind: str
+    state: Literal["queued", "running", "done", "errored", "cancelled"]
+    user_id: uuid.UUID
+    agent: str
+    prompt: str
+    result: str | None
+    error: str | None
+    cancel_requested: bool
+    priority: int
+    attempts: int
+    retries: int
+    origin: str
+    metadata: dict[str, str] | None
+    turn_id: uuid.UUID | None
+    cost_usd: float | None
+    request_id: str | None
+    worker: str | None
+    due_at: datetime | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class TaskList(BaseModel):
+    """A page of tasks, the newest first; long texts are cut."""
+
+    object: Literal["list"] = "list"
+    data: list[Task]
+    has_more: bool
+    last_id: str | None
+
+
+class Tasks(Face):
+    """`/admin/tasks`."""
+
+    title = "Tasks"
+    template = "studio/tasks.html"
+
+    @extend_schema(
+        summary="List tasks",
+        parameters=[
+            OpenApiParameter("state", str, enum=Row.State.values),
+            OpenApiParameter("kind", str, description="`agent`, `judge`, …"),
+            OpenApiParameter("agent", str, description="Only this agent's."),
+            OpenApiParameter(
+                "user", str, description="As clients name them, or a UUID."
+            ),
+            OpenApiParameter("after", str, description="The last_id of a page."),
+            OpenApiParameter("limit", int, description="50 by default, at most 500."),
+        ],
+        responses=TaskList,
+    )
+    def get(self, request: Request) -> Response:
+        """List the work in the background, the newest first."""
+        query = request.query_params
+        rows, has_more = pages.page(
+            user_id=user_of(query.get("user", "")),
+            is_all=True,
+            states=chosen("state", query.get("state"), Row.State.values),
+            agent=query.get("agent") or None,
+            kind=next(iter(chosen("kind", query.get("kind"), kinds.names())), None),
+            after=place(query.get("after"), uuid.UUID),
+            limit=self.number("limit", default=50, most=500),
+        )
+        last = (rows[-1].created_at, rows[-1].pk) if rows else None
+        told = operating.listed(rows)
+        return self.answer(listed(told, has_more=has_more, last=last), page=shown)
+
+
+class OneTask(Face):
+    """`/admin/tasks/{id}`."""
+
+    trail = [("Tasks", PLACE)]
+    template = "studio/task.html"
+
+    @extend_schema(summary="Show a task", responses=Task)
+    def get(self, request: Request, id: str) -> Response:
+        """Return a task with all of its prompt and its result."""
+        told = operating.one(task_id(id))
+        self.title = f"Task of {told['agent']}"
+        is_over = told["state"] in CLOSED
+        return self.answer(told, page=lambda: {"is_over": is_over})
+
+
+class Cancelling(Face):
+    """`/admin/tasks/{id}/cancel`."""
+
+    @extend_schema(summary="Cancel a task", request=None, responses=Task)
+    def post(self, request: Request, id: str) -> HttpResponseBase:
+        """End a task: at once where it waits, within a second where it runs."""
+        wanted = task_id(id)
+        deed = Deed("task.cancel", self.author(), str(wanted))
+        audit.recorded(deed, cancel, wanted)
+        told = operating.one(wanted)
+        said = {
+            "running": "It ends in a moment",
+            "cancelled": "Cancelled the task",
+        }.get(told["state"], f"It is {told['state']} already")
+        return self.done(told, said=said, to=f"{PLACE}/{wanted}")
+
+
+class Again(Face):
+    """`/admin/tasks/{id}/again`."""
+
+    @extend_schema(summary="Do a task again", request=None, responses={202: Task})
+    def post(self, request: Request, id: str) -> HttpResponseBase:
+        """Put back what failed or was cancelled; of what is done, do another one."""
+        wanted = task_id(id)
+
+        def deed(which: uuid.UUID) -> Deed:
+            return Deed("task.retry", self.author(), str(wanted), {"as": str(which)})
+
+        which = audit.recorded(deed, again.again, wanted)
+        wake.soon()
+        return self.done(
+            operating.one(which),
+            said="It is done again as soon as a worker is free",
+            to=f"{PLACE}/{which}",
+            status=202,
+        )
+
+
+def cancel(wanted: uuid.UUID) -> None:
+    """Cancel a task; raises `TaskUnknown`."""
+    if queue.cancel(wanted) is None:
+        raise TaskUnknown
+
+
+def task_id(text: str) -> uuid.UUID:
+    """Return the id in an address; raises `TaskUnknown` for what is none."""
+    found = task_ids.read(text)
+    if found is None:
+        raise TaskUnknown
+    return found
+
+
+def user_of(text: str) -> UserId | None:
+    """Return the user of that name; None where none is given."""
+    name = text.strip()
+    return identity.derive(identity.checked(name)) if name else None
+
+
+def chosen(name: str, value: str | None, known: list[str]) -> list[str]:
+    """Return what is asked for, if anything; raises `Invalid` for what is not known."""
+    if not value:
+        return []
+    if value not in known:
+        raise Invalid(f"'{name}' must be one of {', '.join(known)}", param=name)
+    return [value]
+
+
+def shown() -> dict[str, Any]:
+    """Return what the page offers to choose from."""
+    return {
+        "states": Row.State.values,
+        "kinds": kinds.names(),
+        "agents": routing.names(live.current()),
+    }

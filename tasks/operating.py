@@ -1,0 +1,27 @@
+"""Tasks as operators are told of them: all of every user's, with who worked at them."""
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from tasks import costs, telling
+from tasks.errors import TaskUnknown
+from tasks.models import Task
+
+
+def one(task_id: uuid.UUID) -> dict[str, Any]:
+    """Tell a task with all its texts; raises `TaskUnknown`."""
+    task = Task.objects.filter(pk=task_id).first()
+    if task is None:
+        raise TaskUnknown
+    return _with_more(telling.task(task, costs.of([task])[task.pk]), task)
+
+
+def listed(tasks: Sequence[Task]) -> list[dict[str, Any]]:
+    """Tell tasks, their long texts cut."""
+    spent = costs.of(tasks)
+    return [_with_more(telling.listed(task, spent[task.pk]), task) for task in tasks]
+
+
+def _with_more(told: dict[str, Any], task: Task) -> dict[str, Any]:
+    return {**told, "user_id": str(task.user_id), "worker": task.worker or None}

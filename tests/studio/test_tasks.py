@@ -1,0 +1,198 @@
+"""Tasks in the studio: found, looked at, cancelled, done again."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from access.identity import derive
+from access.models import AuditEntry
+from tasks import operating, pages, standing
+from tasks.models import Task
+
+pytestmark = pytest.mark.database
+
+AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def of(user):
+    """Return a function that makes tasks of this test's user."""
+
+    def make(state="queued", **more):
+        is_over = state in ("done", "errored", "cancelled")
+        given = {
+            "kind": "agent",
+            "agent": "assistant",
+            "prompt": "Write the report.",
+            "origin": "api",
+            # Nobody takes it: it is due in a hundred years.
+            "due_at": AT + timedelta(days=36_500),
+            "created_at": AT,
+            "finished_at": AT + timedelta(minutes=1) if is_over else None,
+        }
+        return Task.objects.create(
+            user_id=derive(user), state=state, **{**given, **more}
+        )
+
+    yield make
+    Task.objects.filter(user_id=derive(user)).delete()
+
+
+def test_they_are_found_by_state_agent_kind_and_user(script, of, user):
+    queued = of()
+    failed = of("errored", agent="claude", error="no luck")
+    judged = of("done", kind="judge", created_at=AT + timedelta(seconds=1))
+
+    def found(**query):
+        answer = script.get("/admin/tasks", params={"user": user, **query})
+        return [task["id"] for task in answer.json()["data"]]
+
+    assert found()[0] == str(judged.pk)
+    assert set(found()) == {str(task.pk) for task in (queued, failed, judged)}
+    assert found(state="queued") == [str(queued.pk)]
+    assert found(agent="claude") == [str(failed.pk)]
+    assert found(kind="judge") == [str(judged.pk)]
+    assert found(user=str(derive(user)), state="done") == [str(judged.pk)]
+
+
+def test_pages_follow_each_other(script, of, user):
+    made = [of(created_at=AT + timedelta(seconds=n)) for n in range(5)]
+    after, seen = "", []
+    for _ in range(3):
+        params = {"user": user, "limit": 2, "after": after}
+        page = script.get("/admin/tasks", params=params).json()
+        seen += [task["id"] for task in page["data"]]
+        after = page["last_id"]
+    assert seen == [str(task.pk) for task in reversed(made)]
+    assert not page["has_more"]
+
+
+@pytest.mark.parametrize(
+    "query", ["state=lost", "kind=none", "after=x", "limit=0", f"user={'x' * 3000}"]
+)
+def test_what_cannot_be_looked_for_is_said(script, query):
+    assert script.get(f"/admin/tasks?{query}").status_code == 400
+
+
+def test_one_is_shown_with_all_there_is(script, browser, of, user):
+    task = of("errored", error="no <luck>", prompt="Say <b>hello</b>", attempts=2)
+    told = script.get(f"/admin/tasks/{task.pk}").json()
+    assert told["user_id"] == str(derive(user))
+    assert (told["error"], told["attempts"]) == ("no <luck>", 2)
+    page = browser.get(f"/admin/tasks/{task.pk}").text
+    assert "Say &lt;b&gt;hello&lt;/b&gt;" in page
+    assert "no &lt;luck&gt;" in page
+    assert "Run again" in page
+
+
+def test_there_is_no_other(script):
+    for path in (uuid.uuid4(), "nonsense", f"{uuid.uuid4()}/cancel"):
+        method = script.post if str(path).endswith("cancel") else script.get
+        answer = method(f"/admin/tasks/{path}")
+        assert answer.status_code == 404
+        assert answer.json()["error"]["code"] == "task_not_found"
+
+
+def test_one_is_cancelled_and_written_down(script, browser, of):
+    task = of()
+    answer = script.post(f"/admin/tasks/{task.pk}/cancel")
+    assert answer.json()["state"] == "cancelled"
+    entry = AuditEntry.objects.get(action="task.cancel", target=str(task.pk))
+    assert entry.actor == "studio: local"
+    other = of()
+    page = browser.submit(
+        f"/admin/tasks/{other.pk}/cancel", {}, of=f"/admin/tasks/{other.pk}"
+    )
+    assert "Cancelled the task" in page.text
+
+
+def test_what_is_not_there_is_not_written_down(script):
+    wanted = uuid.uuid4()
+    script.post(f"/admin/tasks/{wanted}/cancel")
+    script.post(f"/admin/tasks/{wanted}/again")
+    assert not AuditEntry.objects.filter(target=str(wanted)).exists()
+
+
+def test_what_failed_is_put_back(script, of):
+    task = of("errored", error="no luck", failures=3)
+    answer = script.post(f"/admin/tasks/{task.pk}/again")
+    assert answer.status_code == 202
+    assert answer.json()["id"] == str(task.pk)
+    assert answer.json()["state"] == "queued"
+    assert AuditEntry.objects.filter(action="task.retry", target=str(task.pk)).exists()
+
+
+def test_of_what_is_done_another_one_is_made(script, of):
+    task = of("done", result="The report.", payload={"metadata": {"thread_id": "t"}})
+    made = script.post(f"/admin/tasks/{task.pk}/again").json()
+    assert made["id"] != str(task.pk)
+    assert (made["prompt"], made["state"]) == (task.prompt, "queued")
+    assert made["metadata"] == {"thread_id": "t"}
+    task.refresh_from_db()
+    assert (task.state, task.result) == ("done", "The report.")
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "code"),
+    [("queued", "agent", "task_not_ended"), ("done", "judge", "task_done")],
+)
+def test_some_cannot_be_done_again(script, of, state, kind, code):
+    answer = script.post(f"/admin/tasks/{of(state, kind=kind).pk}/again")
+    assert answer.status_code == 409
+    assert answer.json()["error"]["code"] == code
+
+
+def test_viewers_change_nothing(viewer, of):
+    task = of()
+    for what in ("cancel", "again"):
+        assert viewer.post(f"/admin/tasks/{task.pk}/{what}").status_code == 403
+    assert viewer.get(f"/admin/tasks/{task.pk}").status_code == 200
+    task.refresh_from_db()
+    assert task.state == "queued"
+
+
+def test_many_take_as_many_queries_as_few(of, user):
+    def count(limit):
+        with CaptureQueriesContext(
+            connection,
+        ) as seen:
+            rows, _ = pages.page(user_id=derive(user), is_all=True, limit=limit)
+            operating.listed(rows)
+        return len(seen)
+
+    for _ in range(4):
+        of(attempts=1)
+    assert count(1) == count(4) == 2
+
+
+# The queue as it stands, for the live board.
+
+
+def test_the_queue_is_told_as_it_stands(of, user):
+    running = of("running", started_at=AT, priority=9)
+    queued = of(prompt="  Two\nlines ", priority=8)
+    failed = of("errored", error="no luck", finished_at=datetime.now(UTC))
+    told = standing.told()
+    ids = [task["id"] for task in told["open"]]
+    assert ids.index(str(running.pk)) < ids.index(str(queued.pk))
+    mine = {task["id"]: task for task in [*told["open"], *told["ended"]]}
+    assert mine[str(queued.pk)]["prompt"] == "Two lines"
+    assert mine[str(running.pk)]["since"] == "2026-11-21T12:00:00Z"
+    assert mine[str(failed.pk)]["error"] == "no luck"
+    assert told["counts"]["running"] >= 1
+
+
+def test_of_a_long_queue_a_part_is_looked_at(of, user, monkeypatch):
+    monkeypatch.setattr(standing, "LOOKED_AT", 3)
+    monkeypatch.setattr(standing, "SHOWN", 2)
+    for _ in range(4):
+        of()
+    with CaptureQueriesContext(connection) as seen:
+        told = standing.told()
+    assert len(seen) == 3
+    assert sum(told["counts"].values()) == 3
+    assert told["more"]
+    assert len(told["open"]) == 2
