@@ -5,8 +5,8 @@ in a list by the name of its entry. What is shown has masks in place of secrets,
 what is given back may have them; `config/masks.py` knows what they stand for.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from config.errors import (
     FileChanged,
 )
 from config.layout import Entry, Unplaceable
+from config.overlays import NONE
 from config.sections import Config, Location, Position, Problem
 from config.splicing import Edit
 
@@ -102,10 +103,24 @@ class File:
         return splicing.first_line(self._whole.layout, entry) if entry else None
 
 
+def path() -> Path:
+    """Return where the file is that this process runs with."""
+    config = live.in_force()
+    return config.path if config else Path(settings.COULISSE_CONFIG)
+
+
 def read() -> File:
     """Return the file; raises `ConfigInvalid` when it cannot be read."""
-    path = Path(settings.COULISSE_CONFIG)
-    return File(reader.read(path), path)
+    return File(reader.read(path()), path())
+
+
+def fault(file: File) -> ConfigInvalid | None:
+    """Return why a file cannot be parsed, if it cannot."""
+    try:
+        _document(file.content)
+    except ConfigInvalid as exc:
+        return exc
+    return None
 
 
 # Changes. Each returns the file as it is then.
@@ -159,7 +174,7 @@ def remove(place: Place, *, version: str | None = None) -> File:
 def check(text: str) -> list[Problem]:
     """Return what is wrong with a text that may become the file's."""
     try:
-        old = _readable(reader.read(Path(settings.COULISSE_CONFIG)))
+        old = _readable(reader.read(path()))
         _judged(masks.kept(text.encode(), old, _label()))
     except ConfigInvalid as exc:
         return list(exc.problems)
@@ -172,8 +187,42 @@ def check_at(place: Place, text: str) -> list[Problem]:
         doc = _document(read().content)
         _judged(_spliced(doc, place, text))
     except ConfigInvalid as exc:
-        return list(exc.problems)
+        return relative(exc.problems, place, text)
     return []
+
+
+def relative(problems: Iterable[Problem], place: Place, text: str) -> list[Problem]:
+    """Return problems with the lines of a text that was to be put at a place.
+
+    Those elsewhere in the file say so, and have no position.
+    """
+    first = read().line_of(place)
+    own = ".".join(place)
+    count = text.count("\n") + 1
+
+    def moved(problem: Problem) -> Problem:
+        where = problem.position
+        if where is None or where.file == own:
+            return problem
+        line = where.line - (first[0] - 1 if first else 0)
+        if first is None or where.file != _label() or not 1 <= line <= count:
+            return replace(problem, message=str(problem), position=None)
+        column = max(1, where.column - first[1])
+        return replace(problem, position=Position(own, line, column))
+
+    return [moved(problem) for problem in problems]
+
+
+def named(text: str, fields: Sequence[str]) -> tuple[str, str]:
+    """Return an entry's name, the first of these fields it has, and the rest of it."""
+    doc = document.of(text.encode(), "body")
+    field = next((f for f in fields if isinstance(doc.data.get(f), str)), None)
+    if field is None:
+        raise _misplaced(f"the entry has no '{fields[0]}'", errors.MISSING)
+    if len(doc.data) == 1:
+        return doc.data[field], "{}"
+    edits = splicing.drop(doc.layout, doc.entries[(field,)])
+    return doc.data[field], splicing.apply(doc.text, edits)
 
 
 def _readable(content: bytes) -> Document:
@@ -192,31 +241,30 @@ def _change(change: Change, version: str | None) -> File:
 
 
 def _change_content(change: Callable[[bytes], bytes], version: str | None) -> File:
-    path = Path(settings.COULISSE_CONFIG)
+    file = path()
     with disk.lock():
-        before = reader.read(path)
+        before = reader.read(file)
         if version is not None and version != loader.digest(before):
             raise FileChanged
         after = change(before)
         if after != before:
             held.check(_in_force(before), _judged(after))
-            disk.replace(path, after)
-    return File(after, path)
+            disk.replace(file, after)
+    return File(after, file)
 
 
 def _judged(content: bytes) -> Config:
     """Return the configuration a content makes; raises `ConfigInvalid`."""
     if len(content) > reader.MAX_BYTES:
         raise _misplaced("the file would be larger than 1 MiB", errors.UNREADABLE)
-    return effective.of(
-        content, Path(settings.COULISSE_CONFIG), live.current().overlays
-    )
+    config = live.in_force()
+    return effective.of(content, path(), config.overlays if config else NONE)
 
 
 def _in_force(content: bytes) -> Config:
     """Return what the file says, or said when it was right last."""
     try:
-        return loader.parse(content, Path(settings.COULISSE_CONFIG))
+        return loader.parse(content, path())
     except ConfigInvalid:
         return live.current()
 
@@ -226,7 +274,7 @@ def _document(content: bytes) -> Document:
 
 
 def _label() -> str:
-    return reader.label(Path(settings.COULISSE_CONFIG))
+    return reader.label(path())
 
 
 def _misplaced(message: str, code: str = errors.MISPLACED) -> ConfigInvalid:

@@ -4,17 +4,24 @@ from django.urls import path
 
 from studio import entries, tables
 from studio.audit import Audit
+from studio.conversation import Messages, Threads
 from studio.description import Description
 from studio.door import URL_NAME
+from studio.facts import Facts, OneFact
+from studio.file import ConfigCheck, ConfigEditor, ConfigFile, ConfigSchema
+from studio.file_entries import Mcp, OneMcp, OneProvider, Providers
 from studio.home import Home
 from studio.kinds import KINDS
 from studio.live import Events, Live
 from studio.missing import Missing
 from studio.person_pages import Everybody, Somebody
 from studio.playground import Playground, PlaygroundTurns
-
+from studio.sections import MemoryFace, SectionFace, Settings
 from studio.tasks import Again, Cancelling, OneTask, Tasks
 from studio.tokens import OneToken, Tokens
+from studio.turns import OneTurn, Turns, UserTurns
+from studio.user_scores import Scores
+from studio.users import Erasing, Export, OneUser, Users
 
 urlpatterns = [
     path("", Home.as_view(), name=URL_NAME),
@@ -29,11 +36,38 @@ urlpatterns = [
     path("tasks/<str:id>/cancel", Cancelling.as_view()),
     # Monitor
     path("audit", Audit.as_view()),
+    path("users", Users.as_view()),
+    path("users/<str:user>", OneUser.as_view()),
+    path("users/<str:user>/erase", Erasing.as_view()),
+    path("users/<str:user>/export", Export.as_view()),
+    path("users/<str:user>/facts", Facts.as_view()),
+    path("users/<str:user>/facts/<str:id>", OneFact.as_view()),
+    path("users/<str:user>/messages", Messages.as_view()),
+    path("users/<str:user>/scores", Scores.as_view()),
+    path("users/<str:user>/threads", Threads.as_view()),
+    path("users/<str:user>/turns", UserTurns.as_view()),
+    path("memory", MemoryFace.as_view()),
+    path("turns", Turns.as_view()),
+    path("turns/<str:id>", OneTurn.as_view()),
     # Configure
     path("tokens", Tokens.as_view()),
     path("tokens/<str:id>", OneToken.as_view()),
     path("people", Everybody.as_view()),
     path("people/<path:username>", Somebody.as_view()),
+    path("settings", Settings.as_view()),
+    path("settings/<str:key>", SectionFace.as_view()),
+    path("providers", Providers.as_view()),
+    path("providers/<str:name>", OneProvider.as_view()),
+    path("mcp", Mcp.as_view()),
+    path("mcp/<str:name>", OneMcp.as_view()),
+    path("memory/settings", SectionFace.as_view(key="memory")),
+    path("auth", SectionFace.as_view(key="auth")),
+    path("storage", SectionFace.as_view(key="storage")),
+    path("telemetry", SectionFace.as_view(key="telemetry")),
+    path("config", ConfigFile.as_view()),
+    path("config/check", ConfigCheck.as_view()),
+    path("config/edit", ConfigEditor.as_view()),
+    path("config/schema", ConfigSchema.as_view()),
     path("openapi.json", Description.as_view()),
 ]
 """A line for each address, in the order of the menu; each module has its faces."""

@@ -1,0 +1,142 @@
+"""All of `coulisse.yaml`: shown, written, checked while it is typed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel, Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from config import editing, schema, sections
+from config.editing import File
+from config.errors import ConfigInvalid
+from core.errors import Invalid
+from studio import formats
+from studio.faces import WRITTEN, Face
+from studio.pages import PageRenderer
+from studio.refusals import invalid
+from studio.written import VERSION, Written
+
+EDITOR = "/admin/config/edit"
+
+
+class ConfigFile(Written):
+    """`/admin/config`: YAML, as it is written, unless JSON is asked for."""
+
+    title = "coulisse.yaml"
+    template = "studio/file/edit.html"
+    renderer_classes = [formats.Yaml, formats.Json, PageRenderer]
+
+    @extend_schema(
+        summary="Show the file, without its secrets", responses=OpenApiTypes.ANY
+    )
+    def get(self, request: Request) -> Response:
+        return self.shown(editing.read())
+
+    def shown(self, file: File) -> Response:
+        """Return the file, as it was asked for."""
+        if self.is_page:
+            answer = self.answer({}, page=lambda: self.filled(file))
+            return self.tagged(file, answer)
+        is_json = self.request.accepted_renderer.format == "json"
+        return self.tagged(file, self.answer(file.data if is_json else file.text))
+
+    @extend_schema(
+        summary="Write the file",
+        parameters=[VERSION],
+        request=OpenApiTypes.ANY,
+        responses=OpenApiTypes.ANY,
+    )
+    def put(self, request: Request) -> HttpResponseBase:
+        if self.is_text():
+            file = self.recorded({}, editing.write, self.text())
+        elif self.is_form:
+            raise Invalid(f"The form needs the field '{WRITTEN}'", param=WRITTEN)
+        else:
+            file = self.recorded({}, editing.write_data, self.data())
+        if self.is_page:
+            return self.done({}, said="Saved coulisse.yaml", to=EDITOR)
+        return self.shown(file)
+
+    def filled(self, file: File) -> dict[str, Any]:
+        """Return the form with what the file says, or said when it was valid last."""
+        try:
+            text, problem = file.text, None
+        except ConfigInvalid as exc:
+            text, problem = "", exc
+        if problem is None and file.is_broken:
+            problem = editing.fault(file)
+        shown = invalid(problem)["error"] if problem else None
+        return {**_shell(), "yaml": text, "version": file.version, "broken": shown}
+
+    def refill(self) -> Mapping[str, Any]:
+        """Return the form as it was filled in."""
+        fields = self._fields()
+        text, version = self.text(), fields.get("version", "")
+        return {**_shell(), "yaml": text, "version": version}
+
+
+class ConfigEditor(ConfigFile):
+    """`/admin/config/edit`: the same for browsers."""
+
+    renderer_classes = Face.renderer_classes
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> Response:
+        return super().get(request)
+
+    @extend_schema(exclude=True)
+    def put(self, request: Request) -> HttpResponseBase:
+        return super().put(request)
+
+
+def _shell() -> dict[str, Any]:
+    return {
+        "lead": "The whole file, but for its secrets. It is judged before it is saved.",
+        "to": EDITOR,
+        "method": "PUT",
+        "at": "",
+    }
+
+
+class ConfigSchema(Face):
+    """`/admin/config/schema`: what editors complete by."""
+
+    renderer_classes = [formats.Json, formats.Yaml]
+
+    @extend_schema(
+        summary="Show the JSON Schema of the file", responses=OpenApiTypes.OBJECT
+    )
+    def get(self, request: Request) -> Response:
+        return self.answer(schema.of(sections.registered().values()))
+
+
+class Draft(BaseModel):
+    """A text that may be saved."""
+
+    yaml: str = Field(max_length=2 * 1024 * 1024)
+    at: str = Field("", description="Where: `telemetry`, `providers/openai`; the file.")
+
+
+class ConfigCheck(Face):
+    """`/admin/config/check`: what is wrong with a text that is being typed."""
+
+    renderer_classes = [formats.Json, formats.Yaml]
+
+    @extend_schema(
+        summary="Judge a text, and write nothing",
+        request=Draft,
+        responses=OpenApiTypes.OBJECT,
+    )
+    def post(self, request: Request) -> Response:
+        draft = self.entry(Draft)
+        if draft.at:
+            place = tuple(draft.at.split("/"))
+            problems = editing.check_at(place, draft.yaml)
+        else:
+            problems = editing.check(draft.yaml)
+        told = invalid(ConfigInvalid(problems))["error"]["problems"]
+        return self.answer({"problems": told})

@@ -1,0 +1,175 @@
+"""Providers and MCP servers: entries of a map of the file, each with its address."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agents.config import AGENTS
+from config import editing, emission, live, sections
+from config.editing import File, Place
+from config.errors import EntryUnknown
+from core.errors import Invalid
+from providers.config import KIND_NAMES
+from studio.sections import SETTINGS, SectionFace, address_of, title_of
+from studio.written import VERSION, PartFace
+
+
+class EntriesFace(SectionFace):
+    """All of a map: to be looked at, added to, and written as a whole."""
+
+    named_by: ClassVar[tuple[str, ...]] = ("name",)
+    """Which field of a new entry is its name."""
+
+    @extend_schema(
+        summary="Add an entry to the file",
+        parameters=[VERSION],
+        request=OpenApiTypes.OBJECT,
+        responses={201: OpenApiTypes.OBJECT},
+    )
+    def post(self, request: Request) -> HttpResponseBase:
+        name, text = editing.named(self._new(), self.named_by)
+        if not name or name == "new":
+            raise Invalid("an entry needs a name, and not 'new'", param="name")
+        details = {"section": self.key, "entry": name}
+        file = self.recorded(details, editing.add, (self.key, name), text)
+        noun = sections.registered()[self.key].noun
+        to = f"{self.address}/{name}"
+        said = f"Added {noun} '{name}'{self.when()}"
+        data = file.data_at((self.key, name))
+        answer = self.done(data, said=said, to=to, status=201)
+        if not self.is_page:
+            answer["Location"] = to
+        return answer
+
+    def _new(self) -> str:
+        if self.is_text():
+            return self.text()
+        data = self.typed() if self.is_form else self.data()
+        if not isinstance(data, Mapping):
+            raise Invalid("The body must be a map: one entry")
+        return emission.block({key: it for key, it in data.items() if it != ""})
+
+    def rows(self, file: File) -> list[dict[str, Any]]:
+        """Return what a table says of each entry."""
+        data = file.data_at((self.key,))
+        entries = data if isinstance(data, Mapping) else {}
+        return [self.row(name, entry or {}) for name, entry in entries.items()]
+
+    def row(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a table says of one."""
+        return {"name": name, "address": f"{self.address}/{name}", **entry}
+
+    def shell(self) -> dict[str, Any]:
+        """Return what the page needs besides."""
+        return {**super().shell(), "rows": self.rows(editing.read())}
+
+
+class Providers(EntriesFace):
+    """Where models run."""
+
+    key = "providers"
+    template = "studio/file/providers.html"
+    named_by = ("name", "kind")
+
+    def row(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a table says of one."""
+        users = [
+            a.name for a in live.current().get(AGENTS).values() if a.provider == name
+        ]
+        row = super().row(name, entry)
+        return {"kind": name, **row, "agents": users, "key": key_of(entry)}
+
+    def shell(self) -> dict[str, Any]:
+        """Return what the page needs besides."""
+        return {**super().shell(), "kinds": KIND_NAMES}
+
+
+def key_of(entry: Mapping[str, Any]) -> str:
+    """Return where a provider's key comes from, in words."""
+    key = entry.get("api_key")
+    if not key:
+        return "none"
+    return str(key) if str(key).startswith("${") else "in the file"
+
+
+class Mcp(EntriesFace):
+    """Tool servers."""
+
+    key = "mcp"
+    template = "studio/file/mcp.html"
+
+
+class EntryFace(PartFace):
+    """One entry of such a map."""
+
+    template = "studio/file/entry.html"
+    key: str = ""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Know the way back; raises `EntryUnknown` for what the file has not."""
+        self.name = self.title = kwargs["name"]
+        self.trail = [
+            ("Settings", SETTINGS),
+            (title_of(self.key), address_of(self.key)),
+        ]
+        super().initial(request, *args, **kwargs)
+        if not editing.read().has(self.at):
+            noun = sections.registered()[self.key].noun
+            raise EntryUnknown(f"there is no {noun} '{self.name}' in the file")
+
+    @property
+    def at(self) -> Place:
+        """The entry."""
+        return (self.key, self.name)
+
+    @property
+    def address(self) -> str:
+        """Where it is edited."""
+        return f"{address_of(self.key)}/{self.name}"
+
+    @extend_schema(
+        summary="Show an entry of the file, without its secrets",
+        responses=OpenApiTypes.OBJECT,
+    )
+    def get(self, request: Request, name: str) -> Response:
+        return self.shown(editing.read())
+
+    @extend_schema(
+        summary="Write an entry of the file, and leave all else as it is",
+        parameters=[VERSION],
+        request=OpenApiTypes.OBJECT,
+        responses=OpenApiTypes.OBJECT,
+    )
+    def put(self, request: Request, name: str) -> HttpResponseBase:
+        return self.told(self.replaced(), f"Saved '{name}'")
+
+    @extend_schema(
+        summary="Take an entry out of the file", parameters=[VERSION], responses=None
+    )
+    def delete(self, request: Request, name: str) -> HttpResponseBase:
+        details = {"section": self.key, "entry": name}
+        self.recorded(details, editing.remove, self.at)
+        data = {"name": name, "deleted": True}
+        return self.done(data, said=f"Removed '{name}'", to=address_of(self.key))
+
+    def shell(self) -> dict[str, Any]:
+        """Return what the page needs besides."""
+        back = address_of(self.key)
+        return {**super().shell(), "name": self.name, "back": back}
+
+
+class OneProvider(EntryFace):
+    """One provider."""
+
+    key = "providers"
+
+
+class OneMcp(EntryFace):
+    """One tool server."""
+
+    key = "mcp"

@@ -1,0 +1,141 @@
+"""What the faces of the file have in common: a section, an entry, all of it.
+
+They are written into `coulisse.yaml` (`config/editing.py`); scripts may say which
+version of it they were shown, forms do.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.exceptions import ParseError
+from rest_framework.response import Response
+
+from access import audit
+from access.deeds import Deed
+from config import editing, errors, reader
+from config.editing import File, Place
+from config.errors import ConfigInvalid
+from core.errors import Invalid
+from studio.faces import WRITTEN, Face
+
+ACTION = "config.write"
+VERSION = OpenApiParameter(
+    "version",
+    str,
+    description="The version that was shown (its ETag); refused with 409 if the file "
+    "is another now. `If-Match` says the same.",
+)
+
+
+class Written(Face):
+    """A face of the file, or of a part of it."""
+
+    template = "studio/file/section.html"
+
+    def tagged(self, file: File, response: Response) -> Response:
+        """Return a response that says which version of the file it is about."""
+        response["ETag"] = f'"{file.version}"'
+        return response
+
+    def version(self) -> str | None:
+        """Return the version that was shown, where it is said."""
+        said = self.request.headers.get("If-Match", "").strip('W/" ')
+        said = said or self.request.query_params.get("version", "")
+        if not said and self.is_form:
+            said = str(self._fields().get("version", ""))
+        return None if said in ("", "*") else said
+
+    def is_text(self) -> bool:
+        """Tell whether the body is YAML as somebody wrote it, not data."""
+        if self.is_form:
+            return WRITTEN in self._fields()
+        return "yaml" in (self.request._request.content_type or "")
+
+    def typed(self) -> dict[str, Any]:
+        """Return data of a body's fields, without those that are about the request."""
+        data = self.data()
+        if not isinstance(data, dict):
+            return {}
+        return {name: it for name, it in data.items() if name != "version"}
+
+    def text(self) -> str:
+        """Return the body as YAML; raises `Invalid` for what is no text."""
+        try:
+            return super().text()
+        except UnicodeDecodeError:
+            raise Invalid("The body is not UTF-8 text") from None
+
+    def recorded(
+        self, details: Mapping[str, Any], change: Callable[..., File], *args: Any
+    ) -> File:
+        """Make a change of the file and write it down in the audit."""
+        by, version = self.author(), self.version()
+
+        def deed(file: File) -> Deed:
+            target = reader.label(file.path)
+            return Deed(ACTION, by, target, {**details, "digest": file.version})
+
+        try:
+            return audit.recorded(deed, change, *args, version=version)
+        except ConfigInvalid as exc:
+            if not self.is_form and all(p.code == errors.SYNTAX for p in exc.problems):
+                # Of a script: its body cannot even be read.
+                raise ParseError(exc.message) from exc
+            raise
+
+
+class PartFace(Written):
+    """A part of the file: a section, or an entry of one."""
+
+    @property
+    def at(self) -> Place:
+        """Which part."""
+        raise NotImplementedError
+
+    @property
+    def address(self) -> str:
+        """Where it is edited."""
+        raise NotImplementedError
+
+    def shown(self, file: File, *, status: int = 200) -> Response:
+        """Return what the file says there, as it was asked for."""
+        if self.request.accepted_renderer.format == "yaml":
+            return self.tagged(file, self.answer(file.text_at(self.at), status=status))
+        if not self.is_page:
+            return self.tagged(file, self.answer(file.data_at(self.at), status=status))
+        data = {"yaml": file.text_at(self.at), "version": file.version}
+        return self.tagged(file, self.answer(data, page=self.shell))
+
+    def replaced(self) -> File:
+        """Write the body there, and leave all else as it is."""
+        details = {"section": self.at[0], "entry": ".".join(self.at[1:])}
+        if self.is_text():
+            return self.recorded(details, editing.put, self.at, self.text())
+        data = self.typed() if self.is_form else self.data()
+        return self.recorded(details, editing.put_data, self.at, data)
+
+    def told(self, file: File, said: str) -> HttpResponseBase:
+        """Return it as it is after a change."""
+        if self.is_page:
+            return self.done({}, said=said, to=self.address)
+        return self.shown(file)
+
+    def shell(self) -> dict[str, Any]:
+        """Return what the page needs besides."""
+        return {"to": self.address, "method": "PUT", "at": "/".join(self.at)}
+
+    def refill(self) -> Mapping[str, Any] | None:
+        """Return the form as it was filled in."""
+        if WRITTEN not in self._fields():
+            return None
+        version = self._fields().get("version", "")
+        return {**self.shell(), "yaml": self.text(), "version": version}
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """Say what is wrong by the lines of the form, where one was filled in."""
+        if isinstance(exc, ConfigInvalid) and self.is_form:
+            exc = ConfigInvalid(editing.relative(exc.problems, self.at, self.text()))
+        answer: Response = super().handle_exception(exc)
+        return answer
