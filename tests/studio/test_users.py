@@ -1,15 +1,30 @@
-"""Users, as operators look at them."""
+"""Users, as operators look at them: all of them, and one."""
 
-import re
 import uuid
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from access import identity
+from access.models import AuditEntry
+from core.ids import UserId
+from memory.models import Fact, Owner, Thread
+from tests.conftest import CONFIG
 from tests.gateway.calls import error
+from tests.gateway.hands import ok
 from tests.memory import lives
+from tests.telemetry.turns import model_call, put
 
 pytestmark = pytest.mark.database
+
+USERS = "/admin/users"
+LIMITS = """
+limits:
+  - {per: principal, tokens_per_day: 1000}
+  - {per: agent, usd_per_day: 1}
+"""
+FAR = datetime(2199, 1, 1, tzinfo=UTC)
+"""Later than any other test's user was active."""
 
 
 @pytest.fixture
@@ -20,21 +35,178 @@ def alice(server, user):
     return user_id
 
 
-def test_users_are_listed_and_found_by_name_and_by_id(script, alice, user):
-    listed = script.get("/admin/users").json()
-    assert str(alice) in [each["id"] for each in listed["data"]]
-    for wanted in (user, str(alice), str(alice)[:9]):
-        (found,) = script.get("/admin/users", params={"q": wanted}).json()["data"]
+def at(user_id):
+    return f"{USERS}/{user_id}"
+
+
+def find(script, text):
+    return ok(script.get(USERS, params={"q": text}))["data"]
+
+
+# The list.
+
+
+def test_users_are_found_by_name_by_id_and_by_its_beginning(script, alice, user):
+    for text in (user, f" {user} ", str(alice), str(alice)[:13], alice.hex.upper()):
+        (found,) = find(script, text)
         assert found["id"] == str(alice)
-    (found,) = script.get("/admin/users", params={"q": user}).json()["data"]
-    assert found["name"] == user
-    assert (found["messages"], found["threads"], found["facts"]) == (8, 2, 1)
+    assert find(script, f"{user}-and-more") == []
 
 
-def test_pages(browser, alice):
-    for path in ("", "/facts", "/scores", "/turns", "/threads", "/erase", "/facts?q=plums"):
-        page = browser.get(f"/admin/users/{alice}{path}")
-        assert page.status_code == 200, (path, page.text[:500])
-    assert browser.get("/admin/users").status_code == 200
-    assert browser.get("/admin/turns").status_code == 200
-    assert browser.get("/admin/memory").status_code == 200
+def test_one_is_listed_with_what_there_is_of_them(script, alice, user):
+    now = datetime.now(UTC)
+    put(model_call(cost_micro_usd=700), user_id=alice, started_at=now)
+    put(user_id=alice, started_at=now, cost_micro_usd=None)
+    (found,) = find(script, user)
+    assert found.pop("active_at") > "2026"
+    assert found == {
+        "object": "user",
+        "id": str(alice),
+        "name": user,
+        "threads": 2,
+        "messages": 8,
+        "facts": 1,
+        "turns": 2,
+        "spent_micro_usd": 700,
+        "turns_of_unknown_price": 1,
+    }
+
+
+def test_parts_of_names_that_tokens_have_are_found(script, user):
+    made = ok(script.post("/admin/tokens", json={"label": "x", "principal": user}), 201)
+    lives.talk(identity.derive(user), "plums")
+    (found,) = find(script, user[8:30].upper())
+    assert (found["id"], found["name"]) == (str(identity.derive(user)), user)
+    assert made["principal"] == user
+
+
+def test_who_was_active_last_comes_first_page_by_page(script, server):
+    users = [_active(FAR + timedelta(hours=n)) for n in range(120)]
+    seen, after = [], None
+    while len(seen) < 120:
+        page = ok(script.get(USERS, params={"after": after} if after else {}))
+        seen += [each["id"] for each in page["data"]]
+        after = page["last_id"]
+    assert seen[:120] == [str(user) for user in reversed(users)]
+    Thread.objects.filter(user_id__in=users).delete()
+
+
+def test_users_of_one_instant_are_told_apart(script, server):
+    users = [_active(FAR + timedelta(days=9)) for _ in range(60)]
+    first = ok(script.get(USERS))
+    second = ok(script.get(USERS, params={"after": first["last_id"]}))
+    seen = [each["id"] for each in (*first["data"], *second["data"])]
+    assert len(set(seen)) == len(seen)
+    assert {str(user) for user in users} <= set(seen)
+    Thread.objects.filter(user_id__in=users).delete()
+
+
+def _active(when):
+    user_id = UserId(uuid.uuid4())
+    Thread.objects.create(user_id=user_id, length=3, created_at=when, updated_at=when)
+    return user_id
+
+
+def test_who_only_failed_and_of_whom_only_facts_are_known_are_seen_too(script, server):
+    failed, remembered = UserId(uuid.uuid4()), UserId(uuid.uuid4())
+    put(user_id=failed, outcome="error", error="provider 'x' failed")
+    lives.remember(remembered, "Likes plums")
+    Owner.objects.create(user_id=remembered, created_at=datetime.now(UTC))
+    for user_id, counts in ((failed, (0, 0)), (remembered, (0, 1))):
+        (found,) = find(script, str(user_id))
+        assert (found["messages"], found["facts"]) == counts
+
+
+def test_a_place_that_is_none_is_refused(script):
+    refused = error(script.get(USERS, params={"after": "plums"}), 400)
+    assert refused["param"] == "after"
+
+
+def test_whoever_is_not_found_is_said_to_be_nobody(browser):
+    page = browser.get(f"{USERS}?q={uuid.uuid4()}").text
+    assert "Nobody of that name." in page
+
+
+# One of them.
+
+
+def test_a_user_is_shown_at_a_glance(script, alice, user):
+    put(user_id=alice, started_at=FAR, cost_micro_usd=700)
+    told = ok(script.get(at(alice)))
+    assert told["id"] == str(alice)
+    assert (told["threads"], told["messages"]) == (2, 8)
+    assert told["facts"] == {"active": 1, "superseded": 1}
+    assert told["time_zone"] == "Europe/Lisbon"
+    assert told["scores"] == [
+        {"judge": "quality", "criterion": "tone", "mean": 7.0, "count": 1}
+    ]
+    assert told["last_seen_at"].startswith("2199")
+    assert ok(script.get(at(user)))["id"] == told["id"]
+
+
+def test_limits_are_shown_with_what_is_used(configure, script, alice):
+    configure(CONFIG + LIMITS)
+    (limit,) = ok(script.get(at(alice)))["limits"]
+    assert limit.pop("resets_at")
+    assert limit == {
+        "limit": "daily token limit",
+        "counted": "tokens",
+        "used": 0,
+        "most": 1000,
+        "share": 0.0,
+    }
+
+
+def test_one_nobody_has_seen_is_not_found(script, browser):
+    nobody = uuid.uuid4()
+    assert error(script.get(at(nobody)), 404)["code"] == "user_not_found"
+    page = browser.get(at(nobody))
+    assert page.status_code == 404
+    assert "seen no such user" in page.text
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/facts", "/scores", "/turns", "/threads", "/erase", "/facts?q=plums"]
+)
+def test_each_tab_is_a_page(browser, alice, path):
+    page = browser.get(f"{at(alice)}{path}")
+    assert page.status_code == 200
+    assert f'href="{USERS}"' in page.text
+
+
+# Export and erasure.
+
+
+def test_everything_can_be_taken_along(script, alice):
+    answer = script.get(f"{at(alice)}/export")
+    told = ok(answer)
+    assert (told["user_id"], len(told["threads"])) == (str(alice), 2)
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert AuditEntry.objects.filter(action="user.export", target=alice).count() == 1
+
+
+def test_viewers_take_nothing_along_and_erase_nobody(viewer, user):
+    user_id = identity.derive(user)
+    lives.live(user_id)
+    assert viewer.get(at(user_id)).status_code == 200
+    assert viewer.get(f"{at(user_id)}/export").status_code == 403
+    assert viewer.delete(at(user_id)).status_code == 403
+    assert Fact.objects.filter(user_id=user_id).exists()
+
+
+def test_a_script_erases_a_user(script, alice):
+    counted = ok(script.get(f"{at(alice)}/erase"))["would_delete"]
+    deleted = ok(script.delete(at(alice)))["deleted"]
+    assert deleted == counted
+    assert deleted["messages"] == 8
+    assert not any(lives.rows_of(alice).values())
+    (entry,) = AuditEntry.objects.filter(action="user.erase", target=alice)
+    assert entry.actor == "studio: local"
+    assert "plums" not in str(entry.details)
+    assert script.get(at(alice)).status_code == 404
+
+
+def test_a_browser_is_shown_what_would_go_and_erases_by_a_form(browser, alice):
+    page = browser.submit(at(alice), {"_method": "DELETE"}, of=f"{at(alice)}/erase")
+    assert page.url.path == USERS
+    assert f"Erased user {alice}" in page.text

@@ -1,0 +1,300 @@
+"""A user's conversation as operators read it: what was said, and what it took."""
+
+from datetime import UTC, datetime
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from access import identity
+from core.ids import new_turn_id
+from core.messages import Message, ToolCall
+from judges import scores
+from judges.answers import Verdict
+from judges.models import Feedback
+from judges.scores import Judged
+from memory import history, reading
+from memory.transcript import Entry
+from tests.gateway.calls import error
+from tests.gateway.hands import ok
+from tests.memory import lives
+from tests.telemetry.turns import deep, put, tool_call
+from turns import conversations
+
+pytestmark = pytest.mark.database
+
+ADD = ToolCall("call_add", "add", '{"a": 1}')
+SONG = "A" * 2_000_000
+MARKUP = "<script>alert(1)</script> & <b>bold</b>"
+
+
+@pytest.fixture
+def alice(server, user):
+    return identity.derive(user)
+
+
+def say(user_id, *messages, thread="", finish_reason="stop", turn_id=None):
+    """Store the messages of a turn and return its id; the last one is the reply."""
+    turn_id = turn_id or new_turn_id()
+    *before, reply = [Entry(message, 5, agent="assistant") for message in messages]
+    last = Entry(reply.message, 7, agent="assistant", finish_reason=finish_reason)
+    history.append(user_id, thread, turn_id, [*before, last])
+    return turn_id
+
+
+def read(script, user_id, **query):
+    return ok(script.get(f"/admin/users/{user_id}/messages", params=query))
+
+
+def page(browser, user_id, query=""):
+    answer = browser.get(f"/admin/users/{user_id}{query}")
+    assert answer.status_code == 200
+    return answer.text
+
+
+def test_what_was_said_is_read_oldest_first(script, alice):
+    turn_id = say(alice, Message("user", "Hi"), Message("assistant", "Hello!"))
+    told = read(script, alice)
+    user, reply = told["data"]
+    assert (user["role"], user["content"], user["tokens"]) == ("user", "Hi", 5)
+    assert (reply["role"], reply["content"], reply["agent"]) == (
+        *("assistant", "Hello!", "assistant"),
+    )
+    assert reply["turn_id"] == str(turn_id)
+    assert (reply["turn"], reply["calls"], reply["scores"]) == (None, [], [])
+    assert told["thread"]["thread_id"] is None
+    assert not told["has_more"]
+
+
+def test_long_conversations_come_page_by_page_from_the_newest(script, browser, alice):
+    for number in range(30):
+        say(alice, Message("user", f"q{number}"), Message("assistant", f"a{number}"))
+    newest = read(script, alice)
+    assert [each["position"] for each in newest["data"]] == list(range(20, 60))
+    older = read(script, alice, before=newest["first_position"])
+    assert [each["position"] for each in older["data"]] == list(range(20))
+    assert not older["has_more"]
+    assert [e["position"] for e in read(script, alice, limit=3)["data"]] == [57, 58, 59]
+    assert f"?before={newest['first_position']}" in page(browser, alice)
+    assert ">q3<" in page(browser, alice, "?before=20").replace("\n", "")
+
+
+@pytest.mark.parametrize("query", [{"before": "x"}, {"limit": "0"}, {"limit": "201"}])
+def test_queries_that_make_no_sense_are_refused(script, alice, query):
+    refused = error(script.get(f"/admin/users/{alice}/messages", params=query), 400)
+    assert refused["param"] in query
+
+
+def test_threads_are_apart_and_the_latest_is_shown_first(script, browser, alice):
+    say(alice, Message("user", "In the first"), Message("assistant", "Yes"))
+    name = 'a "b" & c/d?'
+    say(alice, Message("user", "In the other"), Message("assistant", "Ok"), thread=name)
+    assert read(script, alice)["thread"]["thread_id"] == name
+    assert read(script, alice, thread="")["data"][0]["content"] == "In the first"
+    assert read(script, alice, thread=name)["data"][0]["content"] == "In the other"
+    threads = ok(script.get(f"/admin/users/{alice}/threads"))["data"]
+    assert [each["thread_id"] for each in threads] == [name, None]
+    shown = page(browser, alice)
+    assert "?thread=a%20%22b%22%20%26%20c%2Fd%3F" in shown
+    refused = script.get(f"/admin/users/{alice}/messages", params={"thread": "none"})
+    assert error(refused, 404)["code"] == "thread_not_found"
+
+
+def test_texts_are_text_and_never_markup(browser, alice):
+    call = tool_call("look", arguments=MARKUP, result=MARKUP, error=MARKUP)
+    turn_id = say(alice, Message("user", MARKUP), Message("assistant", MARKUP))
+    put(call, turn_id=turn_id, user_id=alice, user_message=MARKUP, error=MARKUP)
+    for path in (
+        *(f"/admin/users/{alice}", f"/admin/turns/{turn_id}?fragment=1"),
+        *(f"/admin/turns/{turn_id}", f"/admin/users/{alice}/turns"),
+    ):
+        shown = browser.get(path).text
+        assert "alert(1)" in shown
+        assert "<script>alert" not in shown
+        assert "<b>bold" not in shown
+
+
+def test_a_long_text_is_folded(browser, alice):
+    say(alice, Message("user", "x" * 5000), Message("assistant", "short"))
+    shown = page(browser, alice)
+    assert "4000 more characters" in shown
+    assert shown.count("<summary>…") == 1
+
+
+def test_parts_are_shown_by_their_names(script, browser, alice):
+    picture = "data:image/png;base64," + "A" * 4000
+    parts = [
+        {"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": {"url": picture}},
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+        {"type": "file", "file": {"filename": "plan.pdf", "file_data": picture}},
+        {
+            "type": "input_audio",
+            "input_audio": {"data": "A" * 2_000_000, "format": "wav"},
+        },
+    ]
+    say(alice, Message("user", parts[:4]), Message("assistant", "A plan."))
+    say(alice, Message("user", parts[4:]), Message("assistant", "A song."))
+    first, _, second, _ = read(script, alice)["data"]
+    assert first["content"] == "What is this?"
+    assert first["parts"] == [
+        *("image (image/png, 4 kB)", "image (https://example.com/a.png)"),
+        "file (plan.pdf, image/png, 4 kB)",
+    ]
+    assert second["parts"] == ["files (2.0 MB)"]
+    assert "file (plan.pdf, image/png, 4 kB)" in page(browser, alice)
+
+
+def test_recorded_calls_stand_above_the_reply(script, browser, alice):
+    turn_id = say(
+        alice,
+        Message("user", "1 + 1?"),
+        Message("assistant", None, tool_calls=(ADD,)),
+        Message("tool", "2", tool_call_id=ADD.id),
+        Message("assistant", "Two."),
+    )
+    put(
+        *deep(),
+        turn_id=turn_id,
+        user_id=alice,
+        experiment="sums",
+        cost_micro_usd=1500,
+        user_message="1 + 1?",
+    )
+    user, reply = read(script, alice)["data"]
+    assert [(call["name"], call["kind"]) for call in reply["calls"]] == [
+        *(("add", "mcp"), ("ask_researcher", "subagent"), ("slow", "mcp"))
+    ]
+    assert reply["calls"][0] == {
+        "name": "add",
+        "kind": "mcp",
+        "target": "calculator",
+        "seconds": 0.25,
+        "arguments": '{"a": 1}',
+        "result": "2",
+        "error": None,
+    }
+    turn = reply["turn"]
+    assert (turn["experiment"], turn["cost_usd"]) == ("sums", 0.0015)
+    assert "turn" not in user
+    shown = page(browser, alice)
+    assert f'data-src="/admin/turns/{turn_id}?fragment=1"' in shown
+    assert shown.index("ask_researcher") < shown.index("Two.")
+
+
+def test_without_a_record_the_transcript_has_the_calls(script, alice):
+    say(
+        alice,
+        Message("user", "1 + 1?"),
+        Message("assistant", "Let me see.", tool_calls=(ADD,)),
+        Message("tool", "2", tool_call_id=ADD.id),
+        Message("assistant", None, tool_calls=(ADD,)),
+        Message("assistant", "Two."),
+    )
+    *_, aside, reply = read(script, alice)["data"]
+    assert aside["content"] == "Let me see."
+    assert [call["result"] for call in reply["calls"]] == ["2", "2"]
+
+
+def test_a_call_of_the_clients_is_shown_while_nobody_has_answered_it(script, alice):
+    say(
+        alice,
+        Message("user", "1 + 1?"),
+        Message("assistant", None, tool_calls=(ADD,)),
+        finish_reason="tool_calls",
+    )
+    _, reply = read(script, alice)["data"]
+    assert reply["finish_reason"] == "tool_calls"
+    assert [call["result"] for call in reply["calls"]] == [None]
+
+
+def test_long_results_are_cut_here_and_whole_on_the_turns_page(script, alice):
+    turn_id = say(alice, Message("user", "?"), Message("assistant", "!"))
+    long = "y" * 10_000
+    put(tool_call("add", result=long), turn_id=turn_id, user_id=alice)
+    (call,) = read(script, alice)["data"][-1]["calls"]
+    assert call["result"] == "y" * 4000 + "…"
+    assert ok(script.get(f"/admin/turns/{turn_id}"))["calls"][0]["result"] == long
+
+
+def test_scores_feedback_and_what_was_learnt_stand_with_the_reply(
+    script, browser, alice
+):
+    turn_id = say(alice, Message("user", "I like plums"), Message("assistant", "Ok"))
+    put(turn_id=turn_id, user_id=alice)
+    judged = Judged(turn_id, alice, "quality", "assistant")
+    scores.write(judged, {"tone": Verdict(8, "It is kind.")})
+    now = datetime.now(UTC)
+    Feedback.objects.create(
+        user_id=alice,
+        turn_id=turn_id,
+        thumb="down",
+        comment="Too short",
+        agent="assistant",
+        created_at=now,
+        updated_at=now,
+    )
+    # From the first of their messages.
+    fact = lives.remember(alice, "Likes plums")
+    user, reply = read(script, alice)["data"]
+    (learnt,) = user["learnt"]
+    assert (learnt["id"], learnt["content"]) == (f"mem_{fact.id.hex}", "Likes plums")
+    (score,) = reply["scores"]
+    assert (score["value"], score["reasoning"]) == (8, "It is kind.")
+    assert (reply["feedback"]["thumb"], reply["feedback"]["comment"]) == (
+        *("down", "Too short"),
+    )
+    shown = page(browser, alice)
+    for text in ("It is kind.", "Too short", "Likes plums", "quality · tone"):
+        assert text in shown
+
+
+def test_turns_that_failed_stand_where_they_happened(script, browser, alice):
+    say(alice, Message("user", "First"), Message("assistant", "One"))
+    put(
+        user_id=alice,
+        outcome="error",
+        error="provider 'openai' failed (HTTP 529)",
+        user_message="Second",
+        started_at=datetime.now(UTC),
+    )
+    put(user_id=alice, outcome="error", thread="other", started_at=datetime.now(UTC))
+    say(alice, Message("user", "Third"), Message("assistant", "Three"))
+    told = read(script, alice)["data"]
+    said = [each.get("content", each.get("user_message")) for each in told]
+    assert said == ["First", "One", "Second", "Third", "Three"]
+    assert "HTTP 529" in page(browser, alice)
+
+
+def test_who_never_got_a_reply_has_their_failures(script, browser, alice):
+    put(user_id=alice, outcome="error", error="no luck", user_message="Hello?")
+    told = read(script, alice)
+    assert told["thread"] is None
+    assert [each["error"] for each in told["data"]] == ["no luck"]
+    assert "no luck" in page(browser, alice)
+
+
+def test_earlier_pages_have_their_own_failures_alone(script, alice):
+    for number in range(3):
+        say(alice, Message("user", f"q{number}"), Message("assistant", f"a{number}"))
+        moment = datetime.now(UTC)
+        put(user_id=alice, outcome="error", error=f"e{number}", started_at=moment)
+    newest = read(script, alice, limit=2)
+    assert [each.get("error") for each in newest["data"]] == [None, None, "e2"]
+    older = read(script, alice, limit=2, before=newest["first_position"])
+    assert "e2" not in [each.get("error") for each in older["data"]]
+
+
+def test_it_asks_as_often_whatever_was_said(alice):
+    counts = []
+    for number in (1, 12):
+        for _ in range(number):
+            turn_id = say(alice, Message("user", "Hi"), Message("assistant", "Hello!"))
+            put(*deep(), turn_id=turn_id, user_id=alice)
+            lives.appraise(alice, turn_id, "plums")
+        thread = reading.thread(alice, "")
+        with CaptureQueriesContext(connection) as queries:
+            told = conversations.page(alice, thread)
+        assert len(told.data) == 2 * sum(range(number + 1)) or number == 12
+        counts.append(len(queries))
+    assert counts == [7, 7]

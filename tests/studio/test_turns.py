@@ -1,0 +1,92 @@
+"""A turn's whole tree, as a page, as a part of one, and for scripts."""
+
+import uuid
+
+import pytest
+
+from core.trace import Attempt
+from judges import scores
+from judges.answers import Verdict
+from judges.scores import Judged
+from tests.gateway.calls import error
+from tests.gateway.hands import ok
+from tests.telemetry.turns import NOON, SECOND, deep, model_call, put, tool_call
+
+pytestmark = pytest.mark.database
+
+
+def test_a_script_gets_the_tree_and_the_scores(script):
+    turn = put(*deep(), cost_micro_usd=1500)
+    judged = Judged(turn.turn_id, turn.user_id, "quality", "assistant")
+    scores.write(judged, {"tone": Verdict(3, "It is curt.")})
+    told = ok(script.get(f"/admin/turns/{turn.turn_id}"))
+    assert (told["id"], told["cost_usd"]) == (str(turn.turn_id), 0.0015)
+    assert [call.get("name") for call in told["calls"]] == [
+        *(None, "add", "ask_researcher", "slow", None)
+    ]
+    assert [score["value"] for score in told["scores"]] == [3]
+    assert told["feedback"] is None
+
+
+@pytest.mark.parametrize("written", ["{}", "chatcmpl-{}"])
+def test_it_goes_by_the_id_of_the_reply_too(script, written):
+    turn = put()
+    path = f"/admin/turns/{written.format(turn.turn_id.hex)}"
+    assert ok(script.get(path))["id"] == str(turn.turn_id)
+
+
+@pytest.mark.parametrize("text", [str(uuid.uuid4()), "plums"])
+def test_what_is_not_recorded_is_not_found(script, text):
+    assert error(script.get(f"/admin/turns/{text}"), 404)["code"] == "turn_not_found"
+
+
+def test_its_page_has_every_depth(browser):
+    attempts = [Attempt("eu", 0.1, "HTTP 529"), Attempt("us", 0.2)]
+    turn = put(
+        *deep(), model_call(attempts=attempts), error="It broke", outcome="error"
+    )
+    page = browser.get(f"/admin/turns/{turn.turn_id}").text
+    for text in (
+        *("ask_researcher", "ask_librarian", "the librarian failed", "429"),
+        *("openai/gpt-test", "broken off", "It broke", "HTTP 529", "64 read from"),
+    ):
+        assert text in page
+    assert page.count("<li>") >= 10
+
+
+def test_its_fragment_is_the_tree_alone(browser):
+    turn = put(*deep())
+    part = browser.get(f"/admin/turns/{turn.turn_id}?fragment=1").text
+    assert part.lstrip().startswith('<div class="tree">')
+    assert "ask_librarian" in part
+    assert "<html" not in part
+
+
+def test_arguments_and_results_are_laid_out_if_they_are_json(browser):
+    turn = put(tool_call(arguments='{"a": {"b": [1]}}', result="not {json"))
+    page = browser.get(f"/admin/turns/{turn.turn_id}").text
+    assert "{\n  &quot;a&quot;: {\n" in page
+    assert "not {json" in page
+
+
+def test_turns_are_listed_and_narrowed(script, browser):
+    user_id = uuid.uuid4()
+    for number in range(60):
+        put(
+            user_id=user_id,
+            started_at=NOON + number * SECOND,
+            outcome="error" if number % 20 == 0 else "ok",
+            error="It broke" if number % 20 == 0 else None,
+        )
+    path = f"/admin/users/{user_id}/turns"
+    first = ok(script.get(path))
+    assert (len(first["data"]), first["has_more"]) == (50, True)
+    rest = ok(script.get(path, params={"after": first["last_id"]}))
+    assert (len(rest["data"]), rest["has_more"]) == (10, False)
+    failed = ok(script.get(path, params={"outcome": "error"}))["data"]
+    assert [turn["error"] for turn in failed] == ["It broke"] * 3
+    assert error(script.get(path, params={"outcome": "x"}), 400)["param"] == "outcome"
+    everyone = ok(script.get("/admin/turns", params={"outcome": "error"}))["data"]
+    assert {turn["outcome"] for turn in everyone} == {"error"}
+    page = browser.get("/admin/turns?outcome=error").text
+    assert "It broke" in page
