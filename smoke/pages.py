@@ -2,10 +2,17 @@
 
 import re
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from datetime import datetime
 
+from django.db.models import Max, Q
+
+from core.ids import UserId
 from smoke.errors import RunUnknown
 from smoke.models import Run
+
+Place = tuple[datetime, uuid.UUID]
+"""Where a page of batches ends: when the last one was launched, and its id."""
 
 PREFIX = re.compile(r"[0-9a-f]{4,32}")
 """How an id begins, its hyphens left out."""
@@ -23,9 +30,60 @@ def batches(ids: Collection[uuid.UUID]) -> list[list[Run]]:
     """Return batches in the order they were launched, each with its runs."""
     found: dict[uuid.UUID, list[Run]] = {}
     ordered = Run.objects.filter(batch__in=ids).order_by("created_at", "repetition")
-    for run in ordered:
+    for run in ordered.defer("settings"):
         found.setdefault(run.batch, []).append(run)
     return list(found.values())
+
+
+def page(
+    *, test: str | None = None, after: Place | None = None, limit: int
+) -> tuple[list[list[Run]], bool]:
+    """Return batches with their runs, the newest first, and whether there are more."""
+    found = Run.objects.order_by("-created_at", "batch")
+    if test is not None:
+        found = found.filter(test=test)
+    if after is not None:
+        at, last = after
+        found = found.filter(created_at__lte=at)
+        found = found.filter(Q(created_at__lt=at) | Q(batch__gt=last))
+    # Both databases walk along the index, and stop when they have enough of them.
+    launched = found.values_list("created_at", "batch").distinct()[: limit + 1]
+    ids = [batch for _, batch in launched]
+    told = {runs[0].batch: runs for runs in batches(ids[:limit])}
+    return [told[batch] for batch in ids[:limit] if batch in told], len(ids) > limit
+
+
+def last_batches(tests: Collection[str]) -> Mapping[str, list[Run]]:
+    """Return the newest batch of each of these tests that was ever run.
+
+    Two queries, however many tests there are.
+    """
+    newest = (
+        Run.objects.filter(test__in=tests)
+        .order_by()
+        .values_list("test")
+        .annotate(at=Max("created_at"))
+    )
+    wanted = Q(pk__in=[])
+    for test, at in newest:
+        wanted |= Q(test=test, created_at=at)
+    found: dict[str, list[Run]] = {}
+    for run in Run.objects.filter(wanted).defer("settings").order_by("repetition"):
+        found.setdefault(run.test, []).append(run)
+    return found
+
+
+def batch_before(run: Run) -> list[Run]:
+    """Return the runs of the batch that its test was launched with before this one."""
+    earlier = Run.objects.filter(test=run.test, created_at__lt=run.created_at)
+    found = earlier.order_by("-created_at").values_list("batch", flat=True).first()
+    return [] if found is None else batches([found])[0]
+
+
+def of_users(users: Collection[UserId]) -> Mapping[UserId, uuid.UUID]:
+    """Return the runs of synthetic users, by the users."""
+    found = Run.objects.filter(user_id__in=users).values_list("user_id", "pk")
+    return {UserId(user_id): run_id for user_id, run_id in found}
 
 
 def last_batch(test: str) -> list[Run]:

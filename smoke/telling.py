@@ -1,9 +1,12 @@
 """Runs as programs are told of them: JSON."""
 
+import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from judges import scores as judged
+from judges.models import Score
 from smoke.models import Line, Run
 from telemetry.telling import instant, usd
 
@@ -36,13 +39,18 @@ def run(row: Run) -> dict[str, Any]:
     }
 
 
-def transcript(row: Run) -> dict[str, Any]:
-    """Return a run with all that was said and called."""
-    lines = row.lines.order_by("position")
-    return {**run(row), "lines": [_line(line) for line in lines]}
+def transcript(row: Run, start: int = 0) -> dict[str, Any]:
+    """Return a run with all that was said from a position on, called and scored."""
+    lines = list(row.lines.filter(position__gte=start).order_by("position"))
+    given: dict[uuid.UUID, list[Score]] = {}
+    turns = [line.turn_id for line in lines if line.turn_id is not None]
+    for score in judged.of_turns(turns):
+        given.setdefault(score.turn_id, []).append(score)
+    return {**run(row), "lines": [_line(line, given) for line in lines]}
 
 
-def _line(line: Line) -> dict[str, Any]:
+def _line(line: Line, given: Mapping[uuid.UUID, list[Score]]) -> dict[str, Any]:
+    scored = [] if line.turn_id is None else given.get(line.turn_id, [])
     return {
         "position": line.position,
         "speaker": line.speaker,
@@ -53,6 +61,16 @@ def _line(line: Line) -> dict[str, Any]:
         "cost_usd": usd(line.cost_micro_usd),
         "seconds": line.seconds,
         "said_at": instant(line.said_at),
+        "scores": [_score(score) for score in scored],
+    }
+
+
+def _score(row: Score) -> dict[str, Any]:
+    return {
+        "judge": row.judge,
+        "criterion": row.criterion,
+        "value": row.value,
+        "reasoning": row.reasoning or None,
     }
 
 

@@ -71,6 +71,16 @@ def _close(run: Run, now: datetime) -> bool:
     return bool(closed)
 
 
+def expected(run: Run) -> list[tuple[str, bool | None]]:
+    """Return what is expected of a run, and whether it is so; None while it is open."""
+    expect = SmokeTest.model_validate(run.settings).expect
+    found = expectations.checks(expect, _seen(run))
+    if not run.verdict:
+        return [(check.what, None) for check in found]
+    # As it was when it was closed: scores may have come since.
+    return [(check.what, check.unmet not in run.failures) for check in found]
+
+
 def _seen(run: Run) -> Seen:
     replies = list(
         run.lines.filter(speaker=Line.Speaker.ASSISTANT).order_by("position")

@@ -19,7 +19,7 @@ from judges.config import JUDGES as JUDGES_SECTION
 from judges.config import JudgeConfig
 from smoke.config import SMOKE_TESTS as SMOKE_TESTS_SECTION
 from smoke.config import SmokeTest
-from studio import agents
+from studio import agents, smoke
 
 Details = Callable[[str, Any], Mapping[str, Any]]
 
@@ -142,8 +142,12 @@ SMOKE_TESTS = Kind(
     title="Smoke tests",
     lead="Synthetic users who talk to your agents, so that you see how it goes.",
     icon="theater_comedy",
-    columns=(("Talks to", ""), ("Persona", ""), ("Repetitions", "number")),
+    columns=(("Talks to", ""), ("Last runs", ""), ("Scores", ""), ("Last, next", "")),
     row_template="studio/smoke/_row.html",
+    overview=smoke.overview,
+    detail_template="studio/smoke/_details.html",
+    details=smoke.details,
+    actions_template="studio/smoke/_actions.html",
     begin="""\
 name: greeting
 target: assistant

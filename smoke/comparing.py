@@ -1,0 +1,99 @@
+"""Batches side by side: what a change of a prompt has brought."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from smoke import telling
+from smoke.models import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One measure of two batches; None where one has not got it."""
+
+    what: str
+    unit: str
+    """`share`, `score`, `turns`, `seconds` or `usd`."""
+    now: float | None
+    before: float | None
+
+    @property
+    def change(self) -> float | None:
+        """How much more it is now."""
+        if self.now is None or self.before is None:
+            return None
+        return self.now - self.before
+
+    @property
+    def is_better(self) -> bool | None:
+        """Whether the change is for the better; None where there is none."""
+        if not self.change or self.unit == "turns":
+            return None
+        return (self.change > 0) == (self.unit in ("share", "score"))
+
+
+def differences(now: Sequence[Run], before: Sequence[Run]) -> list[Difference]:
+    """Return what two batches came to, measure by measure."""
+    old = {what: value for what, _, value in _measures(before)}
+    found = [
+        Difference(what, unit, value, old.pop(what, None))
+        for what, unit, value in _measures(now)
+    ]
+    found += [Difference(what, "score", None, value) for what, value in old.items()]
+    return [each for each in found if (each.now, each.before) != (None, None)]
+
+
+def _measures(runs: Sequence[Run]) -> Iterator[tuple[str, str, float | None]]:
+    closed = [run for run in runs if telling.outcome(run) != "open"]
+    passed = [run for run in closed if run.verdict == Run.Verdict.PASSED]
+    yield "passed", "share", len(passed) / len(closed) if closed else None
+    for name, mean in means(closed).items():
+        yield name, "score", mean
+    talked = [run for run in closed if run.verdict]
+    yield "turns", "turns", _mean([run.turns for run in talked])
+    yield "duration", "seconds", _mean(_known(map(seconds, talked)))
+    yield "cost", "usd", _mean(_known(map(_usd, talked)))
+
+
+def means(runs: Sequence[Run]) -> dict[str, float]:
+    """Return the mean of all scores by `judge.criterion`, whoever replied."""
+    sums: dict[str, list[float]] = {}
+    for run in runs:
+        for name, found in run.scores.items():
+            total = sums.setdefault(name, [0.0, 0.0])
+            total[0] += found["mean"] * found["count"]
+            total[1] += found["count"]
+    return {name: total / count for name, (total, count) in sorted(sums.items())}
+
+
+def seconds(run: Run) -> float | None:
+    """Return how long a conversation took; None while it is not over."""
+    if run.started_at is None or run.ended_at is None:
+        return None
+    return (run.ended_at - run.started_at).total_seconds()
+
+
+def _usd(run: Run) -> float | None:
+    cost = telling.cost([run])
+    return None if cost is None else cost / 1_000_000
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def told(each: Difference) -> dict[str, Any]:
+    """Return a measure as JSON."""
+    return {
+        "what": each.what,
+        "unit": each.unit,
+        "now": each.now,
+        "before": each.before,
+        "change": each.change,
+        "is_better": each.is_better,
+    }

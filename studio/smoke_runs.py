@@ -1,0 +1,191 @@
+"""Smoke tests at work: launched, watched line by line, cancelled, compared."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from access import audit
+from access.deeds import Deed
+from config import live
+from config.spelling import did_you_mean
+from smoke import pages, runs, telling, verdicts
+from smoke.config import SMOKE_TESTS, SmokeTest
+from smoke.errors import SmokeTestUnknown
+from smoke.models import Run
+from studio import smoke, smoke_shapes
+from studio.faces import Face
+from studio.paging import listed, place
+from tasks import wake
+
+PLACE = "/admin/smoke"
+RUNS = f"{PLACE}/runs"
+BATCHES = 20
+AFTER = OpenApiParameter("after", str, description="The last_id of a page.")
+
+
+class AllRuns(Face):
+    """`/admin/smoke/runs`."""
+
+    title = "Runs"
+    trail = [("Smoke tests", PLACE)]
+    template = "studio/smoke/runs.html"
+
+    @extend_schema(
+        summary="List the runs of all smoke tests",
+        parameters=[AFTER],
+        responses=smoke_shapes.BatchList,
+    )
+    def get(self, request: Request) -> Response:
+        """List what was launched, the newest first."""
+        return self.answer(page(self))
+
+
+class TestRuns(Face):
+    """`/admin/smoke/{name}/runs`."""
+
+    template = "studio/smoke/runs.html"
+
+    @extend_schema(
+        summary="List the runs of a smoke test",
+        parameters=[AFTER],
+        responses=smoke_shapes.BatchList,
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """List what was launched of one test, the newest first."""
+        self._lead(name)
+        return self.answer(page(self, name), page=lambda: {"test": name})
+
+    @extend_schema(
+        summary="Run a smoke test",
+        request=smoke_shapes.Launch,
+        responses={202: smoke_shapes.Batch},
+    )
+    def post(self, request: Request, name: str) -> HttpResponseBase:
+        """Launch a test; a worker holds its conversations, each on its own."""
+        self._lead(name)
+        test, wanted = test_of(name), self.entry(smoke_shapes.Launch)
+        launched = audit.recorded(
+            lambda made: Deed(
+                "smoke_test.run", self.author(), name, {"repetitions": len(made)}
+            ),
+            runs.launch,
+            test,
+            origin="studio",
+            repetitions=wanted.repetitions,
+        )
+        wake.soon()
+        answer = self.done(
+            smoke.summary(launched),
+            said=f"Launched '{name}'",
+            to=f"{RUNS}/{launched[0].pk}",
+            status=202,
+        )
+        if not self.is_page:
+            answer["Location"] = f"{RUNS}/{launched[0].pk}"
+        return answer
+
+    def refill(self) -> Mapping[str, Any]:
+        """Return the runs there are."""
+        return page(self, self.kwargs["name"])
+
+    def _lead(self, name: str) -> None:
+        self.title = f"Runs of {name}"
+        address = f"{PLACE}/{quote(name, safe='')}"
+        self.trail = [("Smoke tests", PLACE), (name, address)]
+
+
+class OneRun(Face):
+    """`/admin/smoke/runs/{id}`."""
+
+    template = "studio/smoke/run.html"
+
+    @extend_schema(
+        summary="Show a run with all that was said",
+        parameters=[
+            OpenApiParameter(
+                "from", int, description="Only the lines from this position on."
+            ),
+            OpenApiParameter("fragment", bool, description="Of the page, the run."),
+        ],
+        responses=smoke_shapes.SmokeRun,
+    )
+    def get(self, request: Request, id: str) -> Response:
+        """Return a conversation as far as it is, with its calls and its scores."""
+        run = pages.find(id)
+        if run.state == Run.State.JUDGING and verdicts.settle(run.pk):
+            # It would be closed by the next sweep; whoever watches need not wait.
+            run.refresh_from_db()
+        start = self.number("from", default=0, least=0, most=100_000)
+        self.title = f"Run {run.repetition} of {run.test}"
+        address = f"{PLACE}/{quote(run.test, safe='')}"
+        self.trail = [("Smoke tests", PLACE), (run.test, address)]
+        is_fragment = "fragment" in request.query_params
+        return self.answer(
+            told(run, start),
+            template="studio/smoke/_run.html" if is_fragment else None,
+            page=lambda: {"run": run},
+        )
+
+
+class Cancelling(Face):
+    """`/admin/smoke/runs/{id}/cancel`."""
+
+    @extend_schema(
+        summary="Cancel a run",
+        request=smoke_shapes.Cancel,
+        responses=smoke_shapes.SmokeRun,
+    )
+    def post(self, request: Request, id: str) -> HttpResponseBase:
+        """End a conversation, or all that was launched with it, and their scoring."""
+        run, wanted = pages.find(id), self.entry(smoke_shapes.Cancel)
+        ids = [run.pk]
+        if wanted.batch:
+            ids = [each.pk for batch in pages.batches([run.batch]) for each in batch]
+        count = audit.recorded(
+            lambda count: Deed(
+                "smoke_test.cancel", self.author(), run.test, {"runs": count}
+            ),
+            runs.cancel,
+            ids,
+        )
+        said = f"Cancelled {count}" if count else "It was over already"
+        return self.done(told(pages.find(id)), said=said, to=f"{RUNS}/{run.pk}")
+
+
+def test_of(name: str) -> SmokeTest:
+    """Return a test by its name; raises `SmokeTestUnknown`."""
+    tests = live.current().get(SMOKE_TESTS)
+    if name not in tests:
+        raise SmokeTestUnknown(
+            f"there is no smoke test '{name}'{did_you_mean(name, tests)}"
+        )
+    return tests[name]
+
+
+def page(face: Face, test: str | None = None) -> dict[str, Any]:
+    """Return batches as a query asks for them."""
+    after = place(face.request.query_params.get("after"), uuid.UUID)
+    batches, has_more = pages.page(test=test, after=after, limit=BATCHES)
+    last = (batches[-1][0].created_at, batches[-1][0].batch) if batches else None
+    data = [smoke.summary(batch) for batch in batches]
+    return listed(data, has_more=has_more, last=last)
+
+
+def told(run: Run, start: int = 0) -> dict[str, Any]:
+    """Return a run with what was said from there on, and what it stands beside."""
+    (batch,) = pages.batches([run.batch])
+    return {
+        **telling.transcript(run, start),
+        "outcome": telling.outcome(run),
+        "expected": [
+            {"what": what, "is_met": is_met} for what, is_met in verdicts.expected(run)
+        ],
+        "batch_runs": [smoke.brief(each) for each in batch],
+        "compared": smoke.compared(batch, pages.batch_before(run)),
+    }

@@ -1,0 +1,166 @@
+"""Smoke tests in the studio: launched, watched, cancelled, compared."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from access.models import AuditEntry
+from config import live
+from smoke import runs
+from smoke.config import SMOKE_TESTS
+from smoke.models import Run
+from studio import smoke
+from tests.judges.stage import answer
+from tests.smoke.conftest import Holding, cast, holding  # noqa: F401  fixtures
+from tests.smoke.stage import with_test
+
+pytestmark = pytest.mark.database
+
+PAGE = {"Accept": "text/html"}
+
+
+@pytest.fixture(autouse=True)
+def _no_runs(database):
+    yield
+    Run.objects.all().delete()
+
+
+def launch(script, name="plums", **body):
+    told = script.post(f"/admin/smoke/{name}/runs", json=body)
+    assert told.status_code == 202, told.text
+    return told
+
+
+def of(told):
+    """The first run of what was launched."""
+    return Run.objects.get(pk=told.json()["runs"][0]["id"])
+
+
+def test_a_script_launches_a_test_and_reads_what_was_said(script, cast, holding):  # noqa: F811
+    cast.persona = ["Plums?", "Thanks [FIN]"]
+    told = launch(script, repetitions=2)
+    batch = told.json()
+    assert told.headers["Location"] == f"/admin/smoke/runs/{batch['runs'][0]['id']}"
+    assert (batch["origin"], batch["open"], len(batch["runs"])) == ("studio", 2, 2)
+    deed = AuditEntry.objects.filter(action="smoke_test.run").latest("at")
+    assert (deed.target, deed.details) == ("plums", {"repetitions": 2})
+    first, second = Run.objects.order_by("repetition")
+    holding.take(first, second)
+    holding.closed(first)
+    run = script.get(told.headers["Location"]).json()
+    assert [line["speaker"] for line in run["lines"]] == [
+        *("persona", "assistant", "persona"),
+    ]
+    assert (run["outcome"], run["stopped_because"]) == ("passed", "persona_marker")
+    since = script.get(f"{told.headers['Location']}?from=2").json()
+    assert [line["position"] for line in since["lines"]] == [2]
+    assert {each["repetition"] for each in run["batch_runs"]} == {1, 2}
+
+
+def test_what_is_watched_is_closed_as_soon_as_it_is_judged(script, cast, holding):  # noqa: F811
+    cast.judge = answer(accuracy=4, tone=9)
+    run = of(launch(script, "judged"))
+    holding.take(run)
+    address = f"/admin/smoke/runs/{run.pk}"
+    while (told := script.get(address).json())["outcome"] == "open":
+        holding.kick()
+    assert told["outcome"] == "failed"
+    assert told["expected"] == [
+        {"what": "quality.accuracy is at least 7 in the mean", "is_met": False}
+    ]
+    replies = [line for line in told["lines"] if line["speaker"] == "assistant"]
+    assert [score["value"] for score in replies[0]["scores"]] == [4, 9]
+    page = script.get(address, headers=PAGE).text
+    assert "not as expected" in page
+    assert "Because of accuracy." in page
+
+
+def test_a_run_and_its_batch_are_cancelled(script, cast):  # noqa: F811
+    told = launch(script, repetitions=3)
+    first = told.json()["runs"][0]["id"]
+    cancelled = script.post(f"/admin/smoke/runs/{first}/cancel").json()
+    assert cancelled["state"] == "cancelled"
+    assert Run.objects.filter(state="cancelled").count() == 1
+    script.post(f"/admin/smoke/runs/{first}/cancel", json={"batch": True})
+    assert Run.objects.filter(state="cancelled").count() == 3
+
+
+def test_a_browser_runs_a_test_and_sees_it_wait(browser, cast):  # noqa: F811
+    page = browser.submit("/admin/smoke/plums/runs", {}, of="/admin/smoke/plums")
+    assert page.status_code == 200
+    run = Run.objects.get()
+    assert str(page.url).endswith(f"/admin/smoke/runs/{run.pk}")
+    assert "waits for a worker" in page.text
+    assert "smoke_run.js" in page.text
+    fragment = browser.get(f"/admin/smoke/runs/{run.pk}?fragment=1").text
+    assert "<html" not in fragment
+    assert "waits for a worker" in fragment
+    cancelled = browser.submit(
+        f"/admin/smoke/runs/{run.pk}/cancel", {}, of=f"/admin/smoke/runs/{run.pk}"
+    )
+    assert ">cancelled<" in cancelled.text
+
+
+def test_two_batches_are_compared(script, cast, holding):  # noqa: F811
+    for accuracy in (4, 8):
+        cast.judge = answer(accuracy=accuracy, tone=5)
+        run = of(launch(script, "judged"))
+        holding.take(run)
+        holding.closed(run)
+    told = script.get("/admin/smoke/judged").json()["beside"]
+    by = {each["what"]: each for each in told["compared"]}
+    assert by["quality.accuracy"] == {
+        "what": "quality.accuracy",
+        "unit": "score",
+        "now": 8.0,
+        "before": 4.0,
+        "change": 4.0,
+        "is_better": True,
+    }
+    assert (by["passed"]["before"], by["passed"]["now"]) == (0.0, 1.0)
+    assert by["quality.tone"]["is_better"] is None
+    assert [batch["passed"] for batch in told["batches"]] == [1, 0]
+    run = script.get(f"/admin/smoke/runs/{run.pk}").json()
+    assert run["compared"] == told["compared"]
+
+
+def test_pages_of_runs_go_on(script, cast, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("studio.smoke_runs.BATCHES", 2)
+    ids = [launch(script).json()["id"] for _ in range(5)][::-1]
+    for address in ("/admin/smoke/plums/runs", "/admin/smoke/runs"):
+        found, after = [], ""
+        while True:
+            page = script.get(address, params={"after": after}).json()
+            found += [batch["id"] for batch in page["data"]]
+            if not page["has_more"]:
+                break
+            after = page["last_id"]
+        assert found == ids
+        assert script.get(address, headers=PAGE).status_code == 200
+
+
+def test_the_list_takes_as_many_queries_for_many(script, configure, cast):  # noqa: F811
+    configure(with_test("schedule: '0 6 * * *'"))
+    counts = []
+    for repetitions in (1, 9):
+        for test in live.current().get(SMOKE_TESTS).values():
+            runs.launch(test, origin="command", repetitions=repetitions)
+        with CaptureQueriesContext(connection) as queries:
+            told = smoke.overview()
+        counts.append(len(queries))
+        assert told["mine"]["next_at"].hour == 6
+        assert len(told["mine"]["last"]["runs"]) == repetitions
+        assert told["plums"]["next_at"] is None
+    assert counts == [2, 2]
+
+
+def test_what_is_wrong_is_said(script):
+    told = script.post("/admin/smoke/plum/runs").json()["error"]
+    assert "there is no smoke test 'plum'" in told["message"]
+    assert script.get("/admin/smoke/runs/00000000").status_code == 404
+    assert script.get("/admin/smoke/runs?after=x").status_code == 400
+
+
+def test_viewers_look(viewer):
+    assert viewer.get("/admin/smoke/runs").status_code == 200
+    assert viewer.post("/admin/smoke/plums/runs").status_code == 403
