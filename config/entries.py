@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 from ruamel.yaml.nodes import MappingNode, Node
 
@@ -52,6 +53,16 @@ def of(content: bytes, key: str) -> Mapping[str, str]:
     return MappingProxyType(found)
 
 
+@lru_cache(maxsize=1024)
+def data(text: str) -> Any:
+    """Return what an entry says as plain data, its placeholders as they are written.
+
+    It is remembered: nobody may change it.
+    """
+    source = reader.parse(text.encode(), "")
+    return verbatim(source).value(source.root, ())
+
+
 def _expanding(source: Source, variables: Node | None) -> Tree:
     """Return what reads names as the configuration does: they may be placeholders."""
     tree = Tree(source, Expander(os.environ))
@@ -67,14 +78,13 @@ def _source(content: bytes) -> Source:
 
 def _text(source: Source, item: Node) -> str:
     text = _as_written(source, item)
-    try:
-        alone = reader.parse(text.encode(), "")
-    except ConfigInvalid:
-        alone = None
     whole = verbatim(source).value(item, ())
-    if alone is None or verbatim(alone).value(alone.root, ()) != whole:
-        return f"{emission.block(whole)}\n"
-    return text
+    try:
+        if data(text) == whole:
+            return text
+    except ConfigInvalid:
+        pass  # An alias leads out of it.
+    return f"{emission.block(whole)}\n"
 
 
 def _as_written(source: Source, item: Node) -> str:

@@ -22,9 +22,10 @@ POLL_SECONDS = 0.5
 """How long an edit goes unseen that nothing reports: most in the studio are such."""
 
 _current: Config | None = None
-_first_load = threading.Lock()
+_awaiting: tuple[str, ...] = ()
+"""Sections whose edits take a restart."""
 _adopting = threading.RLock()
-"""Of two that make a new configuration of the same old one, one comes after."""
+"""Of two that make a new configuration, of the same old one or of none, one waits."""
 
 
 class Stored(Protocol):
@@ -65,7 +66,7 @@ def in_force() -> Config | None:
 
 
 def _load() -> Config:
-    with _first_load:
+    with _adopting:
         config = _current
         if config is None:
             config = read(Path(settings.COULISSE_CONFIG))
@@ -165,7 +166,18 @@ def _adopt(old: Config, new: Config) -> tuple[dict[str, str], list[str]]:
             restart.append(key)
     _tell_set_aside(old.set_aside, new)
     replace(with_changes(new, values=values))
+    _await_restart(restart)
     return told, restart
+
+
+def awaiting_restart() -> tuple[str, ...]:
+    """Return the sections that say something else than what runs until a restart."""
+    return _awaiting
+
+
+def _await_restart(keys: Sequence[str]) -> None:
+    global _awaiting
+    _awaiting = tuple(keys)
 
 
 def _tell_set_aside(before: Sequence[SetAside], config: Config) -> None:

@@ -61,6 +61,15 @@ class Entry:
         """Whether anything runs under this name."""
         return self.value is not None
 
+    @property
+    def data(self) -> dict[str, Any] | None:
+        """What runs, as it could be saved: placeholders are as they were written."""
+        if self.value is None:
+            return None
+        text = (self.written or "") if self.is_broken else self.text
+        found: dict[str, Any] = entries.data(text)
+        return found
+
 
 def section_of(key: str) -> Section[Any]:
     """Return a section whose entries the studio may change; raises `EntryUnknown`."""

@@ -66,7 +66,7 @@ def listed(entry: Entry, beside: Mapping[str, Any]) -> dict[str, Any]:
         "version": entry.version,
         "changed_at": entry.changed_at,
         "changed_by": entry.changed_by,
-        "config": config(entry),
+        "config": entry.data,
         "beside": beside,
     }
 
@@ -81,16 +81,6 @@ def detailed(entry: Entry, details: Mapping[str, Any]) -> dict[str, Any]:
         "diff": overrides.diff(entry),
         "history": [version(each) for each in told],
     }
-
-
-def config(entry: Entry) -> dict[str, Any] | None:
-    """Return what runs, as it could be sent back: what is not set is left out."""
-    if entry.value is None:
-        return None
-    told: dict[str, Any] = entry.value.model_dump(
-        mode="json", by_alias=True, exclude_unset=True
-    )
-    return told
 
 
 def version(row: OverrideVersion) -> dict[str, Any]:
@@ -119,6 +109,8 @@ def detail_shape(kind: Kind) -> type[BaseModel]:
 
 
 def _with_config(kind: Kind, base: type[BaseModel], prefix: str) -> type[BaseModel]:
-    what = Field(description="What runs; null where nothing does.")
+    what = Field(
+        description="What runs, as it could be sent back; null where nothing does."
+    )
     fields: dict[str, Any] = {"config": (kind.shape | None, what)}
     return create_model(f"{prefix}{kind.shape.__name__}", __base__=base, **fields)

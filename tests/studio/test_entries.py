@@ -1,0 +1,372 @@
+"""Agents, judges, experiments and smoke tests in the studio: pages and their API."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from ruamel.yaml import YAML
+
+from access.models import AuditEntry
+from config import live
+from config.models import Override, OverrideVersion
+from studio import agents, references
+from studio.kinds import KINDS
+from tests.conftest import CONFIG
+
+pytestmark = pytest.mark.database
+
+YAML_TYPE = {"Content-Type": "application/yaml"}
+FULL = (
+    CONFIG.replace("    preamble: You are a test assistant.\n", "", 1)
+    + """
+  - name: team
+    provider: openai
+    model: gpt-test
+    judges: [quality]
+    subagents: [tuned]
+    fallbacks: [forgetful]
+judges:
+  - name: quality
+    provider: openai
+    model: gpt-j
+    rubrics: {clear: It is clear.}
+experiments:
+  - name: trial
+    strategy: split
+    variants: [{agent: tuned}, {agent: claude}]
+smoke_tests:
+  - name: greeting
+    target: tuned
+    persona: {provider: openai, model: p, preamble: x}
+"""
+)
+BOB = "name: bob\nprovider: openai\nmodel: gpt-x # the new one\n"
+NEW = {
+    "agents": BOB,
+    "experiments": "name: bob\nstrategy: split\nvariants: [{agent: tuned}]\n",
+    "judges": "name: bob\nprovider: openai\nmodel: j\nrubrics: {a: b}\n",
+    "smoke": (
+        "name: bob\ntarget: claude\n"
+        "persona: {provider: openai, model: p, preamble: x}\n"
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stored(database):
+    forget()
+    yield
+    forget()
+
+
+@pytest.fixture
+def server(running, configure):
+    """The server's URL, with all four kinds in its file."""
+    configure(FULL)
+    return running
+
+
+def forget():
+    Override.objects.all().delete()
+    OverrideVersion.objects.all().delete()
+
+
+def put(script, path, text, **more):
+    return script.put(f"/admin/{path}", content=text, headers=YAML_TYPE, **more)
+
+
+def post(script, path, text):
+    return script.post(f"/admin/{path}", content=text, headers=YAML_TYPE)
+
+
+def labels(script, kind="agents"):
+    listed = script.get(f"/admin/{kind}").json()["data"]
+    return {entry["name"]: entry["label"] for entry in listed}
+
+
+# What scripts do.
+
+
+def test_a_script_overrides_and_resets(script):
+    answer = put(script, "agents/tuned", BOB.replace("bob", "tuned"))
+    assert answer.status_code == 200
+    told = answer.json()
+    assert (told["label"], told["config"]["model"]) == ("override", "gpt-x")
+    assert "+model: gpt-x # the new one" in told["diff"]
+    assert labels(script)["tuned"] == "override"
+    assert script.post("/admin/agents/tuned/reset").json()["label"] == "yaml"
+    assert script.post("/admin/agents/tuned/reset").status_code == 409
+
+
+def test_a_client_gets_what_runs_at_once(script, client, fake):
+    assert post(script, "agents", BOB).status_code == 201
+    assert "bob" in [model.id for model in client.models.list()]
+    script.delete("/admin/agents/forgetful")
+    assert script.delete("/admin/agents/claude").status_code == 422
+    script.delete("/admin/agents/bob")
+    assert "bob" not in [model.id for model in client.models.list()]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.path)
+def test_every_kind_is_made_changed_and_deleted(script, browser, kind):
+    answer = post(script, kind.path, NEW[kind.path])
+    assert answer.status_code == 201, answer.text
+    assert answer.headers["Location"] == f"/admin/{kind.path}/bob"
+    address = f"{kind.path}/bob"
+    assert script.get(f"/admin/{address}").json()["label"] == "dynamic"
+    assert post(script, kind.path, NEW[kind.path]).status_code == 409
+    # What a script gets it can send back.
+    config = script.get(f"/admin/{address}").json()["config"]
+    assert script.put(f"/admin/{address}", json=config).status_code == 200
+    for page in (kind.path, address, f"{address}/edit", f"{kind.path}/new"):
+        assert browser.get(f"/admin/{page}").status_code == 200
+    assert script.delete(f"/admin/{address}").json() == {"name": "bob", "deleted": True}
+    assert script.get(f"/admin/{address}").status_code == 404
+
+
+def test_an_entry_as_yaml_is_what_was_written(script):
+    post(script, "agents", BOB)
+    wanted = {"Accept": "application/yaml"}
+    told = script.get("/admin/agents/bob", headers=wanted)
+    assert told.text == BOB
+    assert script.get("/admin/agents/tuned?format=yaml").text == (
+        "name: tuned\nprovider: openai\nmodel: gpt-test\ntemperature: 0.0\n"
+        "max_tokens: 50\nseed: 7\n"
+    )
+    assert put(script, "agents/bob", told.text).status_code == 200
+    listed = YAML(typ="safe").load(script.get("/admin/agents?format=yaml").text)
+    assert listed["data"][-1]["name"] == "bob"
+
+
+def test_what_the_validator_says_is_told_verbatim(script):
+    answer = put(script, "agents/tuned", "name: tuned\nprovider: opena\nmodel: x\n")
+    assert answer.status_code == 422
+    error = answer.json()["error"]
+    assert error["message"] == (
+        "agent 'tuned' in the studio:2:1: agent 'tuned' uses provider 'opena', which "
+        "is not under providers:; did you mean 'openai'?"
+    )
+    assert (error["problems"][0]["line"], error["problems"][0]["column"]) == (2, 1)
+    answer = script.delete("/admin/agents/tuned")
+    assert answer.status_code == 422
+    assert "experiment 'trial' has the variant 'tuned'" in answer.text
+    assert "agent 'team' calls agent 'tuned'" in answer.text
+    assert "smoke test 'greeting' talks to 'tuned'" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "text", "status", "said"),
+    [
+        ("PUT", "agents/tuned", "name: [", 400, "not valid YAML"),
+        ("PUT", "agents/tuned", "- a", 400, "map"),
+        ("PUT", "agents/tuned", BOB, 422, "its address"),
+        ("PUT", "agents/nobody", BOB.replace("bob", "nobody"), 404, "no agent is"),
+        ("PUT", "agents/tuned?version=x", BOB, 400, "whole number"),
+        ("POST", "agents", BOB.replace("bob", "tuned"), 409, "already called"),
+        ("POST", "agents", "provider: openai\n", 422, "'name' is missing"),
+        ("POST", "agents", BOB.replace("bob", "new"), 422, "a page of the studio"),
+        ("DELETE", "agents/nobody", "", 404, "no agent is called"),
+        ("POST", "agents/nobody/reset", "", 404, "no agent is called"),
+        ("POST", "agents/tuned/reset", "", 409, "as the file says already"),
+        ("GET", "agents/nobody", "", 404, "no agent is called"),
+        ("GET", "agents/nobody/edit", "", 404, "no agent is called"),
+        ("GET", "agents/tuned/edit?from=7", "", 404, "has no version 7"),
+        ("GET", "agents/tuned/edit?from=x", "", 404, "no version"),
+        ("GET", "agents/tuned/reset", "", 405, ""),
+    ],
+)
+def test_what_does_not_go_is_refused(script, method, path, text, status, said):
+    answer = script.request(
+        method, f"/admin/{path}", content=text, headers=YAML_TYPE if text else {}
+    )
+    assert answer.status_code == status, answer.text
+    assert said in answer.json()["error"]["message"]
+    assert not OverrideVersion.objects.exists()
+
+
+def test_who_was_slower_is_told(script):
+    post(script, "agents", BOB)
+    shown = script.get("/admin/agents/bob").json()["version"]
+    assert put(script, f"agents/bob?version={shown}", BOB).status_code == 200
+    answer = put(script, f"agents/bob?version={shown}", BOB)
+    assert answer.status_code == 409
+    assert answer.json()["error"]["code"] == "changed_meanwhile"
+    assert script.delete(f"/admin/agents/bob?version={shown}").status_code == 409
+    assert script.delete("/admin/agents/bob").status_code == 200
+
+
+def test_names_may_be_anything_a_client_sends(script, browser):
+    name = "team/é 100%?"
+    text = f"name: {name!r}\nprovider: openai\nmodel: m\n"
+    where = post(script, "agents", text).headers["Location"]
+    assert script.get(where).json()["name"] == name
+    page = browser.get(where)
+    assert f'action="{where}"' in page.text.replace("%C3%A9", "%C3%A9")
+    assert browser.get(f"{where}/edit").status_code == 200
+    assert script.delete(where).status_code == 200
+
+
+def test_a_body_keeps_its_placeholders_wherever_it_is_shown(
+    script, browser, monkeypatch
+):
+    monkeypatch.setenv("SOME_SECRET", "hush-hush-hush")
+    text = BOB + "extra_body: {key: '${SOME_SECRET}'}\n"
+    assert post(script, "agents", text).status_code == 201
+    told = script.get("/admin/agents/bob").json()
+    assert told["yaml"] == text
+    assert told["history"][0]["yaml"] == text
+    for path in ("agents/bob", "agents/bob/edit", "agents"):
+        assert "hush" not in browser.get(f"/admin/{path}").text
+        assert "hush" not in script.get(f"/admin/{path}").text
+
+
+# What browsers do.
+
+
+def test_a_browser_makes_edits_disables_and_resets(browser, script):
+    page = browser.submit("/admin/agents", {"yaml": BOB}, of="/admin/agents/new")
+    assert page.url.path == "/admin/agents/bob"
+    assert "Made agent &#x27;bob&#x27;" in page.text
+    changed = {"_method": "PUT", "yaml": BOB.replace("gpt-x", "gpt-y"), "version": ""}
+    page = browser.submit("/admin/agents/bob", changed, of="/admin/agents/bob/edit")
+    assert "Saved agent &#x27;bob&#x27;" in page.text
+    assert "model: gpt-y # the new one" in page.text
+    page = browser.submit("/admin/agents/bob", {"_method": "DELETE"})
+    assert page.url.path == "/admin/agents"
+    assert "Deleted agent" in page.text
+    page = browser.submit("/admin/agents/team", {"_method": "DELETE"})
+    assert "It is disabled" in page.text
+    page = browser.submit("/admin/agents/team/reset", {}, of="/admin/agents/team")
+    assert labels(script)["team"] == "yaml"
+
+
+def test_a_form_that_is_refused_keeps_what_was_typed(browser, script):
+    typed = {"_method": "PUT", "yaml": "name: tuned\nprovider: opena\nmodel: mine\n"}
+    page = browser.submit(
+        "/admin/agents/tuned", {**typed, "version": "0"}, of="/admin/agents/tuned/edit"
+    )
+    assert page.status_code == 422
+    assert "provider: opena\nmodel: mine\n</textarea>" in page.text
+    assert 'data-line="2"' in page.text
+    assert '<input type="hidden" name="version" value="0">' in page.text
+    page = browser.submit(
+        "/admin/agents", {"yaml": "name: tuned"}, of="/admin/agents/new"
+    )
+    assert page.status_code == 409
+    assert (
+        "name: tuned\n</textarea>" in page.text or "name: tuned</textarea>" in page.text
+    )
+    assert "<h1>New agent" in page.text
+
+
+def test_of_two_people_the_second_is_told(browser, script):
+    put(script, "agents/tuned", BOB.replace("bob", "tuned"))
+    typed = {"_method": "PUT", "yaml": BOB.replace("bob", "tuned"), "version": "0"}
+    page = browser.submit("/admin/agents/tuned", typed, of="/admin/agents/tuned/edit")
+    assert page.status_code == 409
+    assert "was changed by studio: local since it was shown" in page.text
+
+
+def test_the_history_can_be_edited_from(browser, script):
+    post(script, "agents", BOB)
+    put(script, "agents/bob", BOB.replace("gpt-x", "gpt-y"))
+    first = script.get("/admin/agents/bob").json()["history"][-1]["id"]
+    page = browser.get(f"/admin/agents/bob/edit?from={first}")
+    assert "model: gpt-x # the new one" in page.text
+    assert "model: gpt-y" in browser.get("/admin/agents/new?like=bob").text
+
+
+def test_what_is_broken_says_why(browser, script, configure):
+    text = "name: bob\nprovider: anthropic\nmodel: m\n"
+    post(script, "agents", text)
+    smaller = FULL.replace("  anthropic:\n", "  other:\n    kind: anthropic\n")
+    configure(smaller.replace("provider: anthropic", "provider: other"))
+    live.adopt()
+    entry = script.get("/admin/agents/bob").json()
+    assert (entry["is_broken"], entry["is_in_force"]) == (True, False)
+    assert "uses provider 'anthropic', which is not" in entry["why"]
+    page = browser.get("/admin/agents/bob").text
+    assert "does not fit the file any more, so nothing runs" in page
+    assert "set aside" in browser.get("/admin/agents").text
+
+
+def test_an_empty_list_says_what_to_do(browser, configure):
+    configure(CONFIG)
+    assert "Write the first judge" in browser.get("/admin/judges").text
+    assert 'href="/admin/judges/new"' in browser.get("/admin/judges").text
+
+
+# Who may, and what is noted.
+
+
+def test_viewers_look_and_no_more(viewer, operator, configure):
+    assert viewer.get("/admin/agents").status_code == 200
+    assert viewer.get("/admin/agents/tuned").status_code == 200
+    assert post(viewer, "agents", BOB).status_code == 403
+    assert put(viewer, "agents/tuned", BOB).status_code == 403
+    assert viewer.delete("/admin/agents/tuned").status_code == 403
+    assert viewer.post("/admin/agents/tuned/reset").status_code == 403
+    page = viewer.get("/admin/agents/tuned", headers={"Accept": "text/html"}).text
+    assert "tuned/edit" not in page
+    assert not OverrideVersion.objects.exists()
+
+
+def test_each_change_is_in_the_audit_without_its_text(script):
+    AuditEntry.objects.all().delete()
+    post(script, "judges", NEW["judges"])
+    put(script, "judges/bob", NEW["judges"])
+    script.delete("/admin/judges/bob")
+    put(script, "smoke/greeting", NEW["smoke"].replace("bob", "greeting"))
+    script.delete("/admin/smoke/greeting")
+    script.post("/admin/smoke/greeting/reset")
+    script.delete("/admin/smoke/nothing")
+    told = list(AuditEntry.objects.order_by("id"))
+    assert [(entry.action, entry.target) for entry in told] == [
+        *(("judge.create", "bob"), ("judge.save", "bob"), ("judge.delete", "bob")),
+        ("smoke_test.save", "greeting"),
+        *(("smoke_test.disable", "greeting"), ("smoke_test.reset", "greeting")),
+    ]
+    assert {entry.actor for entry in told} == {"studio: local"}
+    assert "rubrics" not in str([entry.details for entry in told])
+
+
+# What agents' pages show.
+
+
+def test_who_refers_to_an_agent_is_listed(server):
+    found = references.of_agent(live.current(), "tuned")
+    assert [tuple(each) for each in found] == [
+        ("agent", "team", "calls it"),
+        ("experiment", "trial", "a variant"),
+        ("smoke test", "greeting", "talks to it"),
+    ]
+    assert references.of_agent(live.current(), "forgetful")[0].how == "falls back to it"
+
+
+def test_an_agents_last_day_is_told(script, client, fake):
+    fake.reply("hello")
+    client.chat.completions.create(
+        model="team", user="u", messages=[{"role": "user", "content": "hi"}]
+    )
+    day = script.get("/admin/agents/team").json()["beside"]["last_day"]
+    assert (day["turns"] >= 1, day["failed"]) == (True, 0)
+    listed = {e["name"]: e for e in script.get("/admin/agents").json()["data"]}
+    assert listed["team"]["beside"]["last_day"] == day
+
+
+def queries(function):
+    with CaptureQueriesContext(
+        connection,
+    ) as captured:
+        function()
+    return len(captured)
+
+
+def test_pages_ask_as_often_however_much_there_is(script):
+    few = queries(agents.overview), queries(lambda: agents.details("tuned", None))
+    for number in range(3):
+        post(script, "agents", BOB.replace("bob", f"bob-{number}"))
+    assert (
+        queries(agents.overview),
+        queries(lambda: agents.details("tuned", None)),
+    ) == few
+    assert few == (1, 1)
