@@ -17,6 +17,8 @@ from studio.missing import Missing
 from studio.person_pages import Everybody, Somebody
 from studio.playground import Playground, PlaygroundTurns
 from studio.sections import MemoryFace, SectionFace, Settings
+from studio.smoke_runs import AllRuns, OneRun, TestRuns
+from studio.smoke_runs import Cancelling as CancellingRuns
 from studio.tasks import Again, Cancelling, OneTask, Tasks
 from studio.tokens import OneToken, Tokens
 from studio.turns import OneTurn, Turns, UserTurns
@@ -34,6 +36,11 @@ urlpatterns = [
     path("tasks/<str:id>", OneTask.as_view()),
     path("tasks/<str:id>/again", Again.as_view()),
     path("tasks/<str:id>/cancel", Cancelling.as_view()),
+    # Evaluate
+    path("smoke/runs", AllRuns.as_view()),
+    path("smoke/runs/<str:id>", OneRun.as_view()),
+    path("smoke/runs/<str:id>/cancel", CancellingRuns.as_view()),
+    path("smoke/<path:name>/runs", TestRuns.as_view()),
     # Monitor
     path("audit", Audit.as_view()),
     path("users", Users.as_view()),
