@@ -21,6 +21,7 @@ from studio.smoke_runs import AllRuns, OneRun, TestRuns
 from studio.smoke_runs import Cancelling as CancellingRuns
 from studio.tasks import Again, Cancelling, OneTask, Tasks
 from studio.tokens import OneToken, Tokens
+from studio.triggers import Firings, OneTrigger, Triggers
 from studio.turns import OneTurn, Turns, UserTurns
 from studio.user_scores import Scores
 from studio.users import Erasing, Export, OneUser, Users
@@ -36,6 +37,9 @@ urlpatterns = [
     path("tasks/<str:id>", OneTask.as_view()),
     path("tasks/<str:id>/again", Again.as_view()),
     path("tasks/<str:id>/cancel", Cancelling.as_view()),
+    path("triggers", Triggers.as_view()),
+    path("triggers/<path:name>/fire", Firings.as_view()),
+    path("triggers/<path:name>", OneTrigger.as_view()),
     # Evaluate
     path("smoke/runs", AllRuns.as_view()),
     path("smoke/runs/<str:id>", OneRun.as_view()),

@@ -48,6 +48,12 @@ def _came(page: Page) -> Iterator[str]:
 
 def as_json(page: Page) -> dict[str, Any]:
     """Return a trigger and what came of it, for programs."""
+    runs = {name: page.runs.get(name, 0) for name in STATES}
+    return {**without_runs(page), "runs": runs}
+
+
+def without_runs(page: Page) -> dict[str, Any]:
+    """Return the same of one whose runs were not counted."""
     trigger, state = page.trigger, page.state
     told = trigger.model_dump(mode="json", exclude={"prompt", "secret"})
     return {
@@ -59,7 +65,6 @@ def as_json(page: Page) -> dict[str, Any]:
         "repeated": state.repeated,
         "missed": state.missed,
         "missed_at": state.missed_at,
-        "runs": {name: page.runs.get(name, 0) for name in STATES},
     }
 
 

@@ -1,7 +1,8 @@
 """Triggers as they are shown: what the YAML says of each, and what came of it."""
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db.models import Count
@@ -27,14 +28,22 @@ class Page:
 def every(config: Config, now: datetime) -> list[Page]:
     """Return all triggers of the YAML, in its order; two statements however many."""
     listed = config.get(TRIGGERS)
-    states = TriggerState.objects.in_bulk([trigger.name for trigger in listed])
     runs = _runs(listed)
+    return [
+        replace(page, runs=runs[triggers.origin_of(page.trigger.name)])
+        for page in uncounted(listed, now)
+    ]
+
+
+def uncounted(listed: Sequence[AnyTrigger], now: datetime) -> list[Page]:
+    """Return triggers whose runs are not counted, in one statement."""
+    states = TriggerState.objects.in_bulk([trigger.name for trigger in listed])
     return [
         Page(
             trigger,
             states.get(trigger.name) or TriggerState(name=trigger.name),
             _next_at(trigger, now),
-            runs[triggers.origin_of(trigger.name)],
+            {},
         )
         for trigger in listed
     ]

@@ -21,6 +21,14 @@ COLOURS = {
     "cancelled": "is-warn",
 }
 
+MARKS = {
+    "queued": "\N{HORIZONTAL ELLIPSIS}",
+    "running": "\N{BLACK CIRCLE}",
+    "done": "\N{CHECK MARK}",
+    "errored": "\N{MULTIPLICATION X}",
+    "cancelled": "\N{EN DASH}",
+}
+
 
 @register.filter
 def doing(told: Mapping[str, Any]) -> str:
@@ -86,3 +94,9 @@ def asked_by(origin: str) -> SafeString | str:
             return format_html(link, quote(name), name)
         case _:
             return origin or "the server"
+
+
+@register.filter
+def task_mark(state: str) -> str:
+    """Write a task's state as one sign; its name is beside it."""
+    return MARKS.get(state, "?")

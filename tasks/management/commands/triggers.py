@@ -2,24 +2,21 @@
 
 from argparse import ArgumentParser
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import orjson
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
-from django.db import transaction
 from django.utils.module_loading import import_string
 
 from access import audit, deeds
 from access.deeds import Deed
 from config import loader, option
 from config.sections import Config
-from config.spelling import did_you_mean
 from memory.command import MemoryCommand
-from tasks import trigger_lines, trigger_pages, triggers, wake, webhooks
-from tasks.triggers import Firing, Occasion
-from tasks.triggers_config import TRIGGERS, AnyTrigger, WebhookTrigger
-from tasks.webhooks import Delivery
+from tasks import by_hand, trigger_lines, trigger_pages, wake
+from tasks.triggers import Firing
 
 
 class Command(MemoryCommand):
@@ -65,12 +62,21 @@ class Command(MemoryCommand):
             self.stdout.write("there are no triggers in the YAML")
 
     def _fire(self, config: Config, name: str, payload: str) -> None:
-        occasion = _occasion(config, _named(config, name), payload)
-        firing = _fired(occasion)
-        if firing.task_id is None:
-            raise CommandError(f"trigger '{name}' has a run that is not over")
+        try:
+            said = orjson.loads(payload)
+        except orjson.JSONDecodeError as exc:
+            raise CommandError(f"--payload is not JSON: {exc}") from exc
+        deed = partial(_deed, name)
+        firing = audit.recorded(
+            deed, by_hand.fire, by_hand.occasion(config, name, said)
+        )
         _wake()
         self.stdout.write(str(firing.task_id))
+
+
+def _deed(name: str, firing: Firing) -> Deed:
+    by, details = deeds.at_the_terminal(), {"task": str(firing.task_id)}
+    return Deed("trigger.fire", by, name, details)
 
 
 def _wake() -> None:
@@ -78,29 +84,3 @@ def _wake() -> None:
     import_string(settings.COULISSE_CELERY_APP)  # Commands have none of themselves.
     wake.soon()
     wake.flush()
-
-
-def _named(config: Config, name: str) -> AnyTrigger:
-    known = {trigger.name: trigger for trigger in config.get(TRIGGERS)}
-    if name not in known:
-        raise CommandError(f"no trigger is called '{name}'{did_you_mean(name, known)}")
-    return known[name]
-
-
-def _occasion(config: Config, trigger: AnyTrigger, payload: str) -> Occasion:
-    if not isinstance(trigger, WebhookTrigger):
-        return triggers.occasion(config, trigger)
-    try:
-        said = orjson.loads(payload)
-    except orjson.JSONDecodeError as exc:
-        raise CommandError(f"--payload is not JSON: {exc}") from exc
-    return webhooks.occasion(config, trigger, Delivery(said, id=None))
-
-
-def _fired(occasion: Occasion) -> Firing:
-    by, name = deeds.at_the_terminal(), occasion.trigger.name
-    with transaction.atomic():
-        firing = triggers.fire(occasion)
-        if firing.task_id is not None:
-            audit.write(Deed("trigger.fire", by, name, {"task": str(firing.task_id)}))
-    return firing

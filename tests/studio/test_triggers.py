@@ -1,0 +1,143 @@
+"""Triggers in the studio: when they fire, what came of them, fired by hand."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from access.models import AuditEntry
+from config import live
+from studio import triggers as faces
+from tasks import trigger_runs
+from tasks.models import Task, TriggerState
+from tasks.triggers_config import TRIGGERS
+from tests.tasks.triggers import boot, cron, hook, runs, unique, yaml
+
+pytestmark = pytest.mark.database
+
+AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
+CONFIG_WITH_SECRET = "secret: a-secret-of-the-hook"
+
+
+@pytest.fixture
+def names(server, configure):
+    """The names of a cron, a webhook and a boot trigger."""
+    made = [unique(name) for name in ("daily", "hook", "boot")]
+    configure(
+        yaml(
+            cron(made[0], "0 9 * * *"),
+            hook(made[1], f"/hooks/{made[1]}", CONFIG_WITH_SECRET),
+            boot(made[2]) + ", enabled: false",
+        )
+    )
+    yield made
+    Task.objects.filter(origin__in=[f"trigger:{name}" for name in made]).delete()
+
+
+def a_run(name, number, state="done", **more):
+    at = AT + timedelta(minutes=number)
+    return Task.objects.create(
+        kind="agent",
+        user_id="00000000-0000-0000-0000-000000000001",
+        agent="assistant",
+        origin=f"trigger:{name}",
+        state=state,
+        created_at=at,
+        due_at=at + timedelta(days=36_500),
+        **more,
+    )
+
+
+def test_they_are_listed_in_the_yamls_order_and_tell_no_secret(names, script):
+    answer = script.get("/admin/triggers")
+    told = answer.json()["data"]
+    assert [trigger["name"] for trigger in told] == names
+    assert told[0]["next_at"].endswith("T09:00:00+00:00")
+    assert (told[1]["has_secret"], told[2]["enabled"]) == (True, False)
+    assert "a-secret-of-the-hook" not in answer.text
+
+
+def test_each_has_its_newest_runs(names, script, monkeypatch):
+    monkeypatch.setattr(faces, "FEW", 2)
+    TriggerState.objects.create(name=names[0], fired=3, missed=1, fired_at=AT)
+    first, second, third = (
+        a_run(names[0], number, "errored", error="no luck") for number in range(3)
+    )
+    other = a_run(names[1], 9)
+    daily, hooked, _ = script.get("/admin/triggers").json()["data"]
+    assert [run["id"] for run in daily["last_runs"]] == [str(third.pk), str(second.pk)]
+    assert daily["last_runs"][0]["error"] == "no luck"
+    assert (daily["fired"], daily["missed"]) == (3, 1)
+    assert [run["id"] for run in hooked["last_runs"]] == [str(other.pk)]
+    one = script.get(f"/admin/triggers/{names[0]}").json()
+    assert [run["id"] for run in one["last_runs"]][-1] == str(first.pk)
+
+
+def test_many_take_as_many_queries_as_few(names):
+    def count():
+        with CaptureQueriesContext(connection) as seen:
+            faces.tell(live.current().get(TRIGGERS), 10)
+        return len(seen)
+
+    a_run(names[0], 0)
+    few = count()
+    for name in names:
+        for number in range(12):
+            a_run(name, number)
+    assert count() == few == 3
+
+
+def test_more_than_a_hundred_are_asked_for_in_parts(names, monkeypatch):
+    monkeypatch.setattr(trigger_runs, "AT_ONCE", 2)
+    made = [a_run(name, 1) for name in names]
+    newest = trigger_runs.newest(names, 5)
+    assert [newest[name][0]["id"] for name in names] == [str(run.pk) for run in made]
+
+
+def test_one_is_shown_with_its_prompt_and_the_times_to_come(names, script, browser):
+    told = script.get(f"/admin/triggers/{names[0]}").json()
+    assert told["prompt"] == "It is time."
+    assert len(told["next_times"]) == faces.TIMES
+    for path in ("", *(f"/{name}" for name in names)):
+        assert browser.get(f"/admin/triggers{path}").status_code == 200
+    assert script.get("/admin/triggers/none").status_code == 404
+
+
+def test_one_is_fired_by_hand_and_that_is_written_down(names, script):
+    told = script.post(f"/admin/triggers/{names[0]}/fire").json()
+    (run,) = runs(names[0])
+    assert told["task_id"] == str(run.pk)
+    entry = AuditEntry.objects.get(action="trigger.fire", target=names[0])
+    assert (entry.actor, entry.details) == ("studio: local", {"task": str(run.pk)})
+
+
+def test_a_webhook_is_fired_with_what_it_is_sent(names, script, browser):
+    path = f"/admin/triggers/{names[1]}"
+    script.post(f"{path}/fire", json={"say": "hello"})
+    browser.submit(f"{path}/fire", {"yaml": "say: good bye"}, of=path)
+    prompts = [run.prompt for run in runs(names[1])]
+    assert prompts == ["They say hello.", "They say good bye."]
+
+
+def test_one_that_is_off_is_fired_too_and_a_browser_is_led_to_its_task(names, browser):
+    path = f"/admin/triggers/{names[2]}"
+    page = browser.submit(f"{path}/fire", {}, of=path)
+    (run,) = runs(names[2])
+    assert page.url.path == f"/admin/tasks/{run.pk}"
+    assert "Fired" in page.text
+
+
+def test_one_that_skips_says_that_a_run_is_not_over(script, configure):
+    name = unique("slow")
+    configure(yaml(cron(name, "0 9 * * *", "skip_if_running: true")))
+    a_run(name, 1, "queued")
+    answer = script.post(f"/admin/triggers/{name}/fire")
+    assert answer.status_code == 409
+    assert answer.json()["error"]["code"] == "trigger_running"
+    Task.objects.filter(origin=f"trigger:{name}").delete()
+
+
+def test_viewers_fire_nothing(viewer):
+    assert viewer.get("/admin/triggers").status_code == 200
+    assert viewer.post("/admin/triggers/any/fire").status_code == 403
