@@ -5,7 +5,7 @@ transaction; this process adopts it at once, the others within a second.
 """
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ from config.spelling import did_you_mean
 Label = Literal["yaml", "dynamic", "override", "tombstoned"]
 
 MAX_NAME = 255
-RESERVED = {"new"}
+RESERVED = {"check", "new"}
 """What would hide a page of the studio."""
 
 
@@ -174,15 +174,7 @@ def save(
     `version` is that of the entry as it was shown: it is refused with `EntryChanged`
     if somebody changed it since. Raises `ConfigInvalid`, with the validator's words.
     """
-    own = _own_name(section, text, expected=name)
-    if own != name:
-        raise _refused(
-            section,
-            name,
-            f"this is called '{own}', and '{name}' by its address; to give it another "
-            "name make a new one and delete this",
-            errors.OTHER_NAME,
-        )
+    _expected(section, name, text)
 
     def check(config: Config, row: Override | None) -> None:
         _unchanged(section, name, row, version)
@@ -232,6 +224,28 @@ def reset(
             )
         _judge(config, _without(overlays, section, name), section, name)
         _delete(section, name, Action.RESET, by)
+
+
+def problems(
+    section: Section[Any], text: str, *, name: str | None = None
+) -> Sequence[Problem]:
+    """Return what would be said of an entry if it were saved, and save nothing.
+
+    Without a name it is a new one.
+    """
+    try:
+        own = _expected(section, name, text) if name else _own_name(section, text)
+        config, overlay = live.current(), Overlay(section.key, own, _clean(text))
+        _judge(config, _with(config.overlays, overlay), section, own)
+    except ConfigInvalid as exc:
+        return exc.problems
+    return ()
+
+
+def files(section: Section[Any], name: str | None) -> list[str]:
+    """Return how problems call the entry they are in, rather than another one."""
+    unnamed = _label(section, None)
+    return [unnamed] if name is None else [unnamed, _label(section, name)]
 
 
 # What changes have in common.
@@ -422,6 +436,20 @@ def _own_name(section: Section[Any], text: str, *, expected: str | None = None) 
         says = f"{section.noun}: 'name' must be one line of at most {MAX_NAME} letters"
         raise _refused(section, expected, says)
     return name
+
+
+def _expected(section: Section[Any], name: str, text: str) -> str:
+    """Return the name it has by its address; raises `ConfigInvalid` for another."""
+    own = _own_name(section, text, expected=name)
+    if own == name:
+        return name
+    raise _refused(
+        section,
+        name,
+        f"this is called '{own}', and '{name}' by its address; to give it another "
+        "name make a new one and delete this",
+        errors.OTHER_NAME,
+    )
 
 
 def _label(section: Section[Any], name: str | None) -> str:

@@ -4,22 +4,26 @@ What is saved here is stored beside the file and runs in its place; the file is 
 it is (`config/overrides.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
+from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from access import audit
 from access.deeds import Deed
 from config import overrides
+from config.errors import ConfigInvalid
 from config.overrides import Entry
+from config.sections import Section
 from core.errors import Invalid, NotFound
-from studio import entry_shapes, formats, kinds
+from studio import entry_shapes, formats, kinds, refusals
 from studio.faces import Face
 from studio.kinds import Kind
 
@@ -35,6 +39,7 @@ class Described(AutoSchema):
         ("OneEntry", "GET"): ("retrieve", "Show one of {title}"),
         ("OneEntry", "PUT"): ("update", "Have this run in place of the file's"),
         ("OneEntry", "DELETE"): ("destroy", "Disable one, or drop the studio's own"),
+        ("Check", "POST"): ("check", "Judge one that is being typed"),
         ("Reset", "POST"): ("reset", "Have what the file says run again"),
     }
 
@@ -66,16 +71,29 @@ class Described(AutoSchema):
 
     def get_request_serializer(self) -> Any:
         """Return the shape that is written in the YAML, too."""
-        return self._kind.shape if self._verb()[0] in ("create", "update") else None
+        verb = self._verb()[0]
+        if verb == "check":
+            return Draft
+        return self._kind.shape if verb in ("create", "update") else None
 
     def get_response_serializers(self) -> Any:
         """Return the shapes of what is answered."""
         match self._verb()[0]:
             case "list":
                 return entry_shapes.list_shape(self._kind)
+            case "check":
+                return OpenApiTypes.OBJECT
             case "create":
                 return {201: entry_shapes.detail_shape(self._kind)}
         return entry_shapes.detail_shape(self._kind)
+
+
+class Draft(BaseModel):
+    """What is being typed."""
+
+    yaml: str
+    at: str = ""
+    """Where it stands in the file, as the editor tells everybody."""
 
 
 class EntryFace(Face):
@@ -123,10 +141,27 @@ class EntryFace(Face):
         """Return what every page of the kind needs besides."""
         return {"kind": self.kind, "lead": "", "place": self.kind.place}
 
-    def filled(self, *, yaml: str, to: str, method: str, **more: Any) -> dict[str, Any]:
+    def filled(
+        self, *, yaml: str, to: str, method: str, name: str | None = None, **more: Any
+    ) -> dict[str, Any]:
         """Return the context of the form."""
         self.template = FORM  # type: ignore[misc]
-        return {**self.shell(), "yaml": yaml, "to": to, "method": method, **more}
+        form = {"yaml": yaml, "to": to, "method": method, "name": name}
+        section = self.kind.section
+        editor = {
+            "at": f"{section.key}/0",
+            "check": f"{to}/check",
+            "own_files": overrides.files(section, name or _name_in(section, yaml)),
+        }
+        return {**self.shell(), **form, **editor, **more}
+
+
+def _name_in(section: Section[Any], text: str) -> str | None:
+    """Return what a text that may be wrong calls itself."""
+    try:
+        return overrides.name_of(section, text)
+    except ConfigInvalid:
+        return None
 
 
 class Entries(EntryFace):
@@ -258,6 +293,29 @@ def edit_form(face: EntryFace, name: str, text: str, version: str) -> dict[str, 
     )
 
 
+class Check(EntryFace):
+    """What is wrong with an entry that is being typed."""
+
+    renderer_classes = [formats.Json, formats.Yaml]
+
+    def post(self, request: Request, name: str | None = None) -> Response:
+        text = self.entry(Draft).yaml
+        found = overrides.problems(self.kind.section, text, name=name)
+        told = refusals.invalid(ConfigInvalid(found))["error"]["problems"]
+        own = overrides.files(
+            self.kind.section, name or _name_in(self.kind.section, text)
+        )
+        return self.answer({"problems": [_of_draft(each, own) for each in told]})
+
+
+def _of_draft(problem: dict[str, Any], own: Sequence[str]) -> dict[str, Any]:
+    """Return a problem with the line it has in the draft; another's is in its words."""
+    if problem["file"] is None or problem["file"] in own:
+        return problem
+    message = "{file}:{line}: {message}".format_map(problem)
+    return {**problem, "message": message, "line": None, "column": None}
+
+
 class Reset(OneEntry):
     """Back to the file."""
 
@@ -278,6 +336,8 @@ def addresses(kind: Kind) -> list[URLPattern]:
     return [
         path(kind.path, Entries.as_view(kind=kind)),
         path(f"{kind.path}/new", NewEntry.as_view(kind=kind)),
+        path(f"{kind.path}/check", Check.as_view(kind=kind)),
+        path(f"{kind.path}/<path:name>/check", Check.as_view(kind=kind)),
         path(f"{kind.path}/<path:name>/edit", EditEntry.as_view(kind=kind)),
         path(f"{kind.path}/<path:name>/reset", Reset.as_view(kind=kind)),
         path(f"{kind.path}/<path:name>", OneEntry.as_view(kind=kind)),

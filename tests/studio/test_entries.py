@@ -33,6 +33,10 @@ experiments:
   - name: trial
     strategy: split
     variants: [{agent: tuned}, {agent: claude}]
+  - name: best
+    strategy: bandit
+    metric: quality.clear
+    variants: [{agent: team}]
 smoke_tests:
   - name: greeting
     target: tuned
@@ -219,6 +223,27 @@ def test_a_body_keeps_its_placeholders_wherever_it_is_shown(
         assert "hush" not in script.get(f"/admin/{path}").text
 
 
+def test_what_is_typed_is_judged_and_not_saved(script):
+    def said(path, yaml):
+        answer = script.post(f"/admin/{path}/check", json={"yaml": yaml, "at": "x"})
+        return [(each["line"], each["message"]) for each in answer.json()["problems"]]
+
+    assert (
+        said("agents", BOB) == said("agents/tuned", BOB.replace("bob", "tuned")) == []
+    )
+    ((line, told),) = said("agents", BOB.replace("openai", "opena"))
+    assert (line, told[:34]) == (2, "agent 'bob' uses provider 'opena',")
+    assert said("agents/tuned", BOB)[0][0] == 1
+    assert "not valid YAML" in said("agents", "name: [")[0][1]
+    # What it does to others is told by where they stand.
+    unscored = "name: team\nprovider: openai\nmodel: m\n"
+    ((line, told),) = said("agents/team", unscored)
+    assert line is None
+    assert "coulisse.yaml:" in told
+    assert "experiment 'best' goes by 'quality.clear', and its variant" in told
+    assert not OverrideVersion.objects.exists()
+
+
 # What browsers do.
 
 
@@ -233,10 +258,12 @@ def test_a_browser_makes_edits_disables_and_resets(browser, script):
     page = browser.submit("/admin/agents/bob", {"_method": "DELETE"})
     assert page.url.path == "/admin/agents"
     assert "Deleted agent" in page.text
-    page = browser.submit("/admin/agents/team", {"_method": "DELETE"})
+    page = browser.submit("/admin/agents/assistant", {"_method": "DELETE"})
     assert "It is disabled" in page.text
-    page = browser.submit("/admin/agents/team/reset", {}, of="/admin/agents/team")
-    assert labels(script)["team"] == "yaml"
+    page = browser.submit(
+        "/admin/agents/assistant/reset", {}, of="/admin/agents/assistant"
+    )
+    assert labels(script)["assistant"] == "yaml"
 
 
 def test_a_form_that_is_refused_keeps_what_was_typed(browser, script):
