@@ -58,6 +58,11 @@ class Score(models.Model):
             models.Index(
                 fields=["user_id", "-judged_at", "-id"], name="judges_score_of_user"
             ),
+            # A user's means; in `users: shared` one user has all scores there are.
+            models.Index(
+                fields=["user_id", "judge", "criterion", "value"],
+                name="judges_score_user_means",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -47,32 +47,27 @@ class Messages(OfUser):
     )
     def get(self, request: Request, user: str) -> Response:
         """Return messages of a thread, oldest first, with all that is known of them."""
-        return self.answer(spoken(self))
+        newest, _ = reading.threads(self.user_id, limit=1)
+        return self.answer(spoken(self, newest=newest[0] if newest else None))
 
 
-def spoken(face: OfUser) -> dict[str, Any]:
-    """Return the messages that a query asks for; raises `ThreadUnknown`."""
-    query = face.request.query_params
+def spoken(face: OfUser, *, newest: Conversation | None) -> dict[str, Any]:
+    """Return the messages that a query asks for; raises `ThreadUnknown`.
+
+    `newest` is the thread that is meant where none is named.
+    """
+    name = face.request.query_params.get("thread")
     before = face.number("before", default=-1, least=0, most=MOST_POSITION)
     limit = face.number("limit", default=PAGE, most=200)
-    thread = _wanted(face, query.get("thread"))
+    thread = newest if name is None else reading.thread(face.user_id, name)
+    if thread is None and name is not None:
+        raise ThreadUnknown
     if thread is None:
-        failed = conversations.failed_alone(face.user_id)
-        return _page(None, failed)
+        return _page(None, conversations.failed_alone(face.user_id))
     page = conversations.page(
         face.user_id, thread, before=None if before < 0 else before, limit=limit
     )
     return _page(listed_thread(thread), page)
-
-
-def _wanted(face: OfUser, name: str | None) -> Conversation | None:
-    if name is None:
-        newest, _ = reading.threads(face.user_id, limit=1)
-        return newest[0] if newest else None
-    found = reading.thread(face.user_id, name)
-    if found is None:
-        raise ThreadUnknown
-    return found
 
 
 def _page(thread: dict[str, Any] | None, page: conversations.Page) -> dict[str, Any]:

@@ -111,7 +111,7 @@ class OneUser(OfUser):
 
     def _shown(self) -> dict[str, Any]:
         threads, has_more = reading.threads(self.user_id, limit=SHOWN_THREADS)
-        shown = spoken(self)
+        shown = spoken(self, newest=threads[0] if threads else None)
         return {
             "trail": [("Users", PLACE)],
             "lead": str(self.user_id) if self.title != str(self.user_id) else "",

@@ -9,7 +9,7 @@ from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 from core.ids import UserId
 from telemetry.models import Outcome, Turn
 
-LATELY = 2_000
+LATELY = 500
 """Failed turns that are looked at for whom nothing else tells of."""
 
 

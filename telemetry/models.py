@@ -98,8 +98,13 @@ class Turn(models.Model):
                 ],
                 name="telemetry_turn_at",
             ),
+            # A user's turns, and their sums without reading them.
             models.Index(
-                fields=["user_id", "started_at", "id"], name="telemetry_turn_of_user"
+                fields=[
+                    *("user_id", "started_at", "id", "outcome"),
+                    *("cost_micro_usd", "known_micro_usd"),
+                ],
+                name="telemetry_turn_of_user",
             ),
             models.Index(
                 fields=["started_at", "id"],
