@@ -64,11 +64,10 @@ class Node:
     @property
     def gist(self) -> tuple[Any, ...]:
         """What it says, however it is laid out; to be compared."""
-        is_plain = self.kind != "scalar" or self.style is None
         below = tuple(
             (entry.name, entry.value.anchor, entry.value.gist) for entry in self.entries
         )
-        return (self.kind, self.said.rstrip("\n"), is_plain, below)
+        return (self.kind, self.said.rstrip("\n"), below)
 
     @property
     def is_empty(self) -> bool:

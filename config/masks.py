@@ -420,6 +420,8 @@ def _entry_before(index: int, new: list[Any], old: list[Any]) -> int | None:
         named = [i for i, it in enumerate(old) if merging.identity(it) == name]
         again = [it for it in new if merging.identity(it) == name]
         return named[0] if len(named) == len(again) == 1 else None
+    if len(new) == len(old) and merging.same(old[index], item):
+        return index
     alike = [i for i, it in enumerate(old) if merging.same(it, item)]
     if len(alike) == 1:
         # Copied, it would be one secret in two places.

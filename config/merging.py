@@ -111,7 +111,7 @@ def _merge_list(
             piece, behind = fragment(data), items[kept[-1]]
             edits += splicing.add(found, entry, None, piece, behind=behind)
         return edits
-    return [_rebuilt(found, items, old, new, pairs)]
+    return [_rebuilt(found, entry, old, new, pairs)]
 
 
 def _merge_items(
@@ -159,7 +159,7 @@ def _paired(old: list[Any], new: list[Any]) -> list[int | None]:
 
 def _rebuilt(
     found: Layout,
-    items: Sequence[Entry],
+    entry: Entry,
     old: list[Any],
     new: list[Any],
     pairs: Sequence[int | None],
@@ -169,9 +169,9 @@ def _rebuilt(
     The comments just above an entry go with it, also where it goes; those of one that
     is gone stay with the next.
     """
-    text = found.text
+    text, items = found.text, entry.value.entries
     column = lines.column(text, items[0].start)
-    first = lines.start(text, items[0].start)
+    first = _first(found, entry)
     above: dict[int, str] = {}
     orphaned, at = "", first
     for index, item in enumerate(items):
@@ -189,6 +189,18 @@ def _rebuilt(
         pieces.append(orphaned.strip("\n"))
     gap = "\n\n" if splicing.is_spaced(found, items) else "\n"
     return (first, splicing.extent(found, items[-1]), gap.join(pieces))
+
+
+def _first(found: Layout, entry: Entry) -> int:
+    """Return where the first entry of a list begins, with the comments just above."""
+    text, dash = found.text, entry.value.entries[0].start
+    top, first = lines.after(text, entry.mark), lines.start(text, dash)
+    while first > top:
+        above = lines.start(text, lines.end_before(text, first))
+        if not text[above:first].strip().startswith("#"):
+            break
+        first = above
+    return first
 
 
 def _edited(found: Layout, item: Entry, old: Any, new: Any) -> str:

@@ -1,4 +1,4 @@
-"""Hypothesis writes YAML as people do: in any style, with comments and odd line ends."""
+"""Hypothesis writes YAML as people do: in any style, with comments, any line ends."""
 
 import json
 
@@ -20,9 +20,9 @@ DATA = st.recursive(
     lambda below: st.one_of(
         st.lists(below, max_size=3),
         st.dictionaries(NAMES, below, max_size=3),
-        st.lists(
-            st.dictionaries(NAMES, below, max_size=2), max_size=3
-        ).map(lambda items: [{"name": f"n{i}", **it} for i, it in enumerate(items)]),
+        st.lists(st.dictionaries(NAMES, below, max_size=2), max_size=3).map(
+            lambda items: [{"name": f"n{i}", **it} for i, it in enumerate(items)]
+        ),
     ),
     max_leaves=8,
 )
@@ -69,7 +69,7 @@ def block(draw, value, indent):
         elif isinstance(item, dict) and item and draw(st.booleans()):
             first, *rest = block(draw, item, indent + 2)
             if first.strip() and not first.strip().startswith("#"):
-                rows += [f"{pad}- {first[indent + 2:]}", *rest]
+                rows += [f"{pad}- {first[indent + 2 :]}", *rest]
             else:
                 rows += [f"{pad}-", first, *rest]
         else:

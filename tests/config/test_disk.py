@@ -1,0 +1,106 @@
+"""The file is replaced whole, or not at all."""
+
+import errno
+import os
+import stat
+
+import pytest
+
+from config import disk
+from config.errors import FileUnwritable
+
+
+@pytest.fixture
+def target(tmp_path, settings):
+    settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
+    settings.COULISSE_STATE_DIR.mkdir()
+    path = tmp_path / "coulisse.yaml"
+    path.write_bytes(b"old")
+    return path
+
+
+def test_it_is_another_file_with_the_same_mode(target):
+    target.chmod(0o640)
+    before = target.stat()
+    disk.replace(target, b"new")
+    after = target.stat()
+    assert target.read_bytes() == b"new"
+    assert stat.S_IMODE(after.st_mode) == 0o640
+    assert (after.st_uid, after.st_gid) == (before.st_uid, before.st_gid)
+    assert after.st_ino != before.st_ino
+    assert sorted(p.name for p in target.parent.iterdir()) == [
+        ".coulisse",
+        "coulisse.yaml",
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_its_owner_stays(target):
+    os.chown(target, 12345, 23456)
+    disk.replace(target, b"new")
+    after = target.stat()
+    assert (after.st_uid, after.st_gid) == (12345, 23456)
+
+
+def test_a_link_stays_one(target, tmp_path):
+    link = tmp_path / "elsewhere" / "link.yaml"
+    link.parent.mkdir()
+    link.symlink_to(target)
+    disk.replace(link, b"new")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+
+
+def test_a_read_only_file_is_refused(target):
+    target.chmod(0o444)
+    with pytest.raises(FileUnwritable, match="read-only; make it writable"):
+        disk.replace(target, b"new")
+    assert target.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+def test_what_the_system_refuses_is_told_and_changes_nothing(
+    target, monkeypatch, number
+):
+    def refuse(*args, **kwargs):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    with pytest.raises(FileUnwritable, match=os.strerror(number)):
+        disk.replace(target, b"new")
+    assert target.read_bytes() == b"old"
+
+
+def test_a_file_that_is_mounted_by_itself_is_written_over(target, monkeypatch):
+    """What the kernel says of a file that is a mount: it is busy."""
+    replace = os.replace
+
+    def busy(source, to):
+        if os.fspath(to) == str(target):
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        replace(source, to)
+
+    monkeypatch.setattr("os.replace", busy)
+    before = target.stat().st_ino
+    disk.replace(target, b"new content")
+    assert target.read_bytes() == b"new content"
+    assert target.stat().st_ino == before
+    copy = target.parent / ".coulisse" / disk.BEFORE
+    assert copy.read_bytes() == b"old"
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert list(target.parent.glob(".coulisse.yaml.*")) == []
+
+
+def test_a_mounted_file_is_known_though_its_directory_is_closed(
+    target, tmp_path, monkeypatch
+):
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"36 35 98:0 / {target} rw,noatime - ext4 /dev/sda rw\n")
+    monkeypatch.setattr(disk, "MOUNTS", mounts)
+
+    def refuse(*args, **kwargs):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    disk.replace(target, b"new")
+    assert target.read_bytes() == b"new"

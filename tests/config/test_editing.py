@@ -1,0 +1,290 @@
+"""Edits of the file: judged whole, one at a time, of what may be changed."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from config import disk, editing, kept, live, loader
+from config.errors import (
+    ConfigInvalid,
+    EntryTaken,
+    EntryUnknown,
+    FileChanged,
+    HeldByFile,
+)
+from config.sections import Section
+
+from .conftest import KITCHEN, MENU
+
+FILE = """\
+# The house.
+cooks:
+  - name: ann # the first
+    api_key: ann-secret
+    dishes: [soup]
+  - name: bob
+menu: # of the day
+  soup: 3
+"""
+
+
+@pytest.fixture
+def house(file: Path, settings) -> Path:
+    settings.COULISSE_STATE_DIR = file.parent / ".coulisse"
+    settings.COULISSE_STATE_DIR.mkdir()
+    file.write_text(FILE)
+    return file
+
+
+def test_the_file_is_shown_without_its_secrets(house):
+    shown = editing.read()
+    assert shown.text == FILE.replace("ann-secret", "••••••••")
+    assert shown.data["cooks"][0]["api_key"] == "••••••••"
+    assert shown.text_at(("menu",)) == "soup: 3"
+    assert shown.data_at(("cooks", "bob")) == {"name": "bob"}
+    assert shown.data_at(("kitchen",)) is None
+    assert shown.text_at(("kitchen",)) == ""
+    assert shown.line_of(("menu",)) == (8, 2)
+
+
+def test_a_section_is_written(house):
+    after = editing.put(("menu",), "soup: 4 # more\n", version=editing.read().version)
+    assert house.read_text() == FILE.replace("soup: 3", "soup: 4 # more")
+    assert after.version == editing.read().version
+    assert loader.load(house).get(MENU) == {"soup": 4}
+
+
+def test_the_watcher_takes_it_as_it_takes_an_edit_by_hand(house):
+    watcher = live.Watcher()
+    editing.put(("menu",), "soup: 5")
+    watcher.look()
+    assert live.current().get(MENU) == {"soup": 5}
+
+
+def test_the_whole_file_is_judged_first(house):
+    with pytest.raises(ConfigInvalid, match="'soup', which is not on it"):
+        editing.put(("menu",), "cake: 1")
+    with pytest.raises(ConfigInvalid, match=r"coulisse\.yaml:8:3: dish 'soup'"):
+        editing.put(("menu",), "soup: many")
+    with pytest.raises(ConfigInvalid, match="cooks"):
+        editing.remove(("cooks",))
+    assert house.read_text() == FILE
+
+
+def test_problems_are_told_by_the_lines_of_the_text(house):
+    def lines(problems):
+        return [(p.position.line, p.position.column) for p in problems]
+
+    assert lines(editing.check_at(("menu",), "soup: 1\ncake: many")) == [(2, 1)]
+    assert lines(editing.check_at(("menu",), 'soup: "')) == [(1, 8)]
+    (elsewhere,) = editing.check_at(("menu",), "cake: 1")
+    assert elsewhere.position is None
+    assert elsewhere.message.startswith("coulisse.yaml:5:5: cook 'ann' cooks 'soup'")
+    assert editing.check_at(("menu",), "soup: 1") == []
+    assert lines(editing.check(FILE.replace("soup: 3", "soup: x"))) == [(8, 3)]
+    assert editing.check(editing.read().text) == []
+
+
+def test_a_file_that_changed_meanwhile_is_not_written_over(house):
+    shown = editing.read().version
+    house.write_text(FILE + "# by hand\n")
+    for change in (
+        lambda: editing.put(("menu",), "soup: 4", version=shown),
+        lambda: editing.put_data(("menu",), {"soup": 4}, version=shown),
+        lambda: editing.write(FILE, version=shown),
+        lambda: editing.remove(("menu",), version=shown),
+    ):
+        with pytest.raises(FileChanged):
+            change()
+    assert house.read_text() == FILE + "# by hand\n"
+    editing.put(("menu",), "soup: 4")
+    assert house.read_text().endswith("soup: 4\n# by hand\n")
+
+
+def test_entries_come_and_go(house):
+    editing.add(("menu", "cake"), "5")
+    assert house.read_text() == FILE + "  cake: 5\n"
+    with pytest.raises(EntryTaken, match="'cake' under menu:"):
+        editing.add(("menu", "cake"), "6")
+    editing.remove(("menu", "cake"))
+    assert house.read_text() == FILE
+    with pytest.raises(EntryUnknown, match="no 'cake' under menu:"):
+        editing.remove(("menu", "cake"))
+    editing.add(("cooks", "cy"), "name: cy\nspeciality: tea\n")
+    assert "  - name: cy\n    speciality: tea\n" in house.read_text()
+
+
+def test_an_entry_of_a_section_that_is_not_there_makes_it(house):
+    editing.remove(("cooks", "ann"))
+    editing.remove(("menu",))
+    editing.add(("menu", "tea"), "1")
+    assert house.read_text().endswith("  - name: bob\n\nmenu:\n  tea: 1\n")
+
+
+def test_a_name_is_one_of_the_fields():
+    text = "# hot\nname: tea # x\n\nsize: 2\n"
+    assert editing.named(text, ("name",)) == ("tea", "# hot\n\nsize: 2\n")
+    assert editing.named("kind: groq", ("name", "kind")) == ("groq", "{}")
+    with pytest.raises(ConfigInvalid, match="has no 'name'"):
+        editing.named("size: 2", ("name",))
+
+
+def test_secrets_are_kept_whatever_way_they_come_back(house):
+    shown = editing.read()
+    editing.write(shown.text)
+    editing.write_data(shown.data)
+    editing.put(("cooks",), shown.text_at(("cooks",)))
+    editing.put_data(("cooks",), shown.data_at(("cooks",)))
+    assert house.read_text() == FILE
+    typed = shown.text_at(("cooks",)).replace("the first", "still the first")
+    editing.put(("cooks",), typed)
+    assert house.read_text() == FILE.replace("the first", "still the first")
+    with pytest.raises(ConfigInvalid, match="masked"):
+        editing.put(("cooks",), typed.replace("name: ann", "name: eve"))
+
+
+def test_a_file_that_cannot_be_read_shows_what_was_valid_last(house):
+    live.start()
+    broken = FILE + "menu: {\n"
+    house.write_text(broken)
+    shown = editing.read()
+    assert shown.is_broken
+    assert shown.text == FILE.replace("ann-secret", "••••••••")
+    assert "coulisse.yaml" in str(editing.fault(shown))
+    with pytest.raises(ConfigInvalid):
+        editing.put(("menu",), "soup: 4")
+    editing.write(shown.text, version=shown.version)
+    assert house.read_text() == FILE
+
+
+def test_a_file_that_is_merely_wrong_can_be_mended(house):
+    live.start()
+    house.write_text(FILE.replace("soup: 3", "soup: lots"))
+    assert not editing.read().is_broken
+    editing.put(("menu",), "soup: 3")
+    assert house.read_text() == FILE
+
+
+def test_a_large_file_is_written_and_one_that_is_too_large_is_not(house):
+    row = "# " + "x" * 98 + "\n"
+    big = FILE + row * 600
+    house.write_text(big)
+    editing.put(("menu",), "soup: 4")
+    assert house.read_text() == big.replace("soup: 3", "soup: 4")
+    with pytest.raises(ConfigInvalid, match="1 MiB"):
+        editing.write(FILE + row * (2**20 // len(row)))
+
+
+def test_of_many_at_once_each_is_there_in_the_end(house):
+    threads = [
+        threading.Thread(target=editing.add, args=(("menu", f"dish{i}"), "1"))
+        for i in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(loader.load(house).get(MENU)) == 9
+
+
+def test_processes_wait_for_each_other(house):
+    """Another process has the lock; this one writes after it has let go."""
+    script = (
+        "import fcntl, os, sys\n"
+        f"d = os.open({str(house.parent / '.coulisse' / disk.LOCK)!r}, os.O_RDWR)\n"
+        "fcntl.flock(d, fcntl.LOCK_EX)\n"
+        "print('locked', flush=True)\n"
+        "sys.stdin.read()\n"
+        f"open({str(house)!r}, 'a').write('# by another\\n')\n"
+    )
+    with disk.lock():
+        pass
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout.readline() == "locked\n"
+        thread = threading.Thread(target=editing.put, args=(("menu",), "soup: 4"))
+        thread.start()
+        assert house.read_text() == FILE
+        other.stdin.close()
+        thread.join()
+    assert house.read_text().endswith("soup: 4\n# by another\n")
+
+
+# What only the file may say.
+
+BAND = Section(
+    key="menu",
+    shape=dict[str, int],
+    default=dict,
+    noun="dish",
+    held=lambda dishes: {name: n for name, n in dishes.items() if n > 99},
+)
+
+
+def may_all(config):
+    return config.get(KITCHEN).open is False
+
+
+@pytest.fixture
+def guarded(house, settings):
+    here = "tests.config.test_editing"
+    settings.COULISSE_SECTIONS = [
+        f"{here}.BAND" if path.endswith(".MENU") else path
+        for path in settings.COULISSE_SECTIONS
+    ]
+    settings.COULISSE_MAY_CHANGE_COMMANDS = f"{here}.may_all"
+    house.write_text(FILE + "  gun: 100\nvars: {n: '7'}\n")
+    return house
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: editing.put(("menu",), "soup: 3\ngun: 101"),
+        lambda: editing.put(("menu",), "soup: 3"),
+        lambda: editing.put_data(("menu",), {"soup": 300, "gun": 100}),
+        lambda: editing.add(("menu", "bomb"), "100"),
+        lambda: editing.add(("menu", "bomb"), "10${vars.n}"),
+        lambda: editing.remove(("menu", "gun")),
+        lambda: editing.write(FILE),
+    ],
+)
+def test_what_only_the_file_may_say_is_not_changed(guarded, change):
+    before = guarded.read_text()
+    with pytest.raises(
+        HeldByFile, match=r"dish '\w+'.*studio: \{allow_commands: true\}"
+    ):
+        change()
+    assert guarded.read_text() == before
+
+
+def test_not_by_way_of_a_snippet_either(guarded):
+    guarded.write_text(FILE + "  bomb: 9${vars.n}\nvars: {n: '7'}\n")
+    with pytest.raises(HeldByFile, match="'bomb'"):
+        editing.put(("vars",), "n: '97'")
+
+
+def test_all_else_is_changed_beside_it(guarded):
+    editing.put(("menu",), "soup: 4\ngun: 100\n")
+    assert "soup: 4" in guarded.read_text()
+
+
+def test_it_may_be_changed_where_the_file_says_so(guarded):
+    guarded.write_text(guarded.read_text() + "kitchen: {open: false}\n")
+    editing.put(("menu", "gun"), "200")
+    assert loader.load(guarded).get(MENU)["gun"] == 200
+
+
+def test_a_broken_file_is_held_against_what_runs(guarded):
+    live.start()
+    guarded.write_text(guarded.read_text() + "oven: 1\n")
+    with pytest.raises(HeldByFile):
+        editing.write(FILE + "  gun: 101\nvars: {n: '7'}\n")
+    assert kept.read() is not None

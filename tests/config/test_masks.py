@@ -1,0 +1,343 @@
+"""No secret is shown, none is lost, and no mask is written."""
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, SecretStr
+
+from config import document, editing, masks
+from config.errors import ConfigInvalid
+from config.sections import Section
+
+from .writing import written
+
+MANY = settings(max_examples=25, deadline=None, derandomize=True)
+MASK = masks.MASK
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Door(Strict):
+    name: str | None = None
+    key: SecretStr | None = None
+    colour: str = ""
+    codes: list[SecretStr] = []
+
+
+class Vault(Strict):
+    password: SecretStr | int | None = None
+    note: str = ""
+    doors: list[Door] = []
+    env: dict[str, SecretStr] = {}
+    extra: dict[str, Any] = {}
+    inner: "Vault | None" = None
+
+
+VAULTS: Section[dict[str, Vault]] = Section(
+    key="vaults", shape=dict[str, Vault], default=dict, noun="vault"
+)
+LOOSE: Section[dict[str, str]] = Section(
+    key="loose", shape=dict[str, str], default=dict
+)
+
+
+@pytest.fixture(autouse=True)
+def _sections(_stand_ins, settings):
+    here = "tests.config.test_masks"
+    settings.COULISSE_SECTIONS = [
+        f"{here}.VAULTS",
+        f"{here}.LOOSE",
+        "config.config.VARS",
+    ]
+
+
+def shown(text):
+    return masks.shown(document.of(text.encode())).decode()
+
+
+def kept(typed, text):
+    return masks.kept(typed.encode(), document.of(text.encode()), "file").decode()
+
+
+def said(text):
+    return document.of(text.encode()).data
+
+
+FILE = """\
+vaults: # all of them
+  main: &main
+    password: hunter2 # the old one
+    note: nobody knows
+    # password: hunter1
+    doors:
+      - name: front
+        key: "front key"
+      - {name: back, key: 'back key', colour: red}
+    env: {MODE: quiet, URL: ${URL}}
+  # token: ${TOKEN} stays, tokens: 5
+  spare:
+    <<: *main
+    password: |
+      two
+      lines
+    extra:
+      api_token: abc123
+      max_tokens: 200
+      list: [{session: s1}]
+loose:
+  openai_key: sk-0123456789abcdef0123
+  auth: Bearer ${TOKEN:-fallback1}
+  where: http://me:mine@localhost/
+  plain: words
+"""
+
+
+def test_secrets_are_masked_where_they_stand():
+    assert shown(FILE) == (
+        FILE.replace("hunter2", MASK)
+        .replace("hunter1", MASK)
+        .replace('"front key"', MASK)
+        .replace("'back key'", MASK)
+        .replace("quiet", MASK)
+        .replace("|\n      two\n      lines", MASK)
+        .replace("abc123", MASK)
+        .replace("s1}", f"{MASK}}}")
+        .replace("sk-0123456789abcdef0123", MASK)
+        .replace("fallback1", MASK)
+        .replace("http://me:mine@localhost/", MASK)
+    )
+
+
+def test_what_is_shown_can_be_saved_again():
+    assert kept(shown(FILE), FILE) == FILE.replace("'back key'", "'back key'")
+
+
+def test_data_has_the_same_masks():
+    data = masks.data(document.of(FILE.encode()))
+    assert data["vaults"]["main"]["password"] == MASK
+    assert data["vaults"]["spare"]["doors"][0] == {"name": "front", "key": MASK}
+    assert data["vaults"]["spare"]["extra"]["max_tokens"] == 200
+    assert data["loose"]["auth"] == f"Bearer ${{TOKEN:-{MASK}}}"
+
+
+def test_placeholders_are_no_secrets():
+    text = "vaults: {a: {password: '${PASSWORD}', note: '${NOTE}'}}\n"
+    assert shown(text) == text
+
+
+def test_a_mask_stands_for_the_secret_of_its_name_wherever_it_moves():
+    typed = f"""\
+vaults:
+  main:
+    doors:
+    - {{key: {MASK}, name: back}}
+    - name: front
+      key: {MASK}
+"""
+    assert said(kept(typed, FILE))["vaults"]["main"]["doors"] == [
+        {"key": "back key", "name": "back"},
+        {"name": "front", "key": "front key"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "place"),
+    [
+        (f"vaults: {{other: {{password: {MASK}}}}}", "vaults.other.password"),
+        (f"vaults: {{main: {{doors: [{{name: x, key: {MASK}}}]}}}}", "doors.0.key"),
+        (f"vaults: {{main: {{note: {MASK}}}}}", "vaults.main.note"),
+        (f"vaults: {{main: {{password: my {MASK}}}}}", "vaults.main.password"),
+        (f"vaults: {{main: {{password: '{MASK}{MASK}'}}}}", "vaults.main.password"),
+        (f"vaults: {{main: {{env: {{NEW: {MASK}}}}}}}", "vaults.main.env.NEW"),
+        (f"vaults: {{{MASK}: {{}}}}", "key"),
+        (f"vaults: {{}} # {MASK}", "comment"),
+    ],
+)
+def test_a_mask_where_the_file_has_no_secret_is_refused(typed, place):
+    with pytest.raises(ConfigInvalid, match=place) as caught:
+        kept(typed, FILE)
+    assert all(p.code == "coulisse.E016" for p in caught.value.problems)
+    assert caught.value.problems[0].position.line == 1
+
+
+def test_a_refusal_tells_no_secret():
+    with pytest.raises(ConfigInvalid) as caught:
+        kept(f"vaults: {{x: {{password: {MASK}}}, main: {{password: zebra}}}}", FILE)
+    assert "hunter" not in str(caught.value)
+    assert "zebra" not in str(caught.value)
+
+
+def test_entries_without_names_are_known_by_what_they_say():
+    text = "vaults: {a: {doors: [{colour: red, key: r}, {colour: blue, key: b}]}}\n"
+    typed = (
+        f"vaults: {{a: {{doors: [{{colour: blue, key: {MASK}}}, "
+        f"{{colour: red, key: {MASK}}}]}}}}\n"
+    )
+    assert said(kept(typed, text))["vaults"]["a"]["doors"] == [
+        {"colour": "blue", "key": "b"},
+        {"colour": "red", "key": "r"},
+    ]
+    changed = shown(text).replace("blue", "green")
+    assert said(kept(changed, text))["vaults"]["a"]["doors"][1]["key"] == "b"
+    with pytest.raises(ConfigInvalid):
+        kept(changed.replace("red", "white"), text)
+
+
+def test_plain_lists_of_secrets_are_known_by_their_places():
+    text = "vaults: {a: {doors: [{name: x, codes: [one, two, three]}]}}\n"
+    typed = shown(text).replace(f"[{MASK}, {MASK}, {MASK}]", f"[{MASK}, new, {MASK}]")
+    codes = said(kept(typed, text))["vaults"]["a"]["doors"][0]["codes"]
+    assert codes == ["one", "new", "three"]
+    with pytest.raises(ConfigInvalid):
+        kept(shown(text).replace(f"{MASK}, ", "", 1), text)
+
+
+def test_a_secret_that_is_repeated_elsewhere_is_hidden_there_too():
+    text = (
+        "vaults:\n  a:\n    password: swordfish\n    note: say swordfish\n# swordfish\n"
+    )
+    assert "swordfish" not in shown(text)
+    assert kept(shown(text), text) == text
+
+
+def test_a_secret_an_alias_leads_to_is_hidden_where_it_stands():
+    text = "loose: {word: &w swordfish}\nvaults: {a: {password: *w}}\n"
+    assert shown(text) == text.replace("swordfish", MASK)
+    assert kept(shown(text), text) == text
+    assert masks.data(document.of(text.encode()))["loose"]["word"] == MASK
+
+
+def test_a_private_key_moves_with_its_lines():
+    text = "vaults:\n  a:\n    password: |\n      -- BEGIN\n      abc\n    note: x\n"
+    typed = f"vaults:\n    a:\n        note: y\n        password: {MASK}\n"
+    after = kept(typed, text)
+    assert said(after)["vaults"]["a"] == {"note": "y", "password": "-- BEGIN\nabc\n"}
+    assert "password: |\n" in after
+
+
+def test_data_with_masks_keeps_secrets_under_other_entries():
+    doc = document.of(FILE.encode())
+    data = masks.data(doc)["vaults"]
+    data["main"]["note"] = "new"
+    data["main"]["doors"].reverse()
+    after = said(editing._merged(doc, ("vaults",), data).decode())
+    assert after["vaults"]["main"]["password"] == "hunter2"
+    assert after["vaults"]["main"]["doors"] == [
+        {"name": "back", "key": "back key", "colour": "red"},
+        {"name": "front", "key": "front key"},
+    ]
+    with pytest.raises(ConfigInvalid, match=r"vaults\.new\.password"):
+        editing._merged(doc, ("vaults", "new"), {"password": MASK})
+
+
+# Any vaults, any edit.
+
+SECRETS = st.integers(0, 10**6).map(lambda n: f"s3cr3t-{n:07}")
+NAMES = st.sampled_from(["ann", "bob", "cy", "dee"])
+DOORS = st.lists(
+    st.fixed_dictionaries(
+        {"name": NAMES}, optional={"key": SECRETS, "colour": st.just("red")}
+    ),
+    max_size=3,
+    unique_by=lambda door: door["name"],
+)
+PLAIN = st.fixed_dictionaries(
+    {},
+    optional={
+        "password": SECRETS,
+        "note": st.sampled_from(["a", "b\nc\n", "${NOTE}"]),
+        "doors": DOORS,
+        "env": st.dictionaries(NAMES, SECRETS, max_size=2),
+    },
+)
+VAULT = st.one_of(PLAIN, st.builds(lambda v, i: {**v, "inner": i}, PLAIN, PLAIN))
+FILES = st.fixed_dictionaries({"vaults": st.dictionaries(NAMES, VAULT, max_size=3)})
+
+
+def secrets_of(value, path=()):
+    """Return each secret by the names that lead to it."""
+    if isinstance(value, dict):
+        return {
+            place: secret
+            for key, it in value.items()
+            if key != "name"
+            for place, secret in secrets_of(it, (*path, key)).items()
+        }
+    if isinstance(value, list):
+        return {
+            place: secret
+            for it in value
+            for place, secret in secrets_of(it, (*path, it["name"])).items()
+        }
+    return {path: value} if str(value).startswith("s3cr3t") else {}
+
+
+@MANY
+@given(written(FILES))
+def test_nothing_secret_is_shown_and_nothing_is_lost(sample):
+    _, text = sample
+    assert "s3cr3t" not in shown(text)
+    assert kept(shown(text), text) == text
+
+
+@MANY
+@given(written(FILES), st.data())
+def test_any_edit_keeps_each_secret_at_its_place_or_is_refused(sample, draw):
+    data, text = sample
+    doc = document.of(text.encode())
+    wanted = masks.data(doc)["vaults"]
+    for _ in range(draw.draw(st.integers(1, 3))):
+        wanted = edited(wanted, draw.draw)
+    before = secrets_of(data["vaults"])
+    masked = {path for path, it in walked(wanted) if it == MASK}
+    try:
+        content = editing._merged(doc, ("vaults",), wanted)
+    except ConfigInvalid:
+        assert masked - before.keys()
+        return
+    after = said(content.decode())["vaults"]
+    assert MASK not in content.decode()
+    for path in masked:
+        assert secrets_of(after)[path] == before[path]
+    assert "s3cr3t" not in masks.shown(document.of(content)).decode()
+
+
+def walked(value, path=()):
+    if isinstance(value, dict):
+        for key, it in value.items():
+            yield from walked(it, (*path, key))
+    elif isinstance(value, list):
+        for it in value:
+            yield from walked(it, (*path, it["name"]))
+    else:
+        yield (path[:-1] if path[-1:] == ("name",) else path), value
+
+
+def edited(vaults, draw):
+    """Return vaults with one change somebody might make."""
+    vaults = copy.deepcopy(vaults)
+    if not vaults:
+        return {"new": {"password": "s3cr3t-new"}}
+    name = draw(st.sampled_from(sorted(vaults)))
+    vault = vaults[name]
+    match draw(st.sampled_from(["rename", "drop", "reorder", "note", "door", "new"])):
+        case "rename":
+            vaults["other"] = vaults.pop(name)
+        case "drop":
+            del vaults[name]
+        case "reorder":
+            vault["doors"] = list(reversed(vault.get("doors", [])))
+        case "note":
+            vault["note"] = "changed"
+        case "door":
+            doors = vault.get("doors", [])
+            if doors:
+                doors[0]["name"] = "other"
+        case "new":
+            vault["password"] = "s3cr3t-new"
+    return vaults

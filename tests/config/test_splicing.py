@@ -1,0 +1,214 @@
+"""One value is written anew, and every other character stays as it was."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config import document, editing, layout, merging, splicing
+from config.errors import ConfigInvalid
+
+from .writing import DATA, SECTIONS, written
+
+MANY = settings(max_examples=25, deadline=None, derandomize=True)
+
+
+def put(text, place, new):
+    content = editing._spliced(document.of(text.encode()), place, new)
+    return content.decode()
+
+
+def remove(text, place):
+    return editing._removed(document.of(text.encode()), place).decode()
+
+
+def shown(text, place):
+    doc = document.of(text.encode())
+    return splicing.written(doc.layout, editing._find(doc, place), doc.text)
+
+
+FILE = """\
+# The kitchen.
+kitchen: # where it happens
+  # always
+  open: true   # spaces before me
+
+  fuel: "gas"
+  # stoves: 3
+# The menu.
+menu:
+  soup: 3
+"""
+
+
+def test_all_around_a_section_stays():
+    after = put(FILE, ("kitchen",), "open: false # closed\n")
+    assert after == (
+        "# The kitchen.\nkitchen: # where it happens\n  open: false # closed\n"
+        "# The menu.\nmenu:\n  soup: 3\n"
+    )
+
+
+def test_a_section_is_shown_from_the_first_column_with_its_comments():
+    assert shown(FILE, ("kitchen",)) == (
+        '# always\nopen: true   # spaces before me\n\nfuel: "gas"\n# stoves: 3'
+    )
+
+
+def test_what_is_shown_can_be_put_back():
+    for place in [("kitchen",), ("menu",), ("kitchen", "fuel")]:
+        assert put(FILE, place, shown(FILE, place)) == FILE
+
+
+def test_lines_end_as_the_files_do():
+    text = FILE.replace("\n", "\r\n")
+    after = put(text, ("menu",), "soup: 4\ncake: 5\n")
+    assert after == text.replace("  soup: 3\r\n", "  soup: 4\r\n  cake: 5\r\n")
+
+
+def test_a_form_may_end_lines_as_browsers_do():
+    assert put(FILE, ("menu",), "soup: 4\r\ncake: 5") == FILE.replace(
+        "  soup: 3\n", "  soup: 4\n  cake: 5\n"
+    )
+
+
+def test_a_byte_order_mark_stays():
+    assert put("\ufeffmenu: {}\n", ("menu",), "soup: 3") == "\ufeffmenu:\n  soup: 3\n"
+
+
+def test_tabs_in_comments_stay():
+    text = "a: 1 #\ttab\n#\ttab\nb:\n  c: 2 #\there\n"
+    assert put(text, ("b", "c"), "3") == text.replace("2 #", "3 #")
+
+
+def test_a_file_without_a_last_line_end_stays_one():
+    assert put("a: 1\nb:\n  c: 2", ("b",), "c: 3\n") == "a: 1\nb:\n  c: 3"
+
+
+def test_an_anchor_at_the_key_stays_for_those_who_use_it():
+    text = "a: &x # base\n  k: 1\nb:\n  <<: *x\n"
+    assert put(text, ("a",), "k: 2") == "a: &x # base\n  k: 2\nb:\n  <<: *x\n"
+
+
+def test_an_alias_is_written_over_alone():
+    assert put("a: &x {k: 1}\nb: *x\n", ("b",), "k: 2") == "a: &x {k: 1}\nb:\n  k: 2\n"
+
+
+def test_a_section_in_braces_becomes_lines():
+    text = "a: {k: 1,\n  l: 2} # here\nb: 1\n"
+    assert shown(text, ("a",)) == "{k: 1,\n  l: 2}"
+    assert put(text, ("a",), "k: 3\nl: 4") == "a:  # here\n  k: 3\n  l: 4\nb: 1\n"
+    assert put(text, ("a",), "{}") == "a: {} # here\nb: 1\n"
+
+
+def test_lines_become_a_word():
+    text = "a: # here\n  k: 1\n  # gone\nb: 1\n"
+    assert put(text, ("a",), "false") == "a: false # here\nb: 1\n"
+
+
+def test_an_empty_section_is_filled():
+    assert put("a: # here\nb: 1\n", ("a",), "k: 1") == "a: # here\n  k: 1\nb: 1\n"
+    assert put("b: 1\na:", ("a",), "k: 1") == "b: 1\na:\n  k: 1"
+    assert put("a:\nb: 1\n", ("a",), "5") == "a: 5\nb: 1\n"
+
+
+def test_a_section_that_is_not_there_comes_last():
+    assert put("a: 1\n# end\n", ("b",), "k: 1") == "a: 1\n# end\n\nb:\n  k: 1\n"
+    assert put("a: 1", ("b",), "word") == "a: 1\n\nb: word"
+    assert put("a: 1\n...\n", ("b",), "k: 1") == "a: 1\n\nb:\n  k: 1\n...\n"
+
+
+def test_a_quoted_key_is_found():
+    assert put('"a": 1\n', ("a",), "2") == '"a": 2\n'
+
+
+def test_the_same_comment_twice_is_not_confused():
+    text = "# note\na: 1\n# note\nb: 2\n# note\n"
+    assert put(text, ("b",), "3") == "# note\na: 1\n# note\nb: 3\n# note\n"
+
+
+def test_a_file_that_is_json_stays_json():
+    text = '{"a": 1, "b": {"c": 2}}'
+    after = put(text, ("b",), "c: 3\nd: x, y")
+    assert after == '{"a": 1, "b": {c: 3, d: \'x, y\'}}'
+    assert put(text, ("c",), "k: 1") == '{"a": 1, "b": {"c": 2}, c: {k: 1}}'
+    assert remove(text, ("a",)) == '{"b": {"c": 2}}'
+
+
+def test_entries_of_a_map_come_and_go():
+    text = "menu:\n  # hot\n  soup: 3\n\n  # sweet\n  cake: 5\n# end\n"
+    assert put(text, ("menu", "tea"), "2") == text.replace(
+        "cake: 5\n", "cake: 5\n\n  tea: 2\n"
+    )
+    assert (
+        remove(text, ("menu", "cake"))
+        == "menu:\n  # hot\n  soup: 3\n\n  # sweet\n# end\n"
+    )
+    one = remove(remove(text, ("menu", "cake")), ("menu", "soup"))
+    assert document.of(one.encode()).data == {"menu": {}}
+
+
+def test_entries_of_a_list_are_found_by_name():
+    text = "cooks:\n- name: ann\n  speed: 1 # slow\n- {name: bob}\n"
+    assert put(text, ("cooks", "ann"), "name: ann\nspeed: 2") == (
+        "cooks:\n- name: ann\n  speed: 2\n- {name: bob}\n"
+    )
+    assert remove(text, ("cooks", "ann")) == "cooks:\n- {name: bob}\n"
+    assert put(text, ("cooks", "cy"), "name: cy\n") == text + "- name: cy\n"
+
+
+def test_a_text_of_several_lines_keeps_them():
+    text = "a:\n  b: |\n    one\n\n      two\n  c: 1\n"
+    assert shown(text, ("a",)) == "b: |\n  one\n\n    two\nc: 1"
+    assert put(text, ("a", "b"), "|\n  three\n") == "a:\n  b: |\n    three\n  c: 1\n"
+
+
+@pytest.mark.parametrize(
+    "typed", ["a: 1\n---\nb: 2", "---\na: 1", "%YAML 1.1\n", "a: 1\n...\n"]
+)
+def test_a_text_of_several_documents_is_refused(typed):
+    with pytest.raises(ConfigInvalid, match=r"(---|document)"):
+        put(FILE, ("menu",), typed)
+
+
+def test_a_text_that_would_swallow_what_follows_is_refused_at_its_own_line():
+    with pytest.raises(ConfigInvalid, match=r"^menu:2:"):
+        put(FILE, ("menu",), 'a: 1\nb: "open')
+
+
+def test_the_last_value_of_a_text_is_not_that_of_the_file():
+    with pytest.raises(layout.Unplaceable, match="empty"):
+        splicing.drop(document.of(b"a: 1").layout, document.of(b"a: 1").entries[("a",)])
+
+
+@MANY
+@given(written())
+def test_what_is_there_is_told_as_it_is(sample):
+    data, text = sample
+    doc = document.of(text.encode())
+    assert merging.same(doc.data, data)
+    for key in SECTIONS:
+        assert put(text, (key,), shown(text, (key,))) == text
+
+
+@MANY
+@given(
+    written(),
+    st.sampled_from(SECTIONS),
+    written(st.fixed_dictionaries({"new": DATA})),
+)
+def test_any_value_can_be_put_anywhere(sample, key, other):
+    data, text = sample
+    (new, new_text) = other
+    piece = shown(new_text, ("new",))
+    if not piece.strip():
+        return
+    after = document.of(put(text, (key,), piece).encode())
+    assert merging.same(after.data, {**data, key: new["new"]})
+
+
+@MANY
+@given(written(), st.sampled_from(SECTIONS))
+def test_any_section_can_be_removed(sample, key):
+    data, text = sample
+    after = document.of(remove(text, (key,)).encode())
+    assert merging.same(after.data, {k: v for k, v in data.items() if k != key})
