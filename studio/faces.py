@@ -212,7 +212,8 @@ class Face(APIView):
             first = exc.errors(include_url=False, include_context=False)[0]
             place = ".".join(map(str, first["loc"]))
             raise Invalid(
-                f"{place}: {first['msg']}" if place else first["msg"], param=place
+                f"{place}: {first['msg']}" if place else first["msg"],
+                param=place or None,
             ) from exc
 
     def number(
