@@ -1,34 +1,17 @@
-"""`/admin/memory`: to browsers whose memory to look at, to scripts how it is set up."""
+"""The page at `/admin/memory`: whose memory to look at."""
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from access import identity, names
 from config import live
 from memory import people, plan
-from memory.config import MEMORY, MemoryConfig
 from memory.people import Sought
 from studio.faces import Face
 from studio.of_user import PLACE
 
 SHOWN = 24
-
-
-class Memory(Face):
-    """`/admin/memory`."""
-
-    title = "Memory"
-    template = "studio/memory.html"
-
-    @extend_schema(summary="Show the `memory:` section", responses=MemoryConfig)
-    def get(self, request: Request) -> Response:
-        """Return how memory is set up; a page has the users to pick from."""
-        if self.is_page:
-            return picker(self)
-        return self.answer(live.current().get(MEMORY))
 
 
 def picker(face: Face) -> Response:

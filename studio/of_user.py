@@ -7,6 +7,7 @@ from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
+from rest_framework.response import Response
 
 from access import identity, limit_pages, names
 from access.deeds import Deed
@@ -15,7 +16,7 @@ from core.errors import NotFound
 from core.ids import UserId
 from judges import by_user as judged_by_user
 from memory import people
-from studio.faces import Face
+from studio.faces import Face, Page
 from telemetry import by_user, telling
 
 PLACE = "/admin/users"
@@ -46,6 +47,11 @@ class OfUser(Face):
         """Lead back to the user."""
         super().initial(request, *args, **kwargs)
         self.trail = [("Users", PLACE), (_short(self.user_id), self.place)]
+
+    def answer(self, data: Any, *, page: Page | None = None, **more: Any) -> Response:
+        """Return data; what a page shows besides is read now: it may not be there."""
+        shown = page() if page is not None and self.is_page else {}
+        return super().answer(data, page=lambda: shown, **more)
 
     def whose(self) -> dict[str, Any]:
         """Return what every page about a user shows of them."""

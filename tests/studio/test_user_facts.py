@@ -1,0 +1,300 @@
+"""What is known of a user, in an operator's hands."""
+
+import uuid
+
+import pytest
+
+from access import identity
+from access.models import AuditEntry
+from core.ids import UserId, new_turn_id
+from core.messages import Message
+from memory import facts, history, passages
+from memory.known import Draft
+from memory.models import Fact
+from memory.models import Message as Row
+from memory.transcript import Entry
+from tests.gateway.calls import error
+from tests.gateway.hands import CONFIG_WITH_MEMORY, ok
+from tests.memory.saving import save
+from turns import recalling
+
+pytestmark = pytest.mark.database
+
+SECRET = "plums-and-nothing-else"
+
+
+@pytest.fixture
+def alice(server, user):
+    return identity.derive(user)
+
+
+def at(user_id, fact_id=None):
+    path = f"/admin/users/{user_id}/facts"
+    return path if fact_id is None else f"{path}/mem_{fact_id.hex}"
+
+
+def audited(user_id):
+    """Return what the audit says of a user's facts."""
+    entries = AuditEntry.objects.filter(details__user=str(user_id)).order_by("id")
+    assert SECRET not in "".join(f"{e.details}{e.target}" for e in entries)
+    return [(entry.action, entry.target, entry.details) for entry in entries]
+
+
+def word(number):
+    """Return what says nothing like the others."""
+    return f"Likes {chr(97 + number // 26) * 4}{chr(97 + number % 26) * 5}"
+
+
+def contents(script, user_id, **query):
+    return [
+        fact["content"] for fact in ok(script.get(at(user_id), params=query))["data"]
+    ]
+
+
+def test_facts_are_listed_newest_first_and_narrowed(script, alice):
+    for number in range(60):
+        kind = "event" if number % 2 else "fact"
+        facts.save(alice, [Draft(word(number), category=kind)], [None], by="user")
+    first = ok(script.get(at(alice)))
+    assert [fact["content"] for fact in first["data"]][:2] == [word(59), word(58)]
+    assert first["has_more"]
+    rest = contents(script, alice, after=first["last_id"])
+    assert rest == [word(number) for number in range(9, -1, -1)]
+    assert contents(script, alice, category="event")[0] == word(59)
+    assert contents(script, alice, status="held") == []
+    assert (
+        error(script.get(at(alice), params={"status": "x"}), 400)["param"] == "status"
+    )
+
+
+def test_one_is_added_by_hand(script, alice):
+    made = ok(
+        script.post(at(alice), json={"content": SECRET, "category": "preference"}), 201
+    )
+    assert (made["source"], made["outcome"]) == ("operator", "created")
+    again = ok(script.post(at(alice), json={"content": SECRET}), 201)
+    assert (again["id"], again["outcome"]) == (made["id"], "unchanged")
+    (first, _) = audited(alice)
+    assert first == (
+        *("memory.create", made["id"]),
+        {"user": str(alice), "outcome": "created"},
+    )
+
+
+def test_one_is_corrected_with_its_history_kept(script, alice):
+    fact_id = save(alice, "Lives in Lisbon").fact_id
+    changes = {"content": "Lives in Porto", "importance": 8, "reason": "moved"}
+    changed = ok(script.patch(at(alice, fact_id), json=changes))
+    assert (changed["content"], changed["importance"]) == ("Lives in Porto", 8)
+    told = ok(script.get(at(alice, fact_id)))
+    first, second = told["history"]
+    assert (first["action"], second["action"]) == ("created", "updated")
+    assert (second["by"], second["reason"]) == ("operator", "moved")
+    ((action, target, details),) = audited(alice)
+    assert (action, target) == ("memory.change", f"mem_{fact_id.hex}")
+    assert details["fields"] == ["content", "importance"]
+
+
+def test_one_is_pinned_held_back_brought_back_and_forgotten(script, alice):
+    fact_id = save(alice, "Lives in Lisbon").fact_id
+    path = at(alice, fact_id)
+    assert ok(script.patch(path, json={"pinned": True}))["pinned"]
+    assert ok(script.patch(path, json={"status": "held"}))["status"] == "held"
+    assert contents(script, alice) == []
+    assert contents(script, alice, status="held") == ["Lives in Lisbon"]
+    assert ok(script.patch(path, json={"status": "active"}))["status"] == "active"
+    assert ok(script.delete(path))["deleted"]
+    assert Fact.objects.get(pk=fact_id).status == "deleted"
+    actions = [action for action, *_ in audited(alice)]
+    assert actions == ["memory.change"] * 3 + ["memory.delete"]
+
+
+def test_one_is_superseded_by_what_is_so_now(script, alice):
+    old = save(alice, "Works as a baker", category="fact").fact_id
+    body = {
+        "content": "Works as a pilot",
+        "category": "fact",
+        "supersedes": f"mem_{old.hex}",
+    }
+    made = ok(script.post(at(alice), json=body), 201)
+    assert (made["outcome"], made["superseded"]) == ("superseded", f"mem_{old.hex}")
+    assert contents(script, alice) == ["Works as a pilot"]
+    assert ok(script.get(at(alice, old)))["superseded_by"] == made["id"]
+
+
+def test_null_clears_and_what_is_left_out_stays(script, alice):
+    fact_id = save(alice, "Lives in Lisbon", key="home", importance=9).fact_id
+    path = at(alice, fact_id)
+    dated = ok(script.patch(path, json={"valid_from": "2026-03-01"}))
+    assert (dated["valid_from"], dated["key"]) == ("2026-03-01T00:00:00Z", "home")
+    cleared = ok(script.patch(path, json={"key": None, "valid_from": None}))
+    assert (cleared["key"], cleared["valid_from"]) == (None, None)
+    assert cleared["importance"] == 9
+    assert ok(script.patch(path, json={}))["content"] == "Lives in Lisbon"
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, "content"),
+        ({"content": " "}, "content"),
+        ({"content": "x" * 2001}, "content"),
+        ({"content": "x", "importance": 11}, "importance"),
+        ({"content": "x", "category": "plums"}, "category"),
+        ({"content": "x", "colour": "red"}, "colour"),
+        ({"content": "x", "valid_from": "soon"}, "valid_from"),
+        ({"content": "x", "expires_at": "2020-01-01"}, None),
+    ],
+)
+def test_what_cannot_be_known_is_refused(script, alice, body, param):
+    refused = error(script.post(at(alice), json=body), 400)
+    assert refused["param"] == param
+    assert not Fact.objects.filter(user_id=alice).exists()
+
+
+def test_a_key_that_is_taken_is_refused(script, alice):
+    save(alice, "Lives in Lisbon", key="home")
+    fact_id = save(alice, "Has a cat").fact_id
+    refused = error(script.patch(at(alice, fact_id), json={"key": "home"}), 400)
+    assert refused["code"] == "key_taken"
+
+
+def test_others_facts_are_not_found(script, alice):
+    fact_id = save(UserId(uuid.uuid4()), "Likes plums").fact_id
+    for answer in (
+        *(script.get(at(alice, fact_id)), script.delete(at(alice, fact_id))),
+        script.patch(at(alice, fact_id), json={"pinned": True}),
+        script.get(f"{at(alice)}/plums"),
+    ):
+        assert error(answer, 404)["code"] == "memory_not_found"
+    assert Fact.objects.get(pk=fact_id).status == "active"
+
+
+def test_viewers_change_nothing(viewer, user):
+    alice = identity.derive(user)
+    fact_id = save(alice, "Likes plums").fact_id
+    assert viewer.get(at(alice)).status_code == 200
+    for answer in (
+        viewer.post(at(alice), json={"content": "x"}),
+        viewer.patch(at(alice, fact_id), json={"pinned": True}),
+        viewer.delete(at(alice, fact_id)),
+    ):
+        assert answer.status_code == 403
+
+
+# Searching.
+
+
+@pytest.fixture
+def remembering(configure):
+    configure(CONFIG_WITH_MEMORY)
+
+
+def known(user_id, *contents):
+    """Save facts with vectors, as a turn would."""
+    for content in contents:
+        facts.save(
+            user_id,
+            [Draft(content)],
+            [recalling.embed(content).embedded],
+            by="extraction",
+        )
+
+
+def test_search_tells_by_what_each_was_found(script, remembering, alice):
+    known(alice, "Has a cat called Minka", "Plays the cello", "Works as a baker")
+    found = ok(script.get(at(alice), params={"q": "the cello"}))
+    first, *_ = found["data"]
+    assert first["content"] == "Plays the cello"
+    assert first["explain"]["similarity"] > 0
+    assert first["explain"]["terms"] > 0
+    assert first["explain"]["ranks"]["similarity"] == 1
+    assert found["embedding"].startswith("hash")
+
+
+def test_past_messages_are_found_as_well(script, remembering, alice):
+    history.append(
+        alice, "", new_turn_id(), [Entry(Message("user", "I bought plums"), 5)]
+    )
+    row = Row.objects.get(thread__user_id=alice)
+    passages.put_messages(alice, row.thread_id, [(row.pk, 0, row.text, None, "")])
+    found = ok(script.get(at(alice), params={"q": "plums", "in": "messages"}))["data"]
+    assert [each["content"] for each in found] == ["I bought plums"]
+    assert ok(script.get(at(alice), params={"q": "plums"}))["data"] == []
+
+
+def test_the_page_says_what_a_prompt_would_be_told(browser, remembering, alice):
+    known(alice, "Plays the cello")
+    page = browser.get(f"{at(alice)}?q=cello").text
+    assert "Known about the user:" in page
+    assert "[general] Plays the cello" in page
+    assert "meaning" in page
+
+
+def test_without_memory_words_are_searched_and_the_page_says_so(browser, alice):
+    save(alice, "Plays the cello")
+    page = browser.get(f"{at(alice)}?q=cello").text
+    assert "Plays the cello" in page
+    assert "No agent remembers users" in page
+
+
+# Pages.
+
+
+@pytest.fixture
+def seen(alice):
+    """A user who has said something."""
+    history.append(alice, "", new_turn_id(), [Entry(Message("user", "Hi"), 5)])
+    return alice
+
+
+def test_pages_of_somebody_unknown_are_not_found(browser, alice):
+    page = browser.get(at(alice))
+    assert page.status_code == 404
+    assert "seen no such user" in page.text
+
+
+def test_a_fact_is_added_changed_and_forgotten_by_forms(browser, seen):
+    page = browser.submit(at(seen), {"content": "Likes plums", "importance": "7"})
+    assert "Remembered" in page.text
+    fact = Fact.objects.get(user_id=seen)
+    path = at(seen, fact.id)
+    everything = {
+        "_method": "PATCH",
+        "content": "Likes figs",
+        "category": "preference",
+        "importance": "6",
+        "key": "fruit",
+        "valid_from": "2026-03-01",
+        "pinned": "on",
+    }
+    assert "Saved the fact" in browser.submit(path, everything).text
+    fact.refresh_from_db()
+    assert (fact.content, fact.key, fact.is_pinned) == ("Likes figs", "fruit", True)
+    emptied = {**everything, "key": "", "valid_from": "", "pinned": ""}
+    browser.submit(path, emptied)
+    fact.refresh_from_db()
+    assert (fact.key, fact.valid_from, fact.is_pinned) == (None, None, False)
+    assert "Pinned" in browser.submit(path, {"_method": "PATCH", "pinned": "true"}).text
+    fact.refresh_from_db()
+    assert (fact.content, fact.is_pinned) == ("Likes figs", True)
+    assert "Forgotten" in browser.submit(path, {"_method": "DELETE"}).text
+
+
+def test_a_form_that_is_refused_keeps_what_was_typed(browser, seen):
+    page = browser.submit(at(seen), {"content": "Likes plums", "importance": "70"})
+    assert page.status_code == 400
+    assert "importance" in page.text
+    assert ">Likes plums</textarea>" in page.text
+    fact_id = save(seen, "Has a cat").fact_id
+    fields = {"_method": "PATCH", "content": "Has a dog", "importance": "x"}
+    page = browser.submit(at(seen, fact_id), fields)
+    assert page.status_code == 400
+    assert ">Has a dog</textarea>" in page.text
+
+
+def test_memory_leads_to_a_users_facts(browser, seen, user):
+    save(seen, "Likes plums")
+    page = browser.get(f"/admin/memory?q={user}").text
+    assert f'href="{at(seen)}"' in page
+    assert "1 fact" in page
