@@ -145,6 +145,12 @@ def get(id: str) -> Token:
     return found[0]
 
 
+def labels(ids: Collection[uuid.UUID]) -> dict[str, str]:
+    """Return what tokens are called, by their ids as text."""
+    found = Token.objects.filter(pk__in=ids).values_list("pk", "label")
+    return {str(token_id): label for token_id, label in found}
+
+
 def revoke(id: str, *, by: Author, now: datetime | None = None) -> tuple[Token, bool]:
     """Have a token be refused from now on; return it and whether it was not before.
 

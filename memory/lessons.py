@@ -14,7 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import connection, transaction
-from django.db.models import Count, Q, QuerySet
+from django.db.models import BooleanField, Count, Q, QuerySet
+from django.db.models.expressions import RawSQL
 
 from core.ids import TurnId, UserId
 from memory import owners
@@ -240,6 +241,16 @@ def replay(ids: Iterable[int] | None = None, *, user_id: UserId | None = None) -
     return rows.update(
         state=Lesson.State.QUEUED, attempts=0, due_at=now, finished_at=None
     )
+
+
+IS_FAILED = RawSQL("state = 'failed'", (), output_field=BooleanField())
+"""As the index `memory_lesson_failed` has it: SQLite goes by that for the same words
+alone, and else looks at all there ever was."""
+
+
+def count_failed(since: datetime) -> int:
+    """Return how many lessons failed since then."""
+    return Lesson.objects.filter(IS_FAILED, finished_at__gte=since).count()
 
 
 def reap(now: datetime) -> int:

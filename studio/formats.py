@@ -78,6 +78,23 @@ class Yaml(BaseRenderer):
         return "" if data is None else dumped(plain(data))
 
 
+class Csv(BaseRenderer):
+    """CSV: a face that has it answers with `csv_lines.download`."""
+
+    media_type = "text/csv"
+    format = "csv"
+    charset = "utf-8"
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        """Return what went wrong as JSON: it is no table."""
+        return _dumped(data)
+
+
 class YamlParser(BaseParser):
     """Reads a YAML body by the rules of `coulisse.yaml`."""
 

@@ -19,6 +19,7 @@ from studio.playground import Playground, PlaygroundTurns
 from studio.sections import MemoryFace, SectionFace, Settings
 from studio.smoke_runs import AllRuns, OneRun, TestRuns
 from studio.smoke_runs import Cancelling as CancellingRuns
+from studio.spend import Spend
 from studio.tasks import Again, Cancelling, OneTask, Tasks
 from studio.tokens import OneToken, Tokens
 from studio.triggers import Firings, OneTrigger, Triggers
@@ -58,6 +59,7 @@ urlpatterns = [
     path("users/<str:user>/threads", Threads.as_view()),
     path("users/<str:user>/turns", UserTurns.as_view()),
     path("memory", MemoryFace.as_view()),
+    path("spend", Spend.as_view()),
     path("turns", Turns.as_view()),
     path("turns/<str:id>", OneTurn.as_view()),
     # Configure

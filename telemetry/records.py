@@ -63,6 +63,11 @@ def is_there(turn_id: TurnId) -> bool:
     return Turn.objects.filter(pk=turn_id).exists()
 
 
+def is_any() -> bool:
+    """Return whether any turn was ever recorded and is kept."""
+    return Turn.objects.exists()
+
+
 def tree(turn_id: TurnId, user_id: UserId | None = None) -> Record | None:
     """Return a turn with all it called, or None; with `user_id` only one of their own.
 

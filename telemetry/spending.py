@@ -84,13 +84,14 @@ class Spent:
     """Those of them whose cost is not known."""
 
 
-def by(what: Of, since: datetime) -> list[Spent]:
+def by(what: Of, since: datetime, *, most: int | None = None) -> list[Spent]:
     """Return what was spent then or later, on turns and, apart, on their judges: the
     dearest first, days in their order.
 
-    Few queries, each answered from an index alone, of however many rows.
+    Of users and tokens there may be many: `most` is how many are told of. Few queries,
+    each answered from an index alone, of however many rows.
     """
-    found = _of_turns_or_calls(what, since)
+    found = _of_turns_or_calls(what, since, most)
     judges = _judges(since).values(key=JUDGES_KEYS[what]).annotate(**JUDGES_SUMS)
     told = judges.order_by().values_list("key", *JUDGES_SUMS)
     # Where there is nothing, a sum over all of it is a row all the same.
@@ -100,7 +101,7 @@ def by(what: Of, since: datetime) -> list[Spent]:
     return sorted(found, key=lambda spent: (-spent.micro_usd, spent.key or ""))
 
 
-def _of_turns_or_calls(what: Of, since: datetime) -> list[Spent]:
+def _of_turns_or_calls(what: Of, since: datetime, most: int | None) -> list[Spent]:
     if what == "day":
         return _by_day(since)
     if what in CALLS_KEYS:
@@ -110,8 +111,9 @@ def _of_turns_or_calls(what: Of, since: datetime) -> list[Spent]:
         told = rows.values_list(*names, *CALLS_SUMS)
         end = len(names)
         return [_spent("/".join(row[:end]), *row[end:]) for row in told]
-    turns = _turns(since).values(key=TURNS_KEYS[what]).annotate(**TURNS_SUMS)
-    return [_spent(*row) for row in turns.order_by().values_list("key", *TURNS_SUMS)]
+    turns: Any = _turns(since).values(key=TURNS_KEYS[what]).annotate(**TURNS_SUMS)
+    dearest = turns.order_by("-cost_sum", "key")[:most] if most else turns.order_by()
+    return [_spent(*row) for row in dearest.values_list("key", *TURNS_SUMS)]
 
 
 DAY = timedelta(days=1)

@@ -1,10 +1,12 @@
 """What was spent, for the terminal and as JSON."""
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
+from access import tokens
 from core import money
 from telemetry import spending, telling
 from telemetry.config import TelemetryConfig
@@ -30,6 +32,13 @@ def table(
 def counted(what: Of) -> str:
     """Return what is counted of each: of a model the calls, of all else the turns."""
     return "calls" if what in spending.CALLS_KEYS else "turns"
+
+
+def names(what: Of, spent: Sequence[Spent]) -> dict[str, str]:
+    """Return what tokens are called, by their keys; of all else there are no names."""
+    if what != "token":
+        return {}
+    return tokens.labels([uuid.UUID(each.key) for each in spent if each.key])
 
 
 def _label(spent: Spent, names: Mapping[str, str]) -> str:

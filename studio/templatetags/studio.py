@@ -121,3 +121,9 @@ def diff_lines(diff: str) -> list[tuple[str, str]]:
         ("at" if line[:3] in ("+++", "---") else kinds.get(line[:1], "same"), line)
         for line in diff.splitlines()
     ]
+
+
+@register.filter
+def seconds(number: float | None) -> str:
+    """Write how long something took, given in seconds."""
+    return duration(None if number is None else number * 1000)

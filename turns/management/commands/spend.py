@@ -1,19 +1,15 @@
 """`manage.py spend`: what the recorded turns cost."""
 
-import uuid
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from django.core.management.base import CommandParser
 
 from access import instants
-from access.models import Token
 from config import loader
 from memory.command import MemoryCommand
 from telemetry import spending
 from telemetry.config import TELEMETRY
-from telemetry.spending import Spent
 from turns import spent_lines
 
 SINCE = "30d"
@@ -45,15 +41,8 @@ class Command(MemoryCommand):
             told = spent_lines.document(by, since, spent, total, missing)
             self.write_json(told)
             return
-        names = labels(spent) if by == "token" else {}
+        names = spent_lines.names(by, spent)
         for line in spent_lines.table(by, spent, total, names):
             self.stdout.write(line)
         for note in missing:
             self.stderr.write(note)
-
-
-def labels(spent: Sequence[Spent]) -> dict[str, str]:
-    """Return what tokens are called, by their ids."""
-    ids = [uuid.UUID(each.key) for each in spent if each.key is not None]
-    found = Token.objects.filter(pk__in=ids).values_list("pk", "label")
-    return {str(token_id): label for token_id, label in found}

@@ -1,0 +1,136 @@
+"""What an operator should look at: what fails, what waits, what nobody has said."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from urllib.parse import quote
+
+from pydantic import BaseModel, Field
+
+from agents.config import AGENTS
+from config import effective, live
+from config.sections import Config
+from memory import lessons
+from tasks import judging, trouble
+from tasks.trouble import Trouble
+from telemetry.config import TELEMETRY
+from telemetry.glance import Glance
+
+MANY_ERRORS = 0.05
+"""The share of turns that is worth a word."""
+
+
+class Concern(BaseModel):
+    """One thing to look at."""
+
+    level: str = Field(description="`bad` or `warn`.")
+    said: str
+    more: str = Field("", description="Why, or what to do.")
+    address: str = Field("", description="The page about it.")
+
+
+def concerns(glance: Glance, since: datetime) -> list[Concern]:
+    """Return all there is, what is worse first."""
+    config = live.current()
+    found = [
+        *_configuration(config),
+        *_turns(glance),
+        *map(_of_task, trouble.since(since)),
+        *_lessons(since),
+        *_prices(config, glance),
+        *_record(config),
+    ]
+    return sorted(found, key=lambda each: each.level != "bad")
+
+
+def _configuration(config: Config) -> Iterator[Concern]:
+    for aside in config.set_aside:
+        yield Concern(
+            level="bad",
+            said=f"{effective.label(aside)} does not fit the file, so it does not run",
+            more=aside.problems[0].message,
+            address=f"/admin/{PATHS[aside.section]}/{quote(aside.name, safe='')}",
+        )
+    if waiting := live.awaiting_restart():
+        yield Concern(
+            level="warn",
+            said=f"Restart to apply what changed in {', '.join(waiting)}",
+            more="`manage.py restart` does it once running replies have ended.",
+            address="/admin/settings",
+        )
+
+
+PATHS = {
+    "agents": "agents",
+    "experiments": "experiments",
+    "judges": "judges",
+    "smoke_tests": "smoke",
+}
+
+
+def _turns(glance: Glance) -> Iterator[Concern]:
+    if glance.errors and (glance.error_rate or 0) >= MANY_ERRORS:
+        worst = max(glance.agents, key=lambda each: each.errors)
+        yield Concern(
+            level="bad",
+            said=f"{glance.errors:,} of {glance.turns:,} turns failed",
+            more=f"{worst.errors:,} of them asked {worst.agent}.",
+            address="/admin/turns?outcome=error",
+        )
+
+
+def _of_task(task: Trouble) -> Concern:
+    name = quote(task.name, safe="")
+    if task.kind == judging.KIND:
+        replies = "reply" if task.count == 1 else "replies"
+        return Concern(
+            level="bad",
+            said=f"Judge '{task.name}' could not score {task.count:,} {replies}",
+            more="`manage.py judge --retry` asks it again.",
+            address=f"/admin/judges/{name}",
+        )
+    tasks = "task" if task.count == 1 else "tasks"
+    return Concern(
+        level="warn",
+        said=f"{task.count:,} {tasks} of {task.name} failed",
+        address=f"/admin/tasks?state=errored&agent={name}",
+    )
+
+
+def _lessons(since: datetime) -> Iterator[Concern]:
+    if count := lessons.count_failed(since):
+        turns = "turn" if count == 1 else "turns"
+        yield Concern(
+            level="warn",
+            said=f"Nothing was learnt from {count:,} {turns}",
+            more="`manage.py lessons --failed` says why, `--replay` tries again.",
+        )
+
+
+def _prices(config: Config, glance: Glance) -> Iterator[Concern]:
+    unpriced = {each.agent: each.unpriced for each in glance.agents if each.unpriced}
+    if not unpriced:
+        return
+    known = config.get(AGENTS)
+    models = sorted(
+        f"{agent.provider}/{agent.model}"
+        for agent in map(known.get, unpriced)
+        if agent is not None
+    )
+    yield Concern(
+        level="warn",
+        said="1 turn costs more than is known"
+        if glance.unpriced == 1
+        else f"{glance.unpriced:,} turns cost more than is known",
+        more=f"Give prices: for {', '.join(dict.fromkeys(models))}." if models else "",
+        address="/admin/spend?by=model",
+    )
+
+
+def _record(config: Config) -> Iterator[Concern]:
+    if not config.get(TELEMETRY).sqlite.enabled:
+        yield Concern(
+            level="warn",
+            said="Turns are not recorded, so there is little to see here",
+            more="Set telemetry: {sqlite: {enabled: true}}.",
+            address="/admin/telemetry",
+        )

@@ -1,0 +1,214 @@
+"""The first page: the last day, its agents, and what to look at."""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection, transaction
+from django.template import loader
+from django.test.utils import CaptureQueriesContext
+
+from config import live
+from config.sections import Problem, SetAside
+from core.events import Usage
+from memory.models import Lesson, Thread
+from studio import attention, home
+from tasks.models import Task
+from telemetry import glance
+from telemetry.models import Turn
+from tests.conftest import CONFIG
+from tests.gateway.hands import ok
+from tests.telemetry.turns import put
+
+pytestmark = pytest.mark.database
+
+NOW = datetime(2100, 6, 1, 12, tzinfo=UTC)
+SINCE = NOW - timedelta(days=1)
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def alone(database: None) -> Iterator[None]:
+    """Nothing a test keeps is there afterwards."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+def turn(**fields):
+    given = {"started_at": NOW - timedelta(minutes=5), "usage": Usage(100, 10)}
+    return put(**{**given, **fields})
+
+
+def day():
+    return home.day(glance.since(SINCE, NOW))
+
+
+def concerns():
+    return [each.said for each in attention.concerns(glance.since(SINCE, NOW), SINCE)]
+
+
+# The faces.
+
+
+def test_it_is_data_for_scripts_and_a_page_for_browsers(script, browser):
+    name = f"home-{uuid.uuid4().hex[:8]}"
+    now = datetime.now(UTC)
+    failed = put(agent=name, started_at=now, outcome="error", error=f"{name} fell")
+    told = ok(script.get("/admin/"))
+    [agent] = [each for each in told["agents"] if each["agent"] == name]
+    assert (agent["turns"], agent["errors"], agent["label"]) == (1, 1, None)
+    assert told["turns"] >= 1
+    assert sum(hour["turns"] for hour in told["hours"]) == told["turns"]
+    assert f"{name} fell" in [each["error"] for each in told["errors_lately"]]
+    page = browser.get("/admin/").text
+    assert f"/admin/agents/{name}" in page
+    assert f"/admin/turns/{failed.turn_id}" in page
+    for title in ("Turns", "Tokens", "Cost"):
+        assert f"<h3>{title}</h3>" in page
+    assert "Nobody has asked anything yet" not in page
+
+
+def test_what_is_written_is_no_markup(browser):
+    put(agent="<b>x</b>", started_at=datetime.now(UTC), outcome="error", error="<i>no")
+    page = browser.get("/admin/").text
+    assert "<b>x</b>" not in page
+    assert "<i>no" not in page
+
+
+# What it tells.
+
+
+@pytest.mark.usefixtures("alone")
+def test_agents_without_turns_are_there_too(configure):
+    configure(CONFIG)
+    turn(agent="tuned", seconds=2)
+    agents = {each["agent"]: each for each in day()["agents"]}
+    assert next(iter(agents)) == "tuned"
+    assert agents["tuned"]["p50_seconds"] == 2
+    assert agents["tuned"]["label"] == "yaml"
+    assert agents["assistant"]["turns"] == 0
+    assert agents["assistant"]["model"] == "openai/gpt-test"
+
+
+@pytest.mark.usefixtures("alone")
+def test_as_many_queries_whatever_there_is(configure):
+    configure(CONFIG)
+
+    def count() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            home.shown(glance.since(SINCE, NOW))
+            day()
+        return len(queries)
+
+    turn()
+    few = count()
+    for number in range(30):
+        turn(agent=f"agent-{number}", outcome=("ok", "error")[number % 2])
+    assert count() == few
+    assert few <= 15
+
+
+@pytest.mark.usefixtures("alone")
+def test_where_nothing_was_asked_it_says_what_to_do(configure, rf):
+    configure(CONFIG)
+    Turn.objects.all()._raw_delete("default")
+    shown = home.shown(glance.since(SINCE, NOW))
+    assert shown["is_fresh"]
+    assert shown["first_agent"] == "assistant"
+    request = rf.get("/admin/", HTTP_HOST="localhost:8421")
+    told = loader.render_to_string("studio/_first_steps.html", shown, request)
+    assert "curl http://localhost:8421/v1/chat/completions" in told
+    assert "/admin/playground?agent=assistant" in told
+    turn()
+    assert not home.shown(glance.since(SINCE, NOW))["is_fresh"]
+
+
+# What needs attention.
+
+
+@pytest.mark.usefixtures("alone")
+def test_many_errors_do(configure):
+    configure(CONFIG)
+    for _ in range(19):
+        turn()
+    assert concerns() == []
+    turn(outcome="error", agent="tuned")
+    assert concerns() == ["1 of 20 turns failed"]
+
+
+@pytest.mark.usefixtures("alone")
+def test_work_that_failed_does(configure):
+    configure(CONFIG)
+    for kind, origin in (("judge", "judge:quality"), ("agent", "api")):
+        Task.objects.create(
+            kind=kind,
+            user_id=uuid.uuid4(),
+            agent="assistant",
+            origin=origin,
+            state="errored",
+            created_at=NOW,
+            due_at=NOW,
+        )
+    thread = Thread.objects.create(user_id=uuid.uuid4(), created_at=NOW, updated_at=NOW)
+    Lesson.objects.create(
+        user_id=thread.user_id,
+        thread=thread,
+        turn_id=uuid.uuid4(),
+        first_position=0,
+        end_position=2,
+        agent="assistant",
+        state="failed",
+        due_at=NOW,
+        created_at=NOW,
+        finished_at=NOW,
+    )
+    assert concerns() == [
+        "Judge 'quality' could not score 1 reply",
+        "1 task of assistant failed",
+        "Nothing was learnt from 1 turn",
+    ]
+
+
+@pytest.mark.usefixtures("alone")
+def test_unknown_prices_do(configure):
+    configure(CONFIG)
+    turn(cost_micro_usd=None)
+    [concern] = attention.concerns(glance.since(SINCE, NOW), SINCE)
+    assert concern.said == "1 turn costs more than is known"
+    assert "openai/gpt-test" in concern.more
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_record_that_is_off_does(configure):
+    configure(CONFIG + "telemetry: {sqlite: {enabled: false}}\n")
+    assert concerns() == ["Turns are not recorded, so there is little to see here"]
+
+
+@pytest.mark.usefixtures("alone")
+def test_what_is_set_aside_does(configure):
+    configure(CONFIG)
+    aside = SetAside(
+        "agents", "bob", (Problem(("agents",), "no provider 'x'", "coulisse.E1"),)
+    )
+    live.replace(replace(live.current(), set_aside=(aside,)))
+    [concern] = attention.concerns(glance.since(SINCE, NOW), SINCE)
+    assert concern.level == "bad"
+    assert "bob" in concern.said
+    assert concern.address == "/admin/agents/bob"
+    assert "no provider 'x'" in concern.more
+
+
+@pytest.mark.usefixtures("alone")
+def test_an_edit_that_takes_a_restart_does(configure):
+    configure(CONFIG)
+    path = live.current().path
+    watcher = live.Watcher()
+    path.write_text(path.read_text() + "server: {port: 9999}\n")
+    watcher.look()
+    assert concerns() == ["Restart to apply what changed in server"]
+    path.write_text(path.read_text().replace("server: {port: 9999}\n", ""))
+    watcher.look()
+    assert concerns() == []

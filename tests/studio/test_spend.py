@@ -1,0 +1,176 @@
+"""What was spent: as a page, data and a table for spreadsheets."""
+
+import csv
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from access import tokens
+from core.events import Usage
+from studio import csv_lines, spend
+from telemetry import spending
+from tests.access.authors import ADA
+from tests.gateway.calls import error
+from tests.gateway.hands import ok
+from tests.telemetry.turns import model_call, put
+
+pytestmark = pytest.mark.database
+
+SPEND = "/admin/spend"
+NOW = datetime(2100, 7, 31, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def alone(database: None) -> Iterator[None]:
+    """Nothing a test keeps is there afterwards."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+def paid(micro_usd: int | None = 1_250_000, **fields):
+    """A turn that cost something, now."""
+    at = fields.pop("started_at", datetime.now(UTC))
+    call = model_call(started_at=at, cost_micro_usd=micro_usd, usage=Usage(1_000, 10))
+    given = {"started_at": at, "cost_micro_usd": micro_usd, "usage": Usage(1_000, 10)}
+    return put(call, **{**given, **fields})
+
+
+@pytest.fixture
+def agent():
+    """An agent's name, of this test alone."""
+    return f"spender-{uuid.uuid4().hex[:8]}"
+
+
+def line(told, key, name):
+    return next(each for each in told["data"] if each[key] == name)
+
+
+def table(answer):
+    assert answer.status_code == 200
+    return list(csv.DictReader(StringIO(answer.text)))
+
+
+def test_it_is_added_up_by_agent_day_user_model_and_token(script, agent):
+    token, _ = tokens.mint(agent, "ada", by=ADA)
+    turn = paid(agent=agent, token_id=token.id)
+    paid(None, agent=agent)
+    told = ok(script.get(SPEND))
+    assert told["by"] == "agent"
+    mine = line(told, "agent", agent)
+    assert (mine["turns"], mine["unknown_turns"], mine["cost_usd"]) == (2, 1, 1.25)
+    by_user = ok(script.get(SPEND, params={"by": "user"}))
+    assert line(by_user, "user", str(turn.user_id))["cost_usd"] == 1.25
+    by_token = ok(script.get(SPEND, params={"by": "token", "since": "1h"}))
+    assert line(by_token, "token", str(token.id))["turns"] == 1
+    by_model = ok(script.get(SPEND, params={"by": "model"}))
+    assert line(by_model, "model", "openai/gpt-test")["calls"] >= 2
+    by_day = ok(script.get(SPEND, params={"by": "day"}))
+    assert by_day["data"][-1]["day"] == f"{datetime.now(UTC):%Y-%m-%d}"
+
+
+@pytest.mark.parametrize("by", ["agent", "day", "model", "token", "user"])
+def test_each_is_a_page(browser, by, agent):
+    token, _ = tokens.mint(agent, "ada", by=ADA)
+    paid(9_000_000_000, agent=agent, token_id=token.id)
+    answer = browser.get(f"{SPEND}?by={by}&since=7d")
+    assert answer.status_code == 200
+    assert "Cost by day" in answer.text
+    assert f'"?by={by}&amp;since=7d&amp;format=csv"' in answer.text
+    if by in ("agent", "token"):
+        assert f">{agent}</a>" in answer.text
+
+
+def test_a_spreadsheet_gets_csv(script, agent):
+    token, _ = tokens.mint(f"=cmd {agent}", "ada", by=ADA)
+    paid(agent=agent, token_id=token.id)
+    paid(None, agent=agent)
+    by_address = script.get(SPEND, params={"format": "csv"})
+    assert by_address.headers["Content-Type"] == "text/csv; charset=utf-8"
+    assert "attachment" in by_address.headers["Content-Disposition"]
+    [mine] = [row for row in table(by_address) if row["agent"] == agent]
+    assert mine == {
+        "agent": agent,
+        "kind": "turns",
+        "turns": "2",
+        "unknown_turns": "1",
+        "judgements": "0",
+        "unknown_judgements": "0",
+        "input_tokens": "2000",
+        "output_tokens": "20",
+        "cost_usd": "1.250000",
+    }
+    by_accept = script.get(
+        SPEND, params={"by": "token"}, headers={"Accept": "text/csv"}
+    )
+    [mine] = [row for row in table(by_accept) if row["token"] == str(token.id)]
+    assert mine["name"] == f"'=cmd {agent}"
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ({"by": "mood"}, "by"),
+        ({"since": "soon"}, "soon"),
+        ({"since": "0001-01-01T00:00+14:00"}, "neither"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(script, browser, query, said):
+    answer = script.get(SPEND, params=query)
+    assert said in error(answer, 400)["message"]
+    assert browser.http.get(SPEND, params=query).status_code == 400
+
+
+def test_the_viewer_may_look(viewer):
+    assert viewer.get(SPEND).status_code == 200
+    assert viewer.get("/admin/").status_code == 200
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_page_shows_the_dearest(server):
+    for number in range(spend.SHOWN + 5):
+        paid(number, started_at=NOW, user_id=uuid.uuid4())
+    shown = spend.page("user", NOW - timedelta(days=1), {}, NOW)
+    assert shown["has_more"]
+    assert len(shown["rows"]) == spend.SHOWN
+    costs = [row["micro_usd"] for row in shown["rows"]]
+    assert costs == sorted(costs, reverse=True)
+    assert shown["total"].turns == spend.SHOWN + 5
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("by", ["agent", "day", "model", "token", "user"])
+def test_as_many_queries_whatever_there_is(server, by):
+    def count() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            spend.page(by, NOW - timedelta(days=30), {}, NOW)
+        return len(queries)
+
+    paid(started_at=NOW, token_id=uuid.uuid4())
+    few = count()
+    for number in range(20):
+        at = NOW - timedelta(days=number)
+        paid(started_at=at, agent=f"a-{number}", token_id=uuid.uuid4())
+    assert count() == few <= 7
+
+
+@pytest.mark.usefixtures("alone")
+def test_every_day_has_its_bar():
+    paid(started_at=NOW - timedelta(days=3))
+    paid(None, started_at=NOW - timedelta(days=1))
+    days = spending.by("day", NOW - timedelta(days=6))
+    chart = spend.chart(days, NOW - timedelta(days=6), NOW)
+    assert [bar.share for bar in chart.bars] == [0, 0, 0, 1, 0, 0, 0]
+    assert chart.bars[3].said == "2100-07-28: $1.25"
+    assert chart.bars[5].said == "2100-07-30: unknown, 1 of unknown price"
+
+
+@pytest.mark.parametrize("sign", [*csv_lines.FORMULAS])
+def test_a_spreadsheet_reckons_nothing(sign):
+    assert csv_lines.cell(f"{sign}1+1") == f"'{sign}1+1"
+    assert csv_lines.cell(-1) == -1

@@ -1,0 +1,128 @@
+"""What the last hours were like, for the studio's first page."""
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from core.events import Usage
+from core.ids import UserId
+from telemetry import expenses, glance
+from telemetry.config import TelemetryConfig
+from telemetry.expenses import Paid
+from telemetry.models import Expense
+from tests.telemetry.turns import put
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
+
+NOW = datetime(2100, 1, 2, 12, 30, tzinfo=UTC)
+SINCE = NOW - timedelta(days=1)
+ADA, BOB = UserId(uuid.UUID(int=1)), UserId(uuid.UUID(int=2))
+
+
+@pytest.fixture
+def alone(database: None) -> Iterator[None]:
+    """Nothing a test keeps is there afterwards."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+def asked(minutes_ago: float = 1, **fields) -> None:
+    given = {"user_id": ADA, "usage": Usage(100, 10), "cost_micro_usd": 0, **fields}
+    put(started_at=NOW - timedelta(minutes=minutes_ago), **given)
+
+
+def seen() -> glance.Glance:
+    return glance.since(SINCE, NOW)
+
+
+def test_it_counts_turns_users_tokens_and_errors():
+    asked()
+    asked(user_id=BOB, outcome="error")
+    asked(user_id=BOB, outcome="cancelled")
+    asked(minutes_ago=24 * 60 + 1)
+    found = seen()
+    assert (found.turns, found.users, found.errors, found.cancelled) == (3, 2, 1, 1)
+    assert (found.input_tokens, found.output_tokens, found.tokens) == (300, 30, 330)
+    assert found.error_rate == pytest.approx(1 / 3)
+
+
+def test_nothing_is_nothing():
+    found = seen()
+    assert (found.turns, found.users, found.error_rate) == (0, 0, None)
+    assert (found.p50_seconds, found.agents) == (None, [])
+    assert len(found.hours) == 25
+    assert {hour.turns for hour in found.hours} == {0}
+
+
+def test_it_tells_hours_apart():
+    asked(minutes_ago=0.5)
+    asked(minutes_ago=31)
+    asked(minutes_ago=31, outcome="error")
+    asked(minutes_ago=23 * 60 + 59)
+    hours = seen().hours
+    assert [hour.at.hour for hour in hours] == [*range(12, 24), *range(13)]
+    assert [hour.turns for hour in hours[-2:]] == [2, 1]
+    assert hours[-2].errors == 1
+    assert hours[0].turns == 1
+
+
+def test_it_tells_agents_apart_the_busiest_first():
+    for seconds in range(1, 21):
+        asked(agent="assistant", seconds=seconds)
+    asked(agent="assistant", seconds=0.1, outcome="error")
+    asked(agent="writer", cost_micro_usd=None)
+    assistant, writer = seen().agents
+    assert (assistant.agent, assistant.turns, assistant.errors) == ("assistant", 21, 1)
+    # Of whole replies: errors are quick.
+    assert (assistant.p50_seconds, assistant.p95_seconds) == (10, 19)
+    assert (writer.turns, writer.unpriced, writer.micro_usd) == (1, 1, 0)
+
+
+def test_trials_are_in_no_other_figure():
+    asked()
+    asked(origin="shadow", user_id=BOB, agent="trial", outcome="error")
+    found = seen()
+    assert (found.turns, found.trials, found.users, found.errors) == (1, 1, 1, 0)
+    assert [each.agent for each in found.agents] == ["assistant"]
+
+
+def test_what_judges_cost_is_told_besides():
+    for cost in (900, None):
+        paid = Paid("quality", "writer", "openai", "m", 1, Usage(5, 5), cost)
+        expenses.add(paid, TelemetryConfig())
+        Expense.objects.filter(pk=Expense.objects.latest("pk").pk).update(spent_at=NOW)
+    found = seen()
+    assert (found.judges_micro_usd, found.judges_unpriced) == (900, 1)
+    assert found.micro_usd == 0
+
+
+def test_it_reads_no_turn_itself():
+    def plans() -> list[str]:
+        with CaptureQueriesContext(connection) as queries:
+            seen()
+        return [query["sql"] for query in queries]
+
+    few = plans()
+    for number in range(30):
+        asked(minutes_ago=number, agent=f"agent-{number}")
+    assert len(plans()) == len(few) == 4
+    if connection.vendor == "sqlite":
+        for statement in few[:3]:
+            with connection.cursor() as cursor:
+                cursor.execute(f"EXPLAIN QUERY PLAN {statement}")
+                told = " ".join(str(row[3]) for row in cursor.fetchall())
+            assert "COVERING INDEX telemetry_turn_at" in told
+
+
+@pytest.mark.parametrize(
+    ("values", "half", "most"),
+    [([1], 1, 1), ([1, 2], 1, 2), ([1, 2, 3], 2, 3), (list(range(1, 101)), 50, 95)],
+)
+def test_percentiles_are_values_there_are(values, half, most):
+    assert glance.percentile(values, 0.5) == half
+    assert glance.percentile(values, 0.95) == most
