@@ -1,0 +1,63 @@
+"""Users are known by the names that tokens and the file have."""
+
+import uuid
+
+import pytest
+
+from access import identity, names, tokens
+from config import loader
+from tests.access.authors import ADA
+
+YAML = """
+providers: {openai: {api_key: sk-x}}
+agents: [{name: assistant, provider: openai, model: gpt-test}]
+default_user_id: main
+limits: [{per: principal, name: Bob, tokens_per_day: 5}]
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "coulisse.yaml"
+    path.write_text(YAML)
+    return loader.load(path)
+
+
+@pytest.mark.database
+@pytest.mark.usefixtures("database")
+def test_names_of_tokens_and_of_the_file_are_known(config):
+    principal, unnamed = f"alice-{uuid.uuid4()}", str(uuid.uuid4())
+    for name in (principal, principal, unnamed):
+        tokens.mint("laptop", name, by=ADA)
+    known = names.known(config)
+    assert known[identity.derive(principal)] == principal
+    assert known[identity.derive("main")] == "main"
+    assert known[identity.derive("Bob")] == "Bob"
+    assert identity.derive(unnamed) not in known
+
+
+def test_a_text_may_name_somebody_unknown_and_those_it_is_a_part_of():
+    known = {identity.derive(name): name for name in ("Alice", "malice", "bob")}
+    assert names.alike(" ALICE ", known) == {
+        *(identity.derive(name) for name in ("ALICE", "Alice", "malice")),
+    }
+    assert names.alike("", known) == set(known)
+    assert names.alike("x" * 513, known) == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("01a1", "01a10000-0000", "01a1ffff-ffff"),
+        ("01A16949-4c", "01a16949-4c00", "01a16949-4cff"),
+        ("0" * 32, "00000000-0000", "00000000-0000"),
+    ],
+)
+def test_the_beginning_of_an_id_is_a_range_of_ids(text, first, last):
+    found = names.ids_from(text)
+    assert [str(end)[:13] for end in found] == [first, last]
+
+
+@pytest.mark.parametrize("text", ["01a", "alice", "0" * 33, "", "01a1 x", "٠١٢٣"])
+def test_others_are_no_beginning_of_an_id(text):
+    assert names.ids_from(text) is None

@@ -1,0 +1,102 @@
+"""Pages about users ask the database as often, however much there is."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test import RequestFactory, override_settings
+from django.test.utils import CaptureQueriesContext
+
+from access import identity
+from core.ids import UserId
+from memory import people
+from memory.models import Thread
+from studio import people as staff
+from studio.conversation import Threads
+from studio.facts import Facts, OneFact
+from studio.turns import OneTurn, Turns, UserTurns
+from studio.user_scores import Scores
+from studio.users import OneUser, Users
+from tests.memory import lives
+from tests.memory.saving import save
+from tests.telemetry.turns import deep, put
+
+pytestmark = pytest.mark.database
+
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture
+def alice(server, user):
+    user_id = identity.derive(user)
+    lives.live(user_id)
+    return user_id
+
+
+def queries(face, **kwargs):
+    """Return how many queries a page takes, in this very thread."""
+    request = RequestFactory().get("/admin/users", headers={"Accept": "text/html"})
+    request.user = staff.staff("olga")
+    with (
+        override_settings(ROOT_URLCONF="coulisse_site.studio_urls"),
+        CaptureQueriesContext(connection) as seen,
+    ):
+        answer = face.as_view()(request, **kwargs)
+        if not answer.is_rendered:
+            answer.render()
+    assert answer.status_code == 200
+    return len(seen)
+
+
+def more(user_id):
+    """Have there be more of everything."""
+    for number in range(4):
+        turn = put(*deep(), user_id=user_id, started_at=NOW)
+        put(*deep(), user_id=user_id, started_at=NOW, outcome="error", error="no")
+        lives.talk(user_id, f"more {number}", thread=f"thread {number}", turns=1)
+        lives.appraise(user_id, turn.turn_id, "plums")
+        save(user_id, f"Likes {chr(97 + number) * 5}")
+
+
+@pytest.mark.parametrize("face", [OneUser, Threads, Facts, Scores, UserTurns])
+def test_a_page_about_a_user(alice, face):
+    queries(face, user=str(alice))
+    few = queries(face, user=str(alice))
+    more(alice)
+    assert queries(face, user=str(alice)) == few <= 20
+
+
+@pytest.mark.parametrize("face", [Users, Turns])
+def test_a_page_about_all(alice, face):
+    few = queries(face)
+    for _ in range(4):
+        user_id = UserId(uuid.uuid4())
+        lives.talk(user_id, "plums")
+        put(*deep(), user_id=user_id, started_at=NOW)
+    assert queries(face) == few <= 9
+
+
+def test_a_page_about_a_turn_or_a_fact(alice):
+    shallow, tree = put(user_id=alice), put(*deep(), user_id=alice)
+    assert queries(OneTurn, id=str(shallow.turn_id)) == queries(
+        OneTurn, id=str(tree.turn_id)
+    )
+    name = f"mem_{lives.remember(alice, 'Likes figs').id.hex}"
+    few = queries(OneFact, user=str(alice), id=name)
+    more(alice)
+    assert queries(OneFact, user=str(alice), id=name) == few
+
+
+def test_users_are_read_in_three_queries(alice):
+    with CaptureQueriesContext(connection) as seen:
+        people.page(limit=5)
+    assert len(seen) == 3
+
+
+def test_what_was_said_later_counts_for_the_place(alice):
+    Thread.objects.filter(user_id=alice, name="").update(
+        updated_at=NOW + timedelta(days=80_000)
+    )
+    (first, *_), _ = people.page(limit=5)
+    assert first.user_id == alice
