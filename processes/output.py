@@ -4,7 +4,9 @@ import asyncio
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 from core import redaction
@@ -19,11 +21,26 @@ MAX_LINE_LENGTH = 4000
 LAST_BYTES = 1024 * 1024
 """What is read at most of a pipe whose writer is gone."""
 
+KEPT_LINES = 50
+"""Of each sidecar, to be shown without the log."""
+MAX_KEPT_LENGTH = 500
+
 BURST_LINES = 1000
 LINES_PER_SECOND = 100
 """What a program may print for long; a log that takes more fills its disk in a day."""
 
 logger = logging.getLogger("processes.sidecars")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line a sidecar printed."""
+
+    at: float
+    """In epoch seconds."""
+    stream: Stream
+    text: str
+    """Without secrets."""
 
 
 class Told:
@@ -34,6 +51,8 @@ class Told:
         self._credit = float(BURST_LINES)
         self._counted_at = time.monotonic()
         self._left_out = 0
+        self.last: deque[Line] = deque(maxlen=KEPT_LINES)
+        """The newest lines that were logged."""
 
     def add(self, stream: Stream, line: bytes) -> None:
         """Log one line, or count it as left out."""
@@ -45,6 +64,7 @@ class Told:
         if len(text) > MAX_LINE_LENGTH:
             # Before it is cut, which would leave the half of a secret.
             text = f"{redaction.every(text)[:MAX_LINE_LENGTH]}… (cut off)"
+        self.last.append(Line(time.time(), stream, _shown(text)))
         logger.info(
             "sidecar=%s stream=%s %s",
             *(self._sidecar, stream, text),
@@ -72,6 +92,12 @@ class Told:
             return False
         self._credit -= 1
         return True
+
+
+def _shown(text: str) -> str:
+    text = redaction.every(text)
+    cut = f"{text[: MAX_KEPT_LENGTH - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return text if len(text) <= MAX_KEPT_LENGTH else cut
 
 
 class Pipe:

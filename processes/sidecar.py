@@ -59,7 +59,7 @@ class Sidecar:
         self._groups = groups
         self._changed = changed
         """Called whenever its record is another than before."""
-        self._told = Told(config.name)
+        self.told = Told(config.name)
         self._pause_seconds = FIRST_PAUSE_SECONDS
         self._is_health_known = True
         self._restarts = 0
@@ -81,7 +81,7 @@ class Sidecar:
     async def _live(self) -> Ending:
         """Start it, and return how it ended."""
         try:
-            group = self._groups.start(self._program, self._told.add)
+            group = self._groups.start(self._program, self.told.add)
         except CannotStart as exc:
             return Ending(f"cannot be started: {exc.message}")
         self._become("running", group=group)
@@ -94,7 +94,7 @@ class Sidecar:
                     logging.WARNING,
                     f"did not end within {self.config.stop_seconds:g} s; killed",
                 )
-            self._told.own_up()
+            self.told.own_up()
 
     async def _watch(self, group: Group) -> Ending:
         """Return when it ended, or was not well for too long."""

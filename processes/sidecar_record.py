@@ -5,7 +5,7 @@ next such process to end what a killed one left over.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from processes import record
+from processes.output import Line
 from processes.record import ChildRecord, Pid
 
 State = Literal["running", "waiting", "finished", "failed"]
@@ -63,4 +64,19 @@ def read(path: Path) -> SidecarsRecord | None:
         return None
 
 
+def write_lines(path: Path, lines: Mapping[str, Iterable[Line]]) -> None:
+    """Replace the file of what sidecars printed last."""
+    told = {name: [asdict(line) for line in some] for name, some in lines.items()}
+    record.replace(path, json.dumps(told))
+
+
+def read_lines(path: Path) -> dict[str, list[Line]]:
+    """Return what sidecars printed last, by their names; nothing without a file."""
+    try:
+        return LINES.validate_json(path.read_bytes(), strict=True)
+    except (OSError, ValueError):
+        return {}
+
+
 RECORD = TypeAdapter(SidecarsRecord)
+LINES = TypeAdapter(dict[str, list[Line]])

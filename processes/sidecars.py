@@ -8,7 +8,7 @@ import asyncio
 import logging.config
 import os
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,10 +19,19 @@ from config import kept, loader, reader
 from config.config import SERVER
 from config.sections import Config
 from core.errors import CoulisseError
-from processes import leftovers, lifeline, listener, sidecar, sidecar_record, state
+from processes import (
+    leftovers,
+    lifeline,
+    listener,
+    sidecar,
+    sidecar_record,
+    sidecar_wishes,
+    state,
+)
 from processes.child import outer_environment
 from processes.config import SIDECARS, SidecarConfig
 from processes.groups import Groups
+from processes.output import Line
 from processes.pidfile import PidFile
 from processes.record import ChildRecord
 from processes.sidecar import Sidecar
@@ -48,6 +57,8 @@ class Sidecars:
         self._outer = outer
         self._kept: dict[str, Sidecar] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._printed: dict[str, list[Line]] = {}
+        """The lines as they were written last."""
 
     async def adopt(self, wanted: Mapping[str, SidecarConfig]) -> None:
         """Run these and no others."""
@@ -59,10 +70,35 @@ class Sidecars:
             name: kept[name] if name in kept else self._new(config)
             for name, config in wanted.items()
         }
-        for name in wanted.keys() - kept.keys():
+        self._begin(wanted.keys() - kept.keys())
+        self._publish()
+
+    async def look(self) -> None:
+        """Start again what somebody asks for, and write what was printed since."""
+        names = [
+            name for name in sidecar_wishes.taken(self._files) if name in self._kept
+        ]
+        if names:
+            await self._restart(names)
+        self._publish_lines()
+
+    async def _restart(self, names: Sequence[str]) -> None:
+        before = self._kept
+        for name in names:
+            fields = {"sidecar": name}
+            logger.info("sidecar=%s is to start again", name, extra={"fields": fields})
+        await self._stop(names)
+        self._kept = {
+            name: self._new(kept.config) if name in names else kept
+            for name, kept in before.items()
+        }
+        self._begin(names)
+        self._publish()
+
+    def _begin(self, names: Iterable[str]) -> None:
+        for name in names:
             self._tasks[name] = asyncio.create_task(self._kept[name].run())
             self._tasks[name].add_done_callback(_tell_fault)
-        self._publish()
 
     async def stop(self) -> None:
         """End them all."""
@@ -79,8 +115,19 @@ class Sidecars:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        for name in names:
-            del self._kept[name]
+        self._kept = {
+            name: kept for name, kept in self._kept.items() if name not in names
+        }
+
+    def _publish_lines(self) -> None:
+        lines = {name: list(kept.told.last) for name, kept in self._kept.items()}
+        if lines == self._printed:
+            return
+        self._printed = lines
+        try:
+            sidecar_record.write_lines(self._files.sidecar_lines, lines)
+        except OSError as exc:
+            logger.warning("cannot write %s: %s", self._files.sidecar_lines, exc)
 
     def _publish(self) -> None:
         path = self._files.sidecars
@@ -108,9 +155,11 @@ def run() -> None:
     lock.acquire()
     try:
         end_leftovers(files)
+        sidecar_wishes.taken(files)  # They are of one who has ended.
         asyncio.run(_serve(files))
     finally:
         files.sidecars.unlink(missing_ok=True)
+        files.sidecar_lines.unlink(missing_ok=True)
         lock.release()
 
 
@@ -154,7 +203,7 @@ async def _serve(files: StateDir) -> None:
         while not stopping.is_set():
             wanted = config.get(SIDECARS)
             await sidecars.adopt(wanted)
-            content = await _edit(content, stopping)
+            content = await _edit(content, stopping, sidecars)
             config = _part(content)
         await sidecars.stop()
 
@@ -163,13 +212,14 @@ def _part(content: bytes) -> Config:
     return loader.part(content, (SERVER, SIDECARS))
 
 
-async def _edit(content: bytes, stopping: asyncio.Event) -> bytes:
+async def _edit(content: bytes, stopping: asyncio.Event, sidecars: Sidecars) -> bytes:
     """Return what follows a content, or that one when it is time to stop.
 
     What follows is what a web process took and kept: it judges the whole of an edit.
     This process knows its own part alone, and is a third as large for it.
     """
     while not await _is_set_within(LOOK_SECONDS, stopping):
+        await sidecars.look()
         now = kept.read()
         if now is not None and now != content:
             return now

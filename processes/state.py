@@ -34,6 +34,16 @@ class StateDir:
         return self.root / "sidecars.json"
 
     @property
+    def sidecar_lines(self) -> Path:
+        """What they printed last."""
+        return self.root / "sidecar-lines.json"
+
+    @property
+    def sidecar_wishes(self) -> Path:
+        """Which of them somebody wants started again."""
+        return self.root / "sidecars.again"
+
+    @property
     def sidecars_pid(self) -> Path:
         """Who runs them; locked, so that nobody else does."""
         return self.root / "sidecars.pid"

@@ -20,6 +20,7 @@ from studio.sections import MemoryFace, SectionFace, Settings
 from studio.smoke_runs import AllRuns, OneRun, TestRuns
 from studio.smoke_runs import Cancelling as CancellingRuns
 from studio.spend import Spend
+from studio.sidecars import Restart, Sidecars
 from studio.tasks import Again, Cancelling, OneTask, Tasks
 from studio.tokens import OneToken, Tokens
 from studio.triggers import Firings, OneTrigger, Triggers
@@ -38,6 +39,8 @@ urlpatterns = [
     path("tasks/<str:id>", OneTask.as_view()),
     path("tasks/<str:id>/again", Again.as_view()),
     path("tasks/<str:id>/cancel", Cancelling.as_view()),
+    path("sidecars", Sidecars.as_view()),
+    path("sidecars/<path:name>/restart", Restart.as_view()),
     path("triggers", Triggers.as_view()),
     path("triggers/<path:name>/fire", Firings.as_view()),
     path("triggers/<path:name>", OneTrigger.as_view()),

@@ -100,3 +100,11 @@ def asked_by(origin: str) -> SafeString | str:
 def task_mark(state: str) -> str:
     """Write a task's state as one sign; its name is beside it."""
     return MARKS.get(state, "?")
+
+
+@register.filter
+def sidecar_colour(state: str) -> str:
+    """Return the colour of a sidecar's state."""
+    return {"running": "is-good", "waiting": "is-warn", "failed": "is-bad"}.get(
+        state, ""
+    )

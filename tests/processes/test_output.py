@@ -103,3 +103,17 @@ def test_what_is_too_much_is_left_out_and_counted(tell, monkeypatch) -> None:
         *(f"stream=stderr 2.{line}" for line in range(2)),
         "printed more than 2 lines a second: 3 left out",
     ]
+
+
+def test_the_last_lines_are_kept_short_and_without_secrets() -> None:
+    told = Told("bridge")
+    told.add("stderr", b"my key is sk-" + b"a" * 40)
+    told.add("stdout", b"x" * 2 * output.MAX_KEPT_LENGTH)
+    first, second = told.last
+    assert first.stream == "stderr"
+    assert "sk-a" not in first.text
+    assert len(second.text) == output.MAX_KEPT_LENGTH
+    for number in range(output.KEPT_LINES):
+        told.add("stdout", b"%d" % number)
+    assert next(line.text for line in told.last) == "0"
+    assert len(told.last) == output.KEPT_LINES

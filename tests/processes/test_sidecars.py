@@ -13,11 +13,18 @@ from pathlib import Path
 import psutil
 import pytest
 
-from config import kept
-from processes import leftovers, sidecar_record, sidecars
+from config import kept, loader
+from processes import (
+    leftovers,
+    sidecar_pages,
+    sidecar_record,
+    sidecar_wishes,
+    sidecars,
+)
 from processes.child import base_environment, outer_environment
 from processes.management.commands.status import describe_sidecar, describe_sidecars
 from processes.record import ChildRecord
+from processes.sidecar_pages import NobodyRunsThem, SidecarUnknown
 from processes.sidecar_record import SidecarRecord
 from tests.processes.conftest import (
     MANAGE,
@@ -195,6 +202,41 @@ def test_an_edit_leaves_alone_what_did_not_change(
     until(lambda: names(project) == ["stays", "differs", "comes"])
     server.end()
     assert are_gone(stays)()
+
+
+def test_one_is_started_again_when_somebody_asks(
+    project: Project, running, settings
+) -> None:
+    write(project, first=WAITS, second="echo no luck >&2; exit 0")
+    config = loader.load(project.config)
+    project.state.prepare()
+    with pytest.raises(NobodyRunsThem):
+        sidecar_pages.restart(config, project.state, "first")
+    sidecar_wishes.ask(project.state, "second")  # Too early: it means nothing.
+    server = running()
+    before = family(project, "first")
+
+    def told(index):
+        return sidecar_pages.every(config, project.state)[index]
+
+    until(lambda: told(1)["state"] == "finished" and told(1)["lines"])
+    (printed,) = told(1)["lines"]
+    assert printed["text"] == "no luck"
+    assert (told(0)["state"], told(0)["restarts"]) == ("running", 0)
+    (project.root / "first.pid").unlink()
+    for name in ("first", "second"):
+        sidecar_pages.restart(config, project.state, name)
+    until(are_gone(before))
+    after = family(project, "first")
+    assert after[0].pid != before[0].pid
+    until(lambda: told(0)["pid"] == after[0].pid)
+    until(lambda: told(1)["lines"] not in ([], [printed]))
+    assert names(project) == ["first", "second"]
+    with pytest.raises(SidecarUnknown):
+        sidecar_pages.restart(config, project.state, "third")
+    server.end()
+    assert told(0)["state"] == "unknown"
+    assert not project.state.sidecar_lines.exists()
 
 
 def test_a_command_of_their_own_takes_edits_itself(project: Project, running) -> None:

@@ -1,0 +1,98 @@
+"""Sidecars in the studio: what is known of them, and a wish to start one again."""
+
+import os
+import time
+
+import pytest
+
+from access.models import AuditEntry
+from processes import sidecar_record, sidecar_wishes, state
+from processes.output import Line
+from processes.pidfile import PidFile
+from processes.sidecar_record import SidecarRecord
+from processes.state import StateDir
+from tests.conftest import CONFIG
+
+pytestmark = pytest.mark.database
+
+SIDECARS = """
+sidecars:
+  - {name: bridge, command: /usr/bin/bridge, args: [--key, not-to-be-told]}
+  - {name: a/b ü, command: other, restart: always}
+"""
+
+
+@pytest.fixture
+def files(server, configure, tmp_path, settings):
+    """Where a process says what it knows of two sidecars, which it runs."""
+    configure(CONFIG + SIDECARS)
+    settings.COULISSE_STATE_DIR = tmp_path / "state"
+    files = state.current()
+    files.prepare()
+    return files
+
+
+@pytest.fixture
+def known(files: StateDir):
+    lock = PidFile(files.sidecars_pid)
+    lock.acquire()
+    now = time.time()
+    records = [
+        SidecarRecord("bridge", "running", 1, "ended with exit code 3", 4321, now, 0),
+        SidecarRecord("a/b ü", "failed", 0, "cannot be started: <no>", None, 0, 0),
+    ]
+    sidecar_record.write(files.sidecars, os.getpid(), records)
+    lines = {"bridge": [Line(now, "stderr", "<b>listening</b>")]}
+    sidecar_record.write_lines(files.sidecar_lines, lines)
+    yield
+    lock.release()
+
+
+def test_they_are_listed_in_the_yamls_order(known, script):
+    answer = script.get("/admin/sidecars")
+    bridge, other = answer.json()["data"]
+    assert (bridge["state"], bridge["pid"], bridge["restarts"]) == ("running", 4321, 1)
+    assert bridge["lines"][0]["text"] == "<b>listening</b>"
+    assert (other["name"], other["state"], other["lines"]) == ("a/b ü", "failed", [])
+    assert "not-to-be-told" not in answer.text
+
+
+def test_the_page_shows_what_they_print_as_text(known, browser):
+    page = browser.get("/admin/sidecars").text
+    assert "&lt;b&gt;listening&lt;/b&gt;" in page
+    assert "cannot be started: &lt;no&gt;" in page
+
+
+def test_what_a_killed_process_wrote_is_no_news(files, script):
+    record = SidecarRecord("bridge", "running", 0, "", 4321, 1.0, 0)
+    sidecar_record.write(files.sidecars, 999_999, [record])
+    states = [each["state"] for each in script.get("/admin/sidecars").json()["data"]]
+    assert states == ["unknown", "unknown"]
+    answer = script.post("/admin/sidecars/bridge/restart")
+    assert answer.status_code == 409
+    assert answer.json()["error"]["code"] == "sidecars_not_running"
+
+
+def test_one_is_asked_to_start_again_and_that_is_written_down(
+    known, files, script, browser
+):
+    answer = script.post("/admin/sidecars/a%2Fb%20%C3%BC/restart")
+    assert answer.status_code == 202
+    assert sidecar_wishes.taken(files) == ["a/b ü"]
+    entry = AuditEntry.objects.filter(action="sidecar.restart").latest("at")
+    assert (entry.target, entry.actor) == ("a/b ü", "studio: local")
+    page = browser.submit("/admin/sidecars/bridge/restart", {}, of="/admin/sidecars")
+    assert "starts again" in page.text
+    assert sidecar_wishes.taken(files) == ["bridge"]
+    assert sidecar_wishes.taken(files) == []
+
+
+def test_there_is_no_other(known, files, script):
+    answer = script.post("/admin/sidecars/none/restart")
+    assert answer.status_code == 404
+    assert sidecar_wishes.taken(files) == []
+
+
+def test_viewers_start_nothing_again(viewer):
+    assert viewer.get("/admin/sidecars").status_code == 200
+    assert viewer.post("/admin/sidecars/bridge/restart").status_code == 403
