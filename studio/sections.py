@@ -98,6 +98,15 @@ class SectionFace(PartFace):
         """Where it is edited."""
         return address_of(self.key)
 
+    @property
+    def nothing(self) -> Any:
+        """What is said of a section that is not there."""
+        section = sections.registered()[self.key]
+        kind = section.adapter.json_schema().get("type")
+        if kind in ("array", "object") or section.noun:
+            return [] if kind == "array" else {}
+        return ""
+
     @extend_schema(
         summary="Show a section of the file, without its secrets",
         responses=OpenApiTypes.ANY,

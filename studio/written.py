@@ -99,14 +99,22 @@ class PartFace(Written):
         """Where it is edited."""
         raise NotImplementedError
 
+    nothing: Any = {}
+    """What is said of a part that is not there, or says nothing."""
+
     def shown(self, file: File, *, status: int = 200) -> Response:
         """Return what the file says there, as it was asked for."""
         if self.request.accepted_renderer.format == "yaml":
             return self.tagged(file, self.answer(file.text_at(self.at), status=status))
         if not self.is_page:
-            return self.tagged(file, self.answer(file.data_at(self.at), status=status))
+            return self.tagged(file, self.answer(self._data(file), status=status))
         data = {"yaml": file.text_at(self.at), "version": file.version}
         return self.tagged(file, self.answer(data, page=self.shell))
+
+    def _data(self, file: File) -> Any:
+        """Return what it says; of what is not there, the empty thing of its kind."""
+        data = file.data_at(self.at)
+        return self.nothing if data is None else data
 
     def replaced(self) -> File:
         """Write the body there, and leave all else as it is."""

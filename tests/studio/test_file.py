@@ -1,0 +1,414 @@
+"""The file in the studio: its sections, its entries and all of it, for all who ask."""
+
+import json
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from access.models import AuditEntry
+from config import kept, loader
+from config.masks import MASK
+from tests.conftest import CONFIG
+from tests.studio.conftest import Browser
+
+pytestmark = pytest.mark.database
+
+AS_YAML = {"Content-Type": "application/yaml"}
+WANTS_YAML = {"Accept": "application/yaml"}
+TEXT = (
+    CONFIG.lstrip()
+    + """
+# What is kept of turns.
+telemetry: # all of it
+  # on stderr
+  fmt: {enabled: true}
+mcp:
+  files:
+    command: uvx
+    args: [files]
+    env: {TOKEN: env-secret}
+  web: # remote
+    url: http://127.0.0.1:9/mcp
+    oauth: false
+# the end
+"""
+)
+
+
+@pytest.fixture
+def yaml(configure, tmp_path, settings):
+    """The file the running server has."""
+    settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
+    settings.COULISSE_STATE_DIR.mkdir()
+    configure(TEXT)
+    return tmp_path / "coulisse.yaml"
+
+
+@pytest.fixture
+def text(yaml):
+    return yaml.read_text()
+
+
+def told(answer):
+    return answer.json()["error"]
+
+
+# Sections.
+
+
+def test_a_section_is_shown_as_data_and_as_it_is_written(script, yaml):
+    assert script.get("/admin/telemetry").json() == {"fmt": {"enabled": True}}
+    written = script.get("/admin/telemetry", headers=WANTS_YAML)
+    assert written.text == "# on stderr\nfmt: {enabled: true}"
+    assert written.headers["ETag"]
+    assert script.get("/admin/auth").json() == {}
+    assert script.get("/admin/settings/sidecars").json() == []
+    assert script.get("/admin/settings/users").json() == ""
+
+
+def test_yaml_is_written_as_it_was_typed(script, yaml, text):
+    answer = script.put(
+        "/admin/telemetry", content="fmt:\n  enabled: false # quiet\n", headers=AS_YAML
+    )
+    assert answer.json() == {"fmt": {"enabled": False}}
+    assert yaml.read_text() == text.replace(
+        "  # on stderr\n  fmt: {enabled: true}\n",
+        "  fmt:\n    enabled: false # quiet\n",
+    )
+
+
+def test_json_changes_what_differs(script, yaml, text):
+    answer = script.put("/admin/telemetry", json={"fmt": {"enabled": False}})
+    assert answer.status_code == 200
+    assert yaml.read_text() == text.replace("{enabled: true}", "{enabled: false}")
+    loader.load(yaml)
+
+
+def test_a_section_that_was_not_there_is_added(script, yaml, text):
+    script.put("/admin/memory", content="user_state: false # no\n", headers=AS_YAML)
+    assert yaml.read_text() == text + "\nmemory:\n  user_state: false # no\n"
+    assert script.get("/admin/memory").json() == {"user_state": False}
+    assert script.get("/admin/settings/memory").json() == {"user_state": False}
+
+
+def test_what_is_not_valid_is_refused_with_its_place(script, yaml, text):
+    answer = script.put("/admin/telemetry", json={"fmt": {"enabled": "perhaps"}})
+    assert answer.status_code == 422
+    (problem,) = told(answer)["problems"]
+    line = text.splitlines().index("  fmt: {enabled: true}") + 1
+    assert problem["location"] == ["telemetry", "fmt", "enabled"]
+    assert problem["line"] == line
+    assert told(answer)["message"].endswith(problem["message"])
+    assert yaml.read_text() == text
+
+
+@pytest.mark.parametrize("body", [b"fmt: {", b"a: 1\n  b: 2", b"\xff\xfe", b"'"])
+def test_what_is_no_yaml_is_malformed(script, yaml, text, body):
+    answer = script.put("/admin/telemetry", content=body, headers=AS_YAML)
+    assert answer.status_code == 400
+    assert script.put("/admin/config", content=body, headers=AS_YAML).status_code == 400
+    assert yaml.read_text() == text
+
+
+def test_a_file_that_changed_meanwhile_is_not_written_over(script, yaml, text):
+    shown = script.get("/admin/telemetry").headers["ETag"]
+    yaml.write_text(text + "# by hand\n")
+    for path, body in [
+        ("/admin/telemetry", "{}"),
+        ("/admin/config", text),
+        ("/admin/mcp/web", "url: http://127.0.0.1:8/\noauth: false"),
+    ]:
+        headers = {**AS_YAML, "If-Match": shown}
+        assert script.put(path, content=body, headers=headers).status_code == 409
+    version = shown.strip('"')
+    answer = script.delete(f"/admin/mcp/web?version={version}")
+    assert answer.status_code == 409
+    assert yaml.read_text() == text + "# by hand\n"
+
+
+def test_what_there_is_not_yet_says_so(script, yaml):
+    answer = script.get("/admin/storage")
+    assert answer.status_code == 404
+    assert "not available in this version" in told(answer)["message"]
+    answer = script.put("/admin/storage", json={"backend": "s3"})
+    assert answer.status_code == 422
+    assert told(answer)["problems"][0]["code"] == "coulisse.E013"
+    assert script.get("/admin/settings/nonsense").status_code == 404
+
+
+# Secrets and commands.
+
+
+def test_no_face_shows_a_secret(script, yaml):
+    browser = Browser(str(script.base_url))
+    for path in [
+        *("config", "config/edit", "providers", "providers/openai", "mcp"),
+        *("mcp/files", "settings", "settings/providers", "settings/mcp"),
+    ]:
+        for answer in (
+            script.get(f"/admin/{path}"),
+            script.get(f"/admin/{path}", headers=WANTS_YAML),
+            browser.get(f"/admin/{path}"),
+        ):
+            assert answer.status_code == 200, path
+            for secret in ("sk-openai", "sk-anthropic", "env-secret"):
+                assert secret not in answer.text, path
+    browser.http.close()
+
+
+def test_what_is_shown_can_be_sent_back(script, yaml, text):
+    shown = script.get("/admin/config")
+    assert shown.headers["Content-Type"].startswith("application/yaml")
+    assert shown.text == text.replace("sk-openai-secret", MASK).replace(
+        "sk-anthropic-secret", MASK
+    ).replace("env-secret", MASK)
+    sent = script.put("/admin/config", content=shown.text.encode(), headers=AS_YAML)
+    assert sent.status_code == 200
+    data = script.get("/admin/config", headers={"Accept": "application/json"}).json()
+    assert script.put("/admin/config", json=data).status_code == 200
+    for path in ("providers", "mcp", "providers/openai", "mcp/files"):
+        body = script.get(f"/admin/{path}").json()
+        assert script.put(f"/admin/{path}", json=body).status_code == 200
+    assert yaml.read_text() == text
+
+
+def test_a_mask_without_a_secret_is_refused(script, yaml, text):
+    answer = script.put(
+        "/admin/providers/openai",
+        content=f"api_key: {MASK}\nheaders: {{X: {MASK}}}\n".encode(),
+        headers=AS_YAML,
+    )
+    assert answer.status_code == 422
+    assert "providers.openai.headers.X" in told(answer)["message"]
+    assert yaml.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("mcp/files", {"command": "sh", "args": ["-c", "evil"]}),
+        ("mcp/files", {"command": "uvx", "args": ["files"], "env": {"A": "b"}}),
+        ("mcp", {"files": {"command": "sh"}}),
+        ("settings/sidecars", [{"name": "s", "command": "sh"}]),
+        ("settings/studio", {"allow_commands": True}),
+    ],
+)
+def test_commands_come_from_the_file(script, yaml, text, path, body):
+    answer = script.put(f"/admin/{path}", json=body)
+    assert answer.status_code == 403
+    assert "studio: {allow_commands: true}" in told(answer)["message"]
+    assert yaml.read_text() == text
+
+
+def test_a_server_with_a_command_is_added_where_the_file_allows_it(script, yaml, text):
+    new = {"name": "more", "command": "uvx"}
+    assert script.post("/admin/mcp", json=new).status_code == 403
+    yaml.write_text(text + "studio: {allow_commands: true}\n")
+    assert script.post("/admin/mcp", json=new).status_code == 201
+    assert script.get("/admin/mcp/more").json() == {"command": "uvx"}
+
+
+# Entries.
+
+
+def test_a_provider_comes_and_goes(script, yaml, text):
+    new = {"kind": "groq", "api_key": "gsk-new-secret"}
+    answer = script.post("/admin/providers", json=new)
+    assert answer.status_code == 201
+    assert answer.headers["Location"] == "/admin/providers/groq"
+    assert answer.json() == {"api_key": MASK}
+    added = "\n\n  groq:\n    api_key: gsk-new-secret"
+    assert f"{added}\n" in yaml.read_text() or f"{added[1:]}\n" in yaml.read_text()
+    assert script.post("/admin/providers", json=new).status_code == 409
+    assert script.put(
+        "/admin/providers/groq",
+        content="api_key: ${HOME} # from there",
+        headers=AS_YAML,
+    ).json() == {"api_key": "${HOME}"}
+    assert script.delete("/admin/providers/groq").json() == {
+        "name": "groq",
+        "deleted": True,
+    }
+    assert yaml.read_text() == text
+    for method in ("get", "delete"):
+        assert getattr(script, method)("/admin/providers/groq").status_code == 404
+    assert script.put("/admin/providers/groq", json={}).status_code == 404
+
+
+def test_a_server_is_added_as_it_was_typed(script, yaml, text):
+    body = (
+        "name: more\n# remote, too\nurl: http://127.0.0.1:8/mcp # here\noauth: false\n"
+    )
+    assert script.post("/admin/mcp", content=body, headers=AS_YAML).status_code == 201
+    assert yaml.read_text() == text.replace(
+        "# the end\n",
+        "  more:\n    # remote, too\n    url: http://127.0.0.1:8/mcp # here\n"
+        "    oauth: false\n# the end\n",
+    )
+
+
+def test_an_entry_without_a_name_is_refused(script, yaml):
+    assert script.post("/admin/mcp", json={"url": "http://x/"}).status_code == 422
+    assert script.post("/admin/mcp", json=[1]).status_code == 400
+
+
+def test_what_others_need_is_not_removed(script, yaml, text):
+    answer = script.delete("/admin/providers/openai")
+    assert answer.status_code == 422
+    assert "agent 'assistant' uses provider 'openai'" in told(answer)["message"]
+    assert yaml.read_text() == text
+
+
+# Who, and what is known of it.
+
+
+def test_viewers_look_and_change_nothing(viewer, configure, tmp_path, settings):
+    path = tmp_path / "coulisse.yaml"
+    before = path.read_text()
+    assert viewer.get("/admin/config").status_code == 200
+    assert "operates" not in viewer.get("/admin/config").text
+    assert viewer.put("/admin/telemetry", json={}).status_code == 403
+    assert viewer.post("/admin/providers", json={"kind": "groq"}).status_code == 403
+    assert viewer.delete("/admin/providers/claude").status_code == 403
+    assert viewer.put("/admin/config", json={}).status_code == 403
+    page = viewer.get("/admin/config/edit", headers={"Accept": "text/html"})
+    assert "readonly" in page.text
+    assert ">Save<" not in page.text
+    assert path.read_text() == before
+
+
+def test_writes_are_in_the_audit_and_refusals_are_not(script, yaml):
+    before = AuditEntry.objects.filter(action="config.write").count()
+    script.put("/admin/telemetry", json={"fmt": {"enabled": 7}})
+    script.post("/admin/providers", json={"kind": "groq", "api_key": "gsk-secret-1"})
+    entries = AuditEntry.objects.filter(action="config.write").order_by("-id")
+    assert entries.count() == before + 1
+    assert entries[0].details["section"] == "providers"
+    assert entries[0].details["entry"] == "groq"
+    assert entries[0].target.endswith("coulisse.yaml")
+    assert "gsk" not in json.dumps(entries[0].details)
+
+
+# Pages.
+
+
+def test_the_cards_say_what_is_set(script, browser, yaml):
+    cards = {card["key"]: card for card in script.get("/admin/settings").json()["data"]}
+    assert cards["providers"]["says"] == "2 providers: openai, anthropic"
+    assert cards["telemetry"]["says"] == "fmt (enabled)"
+    assert cards["server"]["applies"] == "restart"
+    assert cards["storage"]["is_available"] is False
+    assert cards["memory"]["address"] == "/admin/memory/settings"
+    page = browser.get("/admin/settings").text
+    for card in cards.values():
+        if card["is_available"]:
+            assert f'href="{card["address"]}"' in page
+    for key in ("limits", "server", "telemetry"):
+        assert browser.get(cards[key]["address"]).status_code == 200
+
+
+def test_a_form_saves_a_section(browser, yaml, text):
+    page = browser.submit(
+        "/admin/telemetry",
+        {
+            "_method": "PUT",
+            "version": loader.digest(text.encode()),
+            "yaml": "fmt:\r\n  enabled: false # quiet\r\n",
+        },
+    )
+    assert "Saved telemetry" in page.text
+    assert "telemetry: # all of it\n  fmt:\n    enabled: false # quiet\nmcp" in (
+        yaml.read_text()
+    )
+
+
+def test_a_form_that_is_refused_comes_back_as_it_was_with_its_own_lines(browser, yaml):
+    typed = "# mine\nfmt:\n  enabled: perhaps\n"
+    fields = {"_method": "PUT", "yaml": typed}
+    page = browser.submit("/admin/telemetry", fields)
+    assert page.status_code == 422
+    assert typed in page.text
+    assert 'data-line="3"' in page.text
+    page = browser.submit("/admin/telemetry", {**fields, "version": "older"})
+    assert page.status_code == 409
+    assert typed in page.text
+
+
+def test_forms_add_and_remove_entries(browser, yaml, text):
+    page = browser.submit(
+        "/admin/mcp", {"name": "more", "url": "http://127.0.0.1:8/mcp"}
+    )
+    assert "Added mcp server &#x27;more&#x27;" in page.text
+    assert page.url.path == "/admin/mcp/more"
+    page = browser.submit("/admin/mcp/more", {"_method": "DELETE"})
+    assert page.url.path == "/admin/mcp"
+    assert yaml.read_text() == text
+
+
+def test_the_whole_file_is_edited(browser, script, yaml, text):
+    shown = script.get("/admin/config").text
+    fields = {"_method": "PUT", "yaml": shown.replace("# the end", "# the very end")}
+    page = browser.submit("/admin/config/edit", fields)
+    assert "Saved coulisse.yaml" in page.text
+    assert yaml.read_text() == text.replace("# the end", "# the very end")
+    fields["yaml"] = shown.replace("fmt:", "fnt:")
+    page = browser.submit("/admin/config/edit", fields)
+    line = text.splitlines().index("  fmt: {enabled: true}") + 1
+    assert page.status_code == 422
+    assert f'data-line="{line}"' in page.text
+
+
+def test_a_file_that_cannot_be_read_is_told_of(browser, yaml, text):
+    kept.write(text.encode())
+    yaml.write_text("agents: {\n")
+    page = browser.get("/admin/config/edit").text
+    assert "cannot be read" in page
+    assert "telemetry: # all of it" in page
+    assert "sk-openai" not in page
+
+
+def test_memory_is_a_page_for_browsers(browser, script, yaml):
+    assert "<h1>Memory" in browser.get("/admin/memory").text
+    assert script.get("/admin/memory").json() == {}
+    assert "yaml-editor" in browser.get("/admin/memory/settings").text
+
+
+# While it is typed.
+
+
+def test_a_draft_is_judged_and_not_written(script, yaml, text):
+    def problems(**draft):
+        found = script.post("/admin/config/check", json=draft).json()["problems"]
+        return [(p["line"], p["message"]) for p in found]
+
+    assert problems(yaml=script.get("/admin/config").text) == []
+    ((line, says),) = problems(yaml="fmt:\n  enabled: 7", at="telemetry")
+    assert line == 2
+    assert "must be true or false" in says
+    assert problems(yaml=f"api_key: {MASK}", at="providers/openai") == []
+    ((line, says),) = problems(yaml="a: [", at="telemetry")
+    assert line == 1
+    assert yaml.read_text() == text
+
+
+def test_the_schema_is_that_of_the_command(script, yaml):
+    schema = script.get("/admin/config/schema").json()
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    assert "studio" in schema["properties"]
+
+
+def test_no_page_asks_the_database_more_for_a_longer_file(browser, yaml, text):
+    def asked(path):
+        with CaptureQueriesContext(connection) as queries:
+            assert browser.get(path).status_code == 200
+        return len(queries)
+
+    paths = ["settings", "providers", "mcp", "config/edit", "mcp/web"]
+    before = [asked(f"/admin/{path}") for path in paths]
+    more = "".join(
+        f"  web{i}: {{url: 'http://127.0.0.1:9/{i}', oauth: false}}\n"
+        for i in range(20)
+    )
+    yaml.write_text(text.replace("# the end\n", more))
+    assert [asked(f"/admin/{path}") for path in paths] == before
