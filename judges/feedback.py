@@ -1,6 +1,6 @@
 """What people say of replies: one word of each user on each turn of theirs."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -80,11 +80,15 @@ def delete(user_id: UserId, turn_id: UUID) -> bool:
 def opinions(
     *,
     agent: str | None = None,
+    agents: Collection[str] | None = None,
     experiment: str | None = None,
     since: datetime | None = None,
 ) -> list[Opinion]:
     """Return what people say of agents, by the agents' names."""
-    given = (("agent", agent), ("experiment", experiment), ("created_at__gte", since))
+    given = (
+        *(("agent", agent), ("agent__in", agents)),
+        *(("experiment", experiment), ("created_at__gte", since)),
+    )
     wanted = {name: value for name, value in given if value is not None}
     rows = (
         Feedback.objects.filter(**wanted)
@@ -99,3 +103,10 @@ def opinions(
         .order_by("agent")
     )
     return [Opinion(**row) for row in rows]
+
+
+def comments(agents: Collection[str], *, since: datetime, limit: int) -> list[Feedback]:
+    """Return what people wrote of agents since then, the newest first."""
+    found = Feedback.objects.filter(agent__in=agents, created_at__gte=since)
+    rows = found.exclude(comment="").order_by("-created_at", "id")
+    return list(rows[:limit])

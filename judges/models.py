@@ -58,6 +58,11 @@ class Score(models.Model):
             models.Index(
                 fields=["user_id", "-judged_at", "-id"], name="judges_score_of_user"
             ),
+            # What a judge gave of late; lists of it, too.
+            models.Index(
+                fields=["judge", "judged_at", "criterion", "agent", "value"],
+                name="judges_score_of_late",
+            ),
             # A user's means; in `users: shared` one user has all scores there are.
             models.Index(
                 fields=["user_id", "judge", "criterion", "value"],

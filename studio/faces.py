@@ -206,15 +206,12 @@ class Face(APIView):
 
     def entry(self, shape: type[Shape]) -> Shape:
         """Return the body in a shape; raises `Invalid`, naming the first place."""
-        try:
-            return shape.model_validate(self.data())
-        except ValidationError as exc:
-            first = exc.errors(include_url=False, include_context=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            raise Invalid(
-                f"{place}: {first['msg']}" if place else first["msg"],
-                param=place or None,
-            ) from exc
+        return shaped(shape, self.data())
+
+    def asked(self, shape: type[Shape]) -> Shape:
+        """Return the query in a shape, without what is empty; raises as `entry`."""
+        query = self.request.query_params
+        return shaped(shape, {n: query[n] for n in query if query[n] and n != "format"})
 
     def number(
         self, name: str, *, default: int, least: int = 1, most: int = 1000
@@ -228,3 +225,16 @@ class Face(APIView):
                 f"'{name}' must be a whole number from {least} to {most}", param=name
             )
         return int(text)
+
+
+def shaped(shape: type[Shape], data: Any) -> Shape:
+    """Return data in a shape; raises `Invalid`, naming the first place."""
+    try:
+        return shape.model_validate(data)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise Invalid(
+            f"{place}: {first['msg']}" if place else first["msg"],
+            param=place or None,
+        ) from exc

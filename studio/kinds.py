@@ -19,7 +19,7 @@ from judges.config import JUDGES as JUDGES_SECTION
 from judges.config import JudgeConfig
 from smoke.config import SMOKE_TESTS as SMOKE_TESTS_SECTION
 from smoke.config import SmokeTest
-from studio import agents, smoke
+from studio import agents, judges, smoke
 
 Details = Callable[[str, Any], Mapping[str, Any]]
 
@@ -105,8 +105,15 @@ JUDGES = Kind(
     title="Judges",
     lead="Models that score replies by your criteria.",
     icon="gavel",
-    columns=(("Model", ""), ("Criteria", ""), ("Scores", "number")),
+    columns=(
+        *(("Model", ""), ("Criteria", ""), ("Drawn", "number")),
+        *(("Scores, 7 d", "number"), ("Mean", "number")),
+    ),
     row_template="studio/judges/_row.html",
+    overview=judges.overview,
+    detail_template="studio/judges/_details.html",
+    details=judges.details,
+    actions_template="studio/judges/_actions.html",
     begin="""\
 name: quality
 provider: openai

@@ -1,7 +1,11 @@
 """What models were asked outside of turns, kept for `spend` to add up."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
+
+from django.db.models import Count, Q, Sum
 
 from core.events import Usage
 from telemetry import rows, text
@@ -43,3 +47,38 @@ def add(paid: Paid, settings: TelemetryConfig) -> None:
         cost_micro_usd=paid.cost_micro_usd,
         **dict(zip(rows.USAGE, rows.counts(paid.usage), strict=True)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What a judge took in some time."""
+
+    judgements: int
+    micro_usd: int
+    """As far as it is known."""
+    unpriced: int
+    """Those whose cost is not known."""
+
+
+def of_judge(judge: str, since: Mapping[str, datetime]) -> dict[str, Bill]:
+    """Return what a judge took from each of these instants on, by their names.
+
+    In one query.
+    """
+    sums: dict[str, Any] = {}
+    for name, begin in since.items():
+        within = Q(spent_at__gte=begin)
+        sums[f"count_{name}"] = Count("id", filter=within)
+        sums[f"unpriced_{name}"] = Count("id", filter=within & Q(cost_micro_usd=None))
+        sums[f"cost_{name}"] = Sum("cost_micro_usd", filter=within)
+    found = Expense.objects.filter(
+        purpose=Purpose.JUDGE, name=text.name(judge), spent_at__gte=min(since.values())
+    ).aggregate(**sums)
+    return {
+        name: Bill(
+            found[f"count_{name}"],
+            int(found[f"cost_{name}"] or 0),
+            found[f"unpriced_{name}"],
+        )
+        for name in since
+    }

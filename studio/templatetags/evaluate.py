@@ -1,12 +1,15 @@
 """How the studio writes measures, their changes, and how runs ended."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from django import template
 
 from smoke.drawing import ENDS
 from smoke.models import Run
+from studio import score_chart
+from studio.score_chart import Chart, OfDay
 from studio.templatetags.studio import NOTHING, duration, percent, usd
 
 register = template.Library()
@@ -53,3 +56,9 @@ def calls_told(calls: Sequence[Mapping[str, Any]]) -> str:
     if tools:
         return f"called {', '.join(tools)}"
     return ", ".join(dict.fromkeys(str(call.get("model", "")) for call in calls))
+
+
+@register.filter
+def day_lines(days: Sequence[OfDay]) -> Chart | None:
+    """Return the lines of mean scores over the last month."""
+    return score_chart.of(days, datetime.now(UTC).date(), score_chart.DAYS)

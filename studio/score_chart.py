@@ -1,0 +1,91 @@
+"""Mean scores over days as lines, made on the server."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+
+OfDay = Mapping[str, Any]
+"""A day's `mean` and `count` by one `criterion`, as scripts get it."""
+
+WIDTH, HEIGHT = 600, 100
+"""Of the picture's own units; it is stretched."""
+DAYS = 30
+HIGHEST = 10
+COLOURS = 6
+"""Lines that look different from each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One criterion."""
+
+    criterion: str
+    colour: int
+    """From 1."""
+    paths: Sequence[str]
+    """Where it goes, broken off where days have no score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One day, to be pointed at."""
+
+    x: float
+    width: float
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """The picture."""
+
+    lines: Sequence[Line]
+    columns: Sequence[Column]
+    first: str
+    last: str
+
+
+def of(found: Sequence[OfDay], today: date, days: int) -> Chart | None:
+    """Return the lines of these days; None where no day has a score."""
+    if not found:
+        return None
+    shown = [today - timedelta(days=back) for back in range(days, -1, -1)]
+    means: dict[str, dict[str, OfDay]] = {}
+    for each in found:
+        means.setdefault(each["criterion"], {})[each["day"]] = each
+    step = WIDTH / (len(shown) - 1)
+    lines = [
+        Line(criterion, number % COLOURS + 1, _paths(by_day, shown, step))
+        for number, (criterion, by_day) in enumerate(sorted(means.items()))
+    ]
+    columns = [
+        Column(round((n - 0.5) * step, 1), round(step, 1), _said(day, means))
+        for n, day in enumerate(shown)
+    ]
+    return Chart(lines, columns, f"{shown[0]:%d %b}", f"{shown[-1]:%d %b}")
+
+
+def _paths(
+    by_day: Mapping[str, OfDay], shown: Sequence[date], step: float
+) -> list[str]:
+    """Return a path for each run of days with scores."""
+    runs: list[list[str]] = [[]]
+    for number, day in enumerate(shown):
+        each = by_day.get(f"{day}")
+        mean = None if each is None else each["mean"]
+        if mean is None:
+            runs.append([])
+            continue
+        runs[-1].append(f"{number * step:.1f} {HEIGHT * (1 - mean / HIGHEST):.1f}")
+    # A point alone is a line of no length: its round ends are seen.
+    return [f"M {' L '.join(run if run[1:] else run * 2)}" for run in runs if run]
+
+
+def _said(day: date, means: Mapping[str, Mapping[str, OfDay]]) -> str:
+    told = [
+        f"{criterion} {each['mean']:.2f} of {each['count']}"
+        for criterion, by_day in sorted(means.items())
+        if (each := by_day.get(f"{day}")) is not None
+    ]
+    return f"{day:%d %b}: {', '.join(told) or 'no scores'}"

@@ -1,0 +1,237 @@
+"""Judges in the studio: what they gave, what failed, what may yet be scored."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import orjson
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from access.models import AuditEntry
+from config import live
+from core.events import Usage
+from core.ids import TurnId, UserId, new_turn_id
+from judges.config import JUDGES
+from judges.models import Feedback, Score
+from smoke.models import Run
+from studio import judges
+from tasks import judging, queue
+from tasks.models import Task
+from telemetry import expenses
+from telemetry.config import TELEMETRY
+from telemetry.expenses import Paid
+from tests.tasks.test_judge_command import Past
+
+pytestmark = pytest.mark.database
+
+PAGE = {"Accept": "text/html"}
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture
+def past(server, configure):
+    """A judge and an agent of names nobody else has."""
+    return Past(configure)
+
+
+def give(
+    past, value, *, criterion="accuracy", days=0.0, agent=None, user_id=None, **more
+):
+    return Score.objects.create(
+        **{"turn_id": new_turn_id(), "origin": "chat", **more},
+        user_id=user_id or uuid.uuid4(),
+        judge=past.judge,
+        criterion=criterion,
+        value=value,
+        reasoning=f"Because it is {value}.",
+        agent=agent or past.agent,
+        judged_at=NOW - timedelta(days=days),
+    )
+
+
+def fall(past, state="done", result=None, error=""):
+    """Have a reply fall to the judge, and the task come to that."""
+    (task,) = queue.add(
+        [
+            judging.draft(
+                *(past.judge, past.agent),
+                turn_id=TurnId(new_turn_id()),
+                user_id=UserId(uuid.uuid4()),
+            )
+        ]
+    )
+    told = orjson.dumps({"judge": past.judge, **(result or {})}).decode()
+    ended = None if state in queue.OPEN else NOW
+    Task.objects.filter(pk=task.pk).update(
+        state=state, result=told, error=error, finished_at=ended
+    )
+    return task
+
+
+def beside(script, past):
+    told = script.get(f"/admin/judges/{past.judge}")
+    assert told.status_code == 200, told.text
+    return told.json()["beside"]
+
+
+def test_means_are_of_a_day_a_week_and_a_month(script, past):
+    give(past, 10)
+    give(past, 4, days=3)
+    give(past, 1, days=20, agent="another")
+    give(past, 0, days=40)
+    give(past, 6, criterion="tone")
+    told = beside(script, past)
+    accuracy, tone = told["means"]
+    assert accuracy["windows"] == {
+        "24h": {"mean": 10.0, "count": 1},
+        "7d": {"mean": 7.0, "count": 2},
+        "30d": {"mean": 5.0, "count": 3},
+    }
+    assert tone["windows"]["24h"] == {"mean": 6.0, "count": 1}
+    by = {(each["agent"], each["criterion"]): each for each in told["by_agent"]}
+    assert by["another", "accuracy"]["windows"]["7d"] == {"mean": None, "count": 0}
+    assert by[past.agent, "accuracy"]["windows"]["30d"] == {"mean": 7.0, "count": 2}
+    assert [(day["criterion"], day["mean"]) for day in told["days"]] == [
+        *(("accuracy", 1.0), ("accuracy", 4.0), ("accuracy", 10.0), ("tone", 6.0)),
+    ]
+    listed = script.get("/admin/judges").json()["data"]
+    (mine,) = [each for each in listed if each["name"] == past.judge]
+    assert mine["beside"] == {"count": 3, "mean": pytest.approx(20 / 3), "failed": 0}
+
+
+def test_nothing_falls_to_a_judge_unseen(script, past):
+    fall(past)
+    fall(past, result={"skipped": "the turn is not stored"})
+    fall(past, "errored", error="it answered in prose")
+    fall(past, "cancelled")
+    fall(past, "queued")
+    told = beside(script, past)
+    assert told["counts"] == {
+        "queued": 1,
+        "running": 0,
+        "done": 1,
+        "failed": 1,
+        "cancelled": 1,
+        "skipped": {"the turn is not stored": 1},
+        "due": 5,
+    }
+    assert [each["error"] for each in told["failures"]] == ["it answered in prose"]
+    page = script.get(f"/admin/judges/{past.judge}", headers=PAGE).text
+    assert "it answered in prose" in page
+    assert "the turn is not stored" in page
+
+
+def test_what_failed_is_tried_again(script, browser, past):
+    task, other = fall(past, "errored"), fall(past, "errored")
+    page = browser.submit(
+        f"/admin/tasks/{task.pk}/again", {}, of=f"/admin/judges/{past.judge}"
+    )
+    assert page.status_code == 200
+    assert Task.objects.get(pk=task.pk).state == "queued"
+    told = script.post(f"/admin/judges/{past.judge}/retry")
+    assert (told.status_code, told.json()["retried"]) == (202, 1)
+    assert Task.objects.get(pk=other.pk).state == "queued"
+    deed = AuditEntry.objects.filter(action="judge.retry").latest("at")
+    assert (deed.target, deed.details) == (past.judge, {"tasks": 1})
+    assert script.post("/admin/judges/nobody/retry").status_code == 404
+
+
+def test_what_it_cost_is_told(script, past):
+    settings = live.current().get(TELEMETRY)
+    for cost in (1_500, None):
+        paid = Paid(past.judge, past.agent, "openai", "j", 1, Usage(10, 5), cost)
+        expenses.add(paid, settings)
+    spent = beside(script, past)["spent"]
+    assert spent["24h"] == {"judgements": 2, "micro_usd": 1_500, "unpriced": 1}
+    assert spent["30d"] == spent["24h"]
+
+
+def test_what_people_say_stands_beside(script, past):
+    for agent, comment in ((past.agent, "Kind of dry."), ("stranger", "No.")):
+        Feedback.objects.create(
+            turn_id=uuid.uuid4(),
+            user_id=uuid.uuid4(),
+            thumb="down",
+            agent=agent,
+            comment=comment,
+            created_at=NOW,
+            updated_at=NOW,
+        )
+    told = beside(script, past)
+    assert [(each["agent"], each["down"]) for each in told["people"]] == [
+        (past.agent, 1)
+    ]
+    assert [each["comment"] for each in told["comments"]] == ["Kind of dry."]
+
+
+def test_scores_are_listed_with_their_reasons(script, browser, past, monkeypatch):
+    monkeypatch.setattr("studio.judge_work.PAGE", 2)
+    given = [give(past, value, days=value) for value in range(5)]
+    run = Run.objects.create(
+        batch=uuid.uuid4(),
+        repetition=1,
+        test="t",
+        target=past.agent,
+        user_id=uuid.uuid4(),
+        origin="studio",
+        settings={},
+        created_at=NOW,
+    )
+    give(past, 9, user_id=run.user_id, origin="smoke", days=9)
+    address, found, after = f"/admin/judges/{past.judge}/scores", [], ""
+    while True:
+        page = script.get(address, params={"after": after}).json()
+        found += page["data"]
+        if not page["has_more"]:
+            break
+        after = page["last_id"]
+    assert [each["value"] for each in found] == [0, 1, 2, 3, 4, 9]
+    assert found[0]["turn_id"] == str(given[0].turn_id)
+    assert (found[0]["run_id"], found[-1]["run_id"]) == (None, str(run.pk))
+    low = script.get(address, params={"most": 1, "criterion": "accuracy"}).json()
+    assert [each["value"] for each in low["data"]] == [0, 1]
+    assert "Because it is 0." in browser.get(address).text
+    assert script.get(address, params={"most": 11}).status_code == 400
+
+
+def test_past_replies_are_reckoned_and_then_scored(script, browser, past):
+    past.replied(3)
+    address = f"/admin/judges/{past.judge}/past"
+    told = script.get(address, params={"limit": 2, "since": "300d"}).json()
+    assert (told["to_judge"], told["judged"], told["added"]) == (2, 0, 0)
+    assert told["tokens"] > 0
+    assert told["cost_usd"] > 0
+    assert not Task.objects.filter(user_id=past.user_id, kind="judge").exists()
+    assert "How far back" in browser.get(address).text
+    shown = f"{address}?since=300d&limit=2"
+    page = browser.submit(address, {"since": "300d", "limit": "2"}, of=shown)
+    assert "2 replies to be scored" in page.text
+    assert Task.objects.filter(user_id=past.user_id, kind="judge").count() == 2
+    told = script.post(address, json={"since": "300d"})
+    assert (told.status_code, told.json()["added"]) == (202, 1)
+    assert script.get(address, params={"since": "300d"}).json()["to_judge"] == 0
+
+
+def test_what_cannot_be_reckoned_is_said(script, past):
+    address = f"/admin/judges/{past.judge}/past"
+    for wrong in ({"since": "yore"}, {"sample": 2}, {"limit": 0}, {"sort": "x"}):
+        assert script.get(address, params=wrong).status_code == 400
+    answer = script.post("/admin/judges/never/past", json={"agent": "x"})
+    assert answer.json()["to_judge"] == 0
+    page = script.get("/admin/judges/nobody/past", headers=PAGE)
+    assert (page.status_code, "there is no judge" in page.text) == (404, True)
+
+
+def test_many_scores_take_as_many_queries_as_few(past):
+    counts = []
+    for number in (1, 15):
+        for value in range(number):
+            give(past, value % 10, criterion=f"c{value}", agent=f"a{value}")
+            fall(past, "errored")
+        judge = live.current().get(JUDGES)[past.judge]
+        with CaptureQueriesContext(connection) as queries:
+            judges.details(past.judge, judge)
+            judges.overview()
+        counts.append(len(queries))
+    assert counts == [counts[0]] * 2
