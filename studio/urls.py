@@ -11,6 +11,8 @@ from studio.facts import Facts, OneFact
 from studio.file import ConfigCheck, ConfigEditor, ConfigFile, ConfigSchema
 from studio.file_entries import Mcp, OneMcp, OneProvider, Providers
 from studio.home import Home
+from studio.judge_work import Past, Retry
+from studio.judge_work import Scores as JudgeScores
 from studio.kinds import KINDS
 from studio.live import Events, Live
 from studio.missing import Missing
@@ -45,6 +47,9 @@ urlpatterns = [
     path("triggers/<path:name>/fire", Firings.as_view()),
     path("triggers/<path:name>", OneTrigger.as_view()),
     # Evaluate
+    path("judges/<path:name>/past", Past.as_view()),
+    path("judges/<path:name>/retry", Retry.as_view()),
+    path("judges/<path:name>/scores", JudgeScores.as_view()),
     path("smoke/runs", AllRuns.as_view()),
     path("smoke/runs/<str:id>", OneRun.as_view()),
     path("smoke/runs/<str:id>/cancel", CancellingRuns.as_view()),
