@@ -21,4 +21,7 @@ class Assets(WhiteNoiseMiddleware):  # type: ignore[misc]  # it has no types
         del answer.headers["Content-Type"]
         for name, value in found.headers:
             answer.headers[name] = value
+        if content:
+            # An upgrade may have put another one in its place meanwhile.
+            answer.headers["Content-Length"] = str(len(content))
         return answer
