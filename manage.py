@@ -18,8 +18,8 @@ OWN_COMMANDS = {
         "lessons",
         "reindex",
     ),
-    *("audit", "experiments", "judge", "prices", "scores", "smoke", "spend"),
-    *("tasks", "token", "triggers", "turn", "turns"),
+    *("audit", "experiments", "judge", "overrides", "prices", "scores"),
+    *("smoke", "spend", "tasks", "token", "triggers", "turn", "turns"),
 }
 INTERRUPTED = 130
 

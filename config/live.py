@@ -74,12 +74,13 @@ def _load() -> Config:
     return config
 
 
-def read(path: Path) -> Config:
+def read(path: Path, *, insists: bool = True) -> Config:
     """Return what a server would run with this file now; raises `ConfigInvalid`.
 
-    For commands: with what the studio says, where the database is there to tell.
+    For commands: with what the studio says, where the database is there to tell. What
+    of that the file does not fit is set aside where `insists` is false.
     """
-    return effective.of(reader.read(path), path, _overlays())
+    return effective.of(reader.read(path), path, _overlays(), insists=insists)
 
 
 def _overlays() -> Overlays:

@@ -82,6 +82,11 @@ def section_of(key: str) -> Section[Any]:
     return known[key]
 
 
+def deed(section: Section[Any], verb: str) -> str:
+    """Return how the audit calls it when somebody does this to an entry."""
+    return f"{section.noun.replace(' ', '_')}.{verb}"
+
+
 def listed(section: Section[Any]) -> list[Entry]:
     """Return all entries of a section, in the order they have in effect."""
     config = live.current()
@@ -284,20 +289,18 @@ def _judge(
     config: Config, overlays: Overlays, section: Section[Any], name: str
 ) -> None:
     """Raise `ConfigInvalid` for what a change breaks; not for what is broken anyway."""
-    broken_before = {(each.section, each.name) for each in config.set_aside}
-    try:
-        after = effective.over(config.content, config.path, overlays)
-    except ConfigInvalid as exc:
-        told = [each for each in exc.problems if each.code != errors.OPPOSED]
-        raise ConfigInvalid(told) from None
+    broken = {(each.section, each.name) for each in config.set_aside}
+    broken.discard((section.key, name))
+    after = effective.over(config.content, config.path, overlays, insists=False)
     found = [
         problem
         for each in after.set_aside
-        if (each.section, each.name) not in broken_before - {(section.key, name)}
+        if (each.section, each.name) not in broken
         for problem in each.problems
     ]
     if found:
-        raise ConfigInvalid(found)
+        # Of several that oppose the file together each has all problems.
+        raise ConfigInvalid(dict.fromkeys(found))
 
 
 def _write(overlay: Overlay, action: Action, by: str) -> None:

@@ -104,9 +104,8 @@ class EntryFace(Face):
 
     def recorded(self, verb: str, name: str, change: Any, *args: Any, **kw: Any) -> Any:
         """Make a change and write it down in the audit."""
-        noun = self.kind.section.noun.replace(" ", "_")
         by = self.author()
-        deed = Deed(f"{noun}.{verb}", by, name)
+        deed = Deed(overrides.deed(self.kind.section, verb), by, name)
         return audit.recorded(deed, change, self.kind.section, *args, by=by.actor, **kw)
 
     def written(self) -> str:
@@ -118,11 +117,13 @@ class EntryFace(Face):
 
     def version(self) -> int | None:
         """Return the version that was shown, where it is said."""
-        sent = self._fields().get("version") if self.is_form else None
-        said = self.request.query_params.get("version", sent or "")
+        said = self.request.query_params.get("version") or (
+            str(self._fields().get("version", "")) if self.is_form else ""
+        )
+        said = said or self.request.headers.get("If-Match", "").strip('"')
         if said == "":
             return None
-        if not str(said).isdecimal():
+        if not said.isdecimal():
             raise Invalid("'version' must be a whole number", param="version")
         return int(said)
 

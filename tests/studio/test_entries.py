@@ -195,6 +195,8 @@ def test_who_was_slower_is_told(script):
     assert answer.status_code == 409
     assert answer.json()["error"]["code"] == "changed_meanwhile"
     assert script.delete(f"/admin/agents/bob?version={shown}").status_code == 409
+    matched = {"If-Match": f'"{shown}"'}
+    assert script.delete("/admin/agents/bob", headers=matched).status_code == 409
     assert script.delete("/admin/agents/bob").status_code == 200
 
 

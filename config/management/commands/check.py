@@ -1,10 +1,10 @@
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.core.management.base import SystemCheckError
 from django.core.management.commands.check import Command as DjangoCheck
 
-from config import loader, reader
+from config import effective, live, reader
 from config.command import ConfigCommand
 from config.errors import ConfigInvalid
 from config.sections import Config, Problem
@@ -25,7 +25,7 @@ class Command(ConfigCommand, DjangoCheck):
             return
         path = self.config_path(options)
         try:
-            config = loader.load(path)
+            config = live.read(path)
         except ConfigInvalid as exc:
             # Django would print them in the order of the alphabet.
             raise SystemCheckError("\n".join(map(_line, exc.problems))) from exc
@@ -36,6 +36,8 @@ class Command(ConfigCommand, DjangoCheck):
         if others:
             line += f", {_counts(config, others)}"
         self.stdout.write(line)
+        for told in _of_the_studio(config):
+            self.stdout.write(told)
 
     def check(self, *args: Any, **kwargs: Any) -> None:
         # Success has a line of its own here.
@@ -45,6 +47,15 @@ class Command(ConfigCommand, DjangoCheck):
 def _line(problem: Problem) -> str:
     place = f"{problem.position}: " if problem.position else ""
     return f"{place}({problem.code}) {problem.message}"
+
+
+def _of_the_studio(config: Config) -> Iterator[str]:
+    """Return what is told of overrides, where the database has any."""
+    count = len(config.overlays.entries)
+    if count:
+        yield f"with {count} override{'' if count == 1 else 's'} of the studio"
+    for each in config.set_aside:
+        yield f"warning: {effective.label(each)} is set aside: {each.why}"
 
 
 def _counts(config: Config, keys: Iterable[str]) -> str:

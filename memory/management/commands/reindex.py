@@ -7,7 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from access import audit, deeds
 from access.deeds import Deed
-from config import loader
+from config import live
 from core.errors import CoulisseError
 from memory import embedding, graph_index, passages, plan
 from memory.bar import Bar
@@ -62,7 +62,7 @@ class Command(MemoryCommand):
 
     def _embedder(self, options: dict[str, Any]) -> Embedder:
         try:
-            users = plan.of_users(loader.load(self.config_path(options)))
+            users = plan.of_users(live.read(self.config_path(options)))
         except CoulisseError as exc:
             raise CommandError(exc.message) from exc
         if users is None:

@@ -12,7 +12,7 @@ from django.utils.module_loading import import_string
 
 from access import audit, deeds
 from access.deeds import Deed
-from config import loader, option
+from config import live, option
 from config.sections import Config
 from memory.command import MemoryCommand
 from tasks import by_hand, trigger_lines, trigger_pages, wake
@@ -44,7 +44,7 @@ class Command(MemoryCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        config = loader.load(self.config_path(options))
+        config = live.read(self.config_path(options))
         if options["what"] == "fire":
             self._fire(config, options["name"], options["payload"])
         else:

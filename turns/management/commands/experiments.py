@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from access import instants
-from config import loader
+from config import live
 from config.spelling import did_you_mean
 from experiments.config import EXPERIMENTS
 from memory.command import MemoryCommand
@@ -31,7 +31,7 @@ class Command(MemoryCommand):
         parser.add_argument("--json", action="store_true", help="Print it as JSON.")
 
     def handle(self, **options: Any) -> None:
-        config = loader.load(self.config_path(options))
+        config = live.read(self.config_path(options))
         found, name = config.get(EXPERIMENTS), options["name"]
         if name is not None and name not in found:
             raise CommandError(

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from config import loader
+from config import live
 from memory.command import MemoryCommand
 from turns import price_table
 
@@ -22,7 +22,7 @@ class Command(MemoryCommand):
         parser.add_argument("--json", action="store_true", help="Print it as JSON.")
 
     def handle(self, **options: Any) -> None:
-        priced = price_table.of(loader.load(self.config_path(options)))
+        priced = price_table.of(live.read(self.config_path(options)))
         if options["json"]:
             told = price_table.document(priced)
             self.write_json(told)

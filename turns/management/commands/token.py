@@ -9,7 +9,7 @@ from django.core.management.base import CommandParser
 from access import deeds, dollars, instants, token_lines, token_pages, tokens
 from access.auth_config import AUTH
 from access.models import Budget
-from config import loader, option
+from config import live, option
 from config.errors import ConfigInvalid
 from config.sections import Config
 from memory.command import MemoryCommand
@@ -85,7 +85,7 @@ class Command(MemoryCommand):
     def _config(self, options: dict[str, Any]) -> Config | None:
         """Return the configuration; without one tokens can be made all the same."""
         try:
-            return loader.load(self.config_path(options))
+            return live.read(self.config_path(options))
         except ConfigInvalid as exc:
             self.say(f"the YAML cannot be read, so nothing is compared with it: {exc}")
             return None

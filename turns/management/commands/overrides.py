@@ -1,0 +1,96 @@
+"""`manage.py overrides`: what the studio says over the YAML, and back to the YAML."""
+
+import logging
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from access import audit, deeds
+from access.deeds import Deed
+from config import effective, live, option, override_lines, overrides
+from memory.command import MemoryCommand
+
+
+class Command(MemoryCommand):
+    """List, show, reset: for operators without a browser."""
+
+    help = "List what the studio changed of the YAML, show it, or undo it."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        commands = parser.add_subparsers(dest="what", metavar="COMMAND")
+
+        def add(name: str, what: str) -> ArgumentParser:
+            made: ArgumentParser = commands.add_parser(
+                name, help=what, description=what, allow_abbrev=False
+            )
+            option.add_to(made)
+            return made
+
+        listing = add("list", "List all there is of the studio (the default).")
+        listing.add_argument("--json", action="store_true", help="Print JSON.")
+        declare_one(add("show", "Show an entry, what differs and its history."))
+        declare_one(add("reset", "Have the YAML's run again; delete what it has not."))
+
+    def handle(self, **options: Any) -> None:
+        # What it does is told here; the server's log tells what it made of that.
+        log = logging.getLogger("config.live")
+        level = log.level
+        log.setLevel(logging.WARNING)
+        try:
+            self._do(options)
+        finally:
+            log.setLevel(level)
+
+    def _do(self, options: dict[str, Any]) -> None:
+        # What opposes the file must be undone here, though the file is refused for it.
+        live.replace(live.read(self.config_path(options), insists=False))
+        match options["what"]:
+            case "show":
+                self._show(options["section"], options["name"])
+            case "reset":
+                self._reset(options["section"], options["name"])
+            case _:
+                self._list(is_json=options.get("json", False))
+
+    def _list(self, *, is_json: bool) -> None:
+        found = [
+            entry
+            for section in effective.overridable().values()
+            for entry in overrides.listed(section)
+            if entry.label != "yaml"
+        ]
+        if is_json:
+            self.write_json([override_lines.as_json(entry) for entry in found])
+            return
+        for entry in found:
+            for line in override_lines.listed(entry):
+                self.stdout.write(line)
+        if not found:
+            self.say("the studio changes nothing: all is as the YAML says")
+
+    def _show(self, key: str, name: str) -> None:
+        section = overrides.section_of(key)
+        for line in override_lines.whole(overrides.find(section, name)):
+            self.stdout.write(line)
+
+    def _reset(self, key: str, name: str) -> None:
+        section, by = overrides.section_of(key), deeds.at_the_terminal()
+        entry = overrides.find(section, name)
+        is_own = entry.label == "dynamic"
+        change = overrides.tombstone if is_own else overrides.reset
+        deed = Deed(overrides.deed(section, "delete" if is_own else "reset"), by, name)
+        audit.recorded(deed, change, section, name, by=by.actor)
+        if entry.written is None:
+            self.stdout.write(f"{section.noun} '{name}' is deleted")
+        else:
+            self.stdout.write(f"{section.noun} '{name}' is as the YAML says")
+
+
+def declare_one(parser: ArgumentParser) -> None:
+    """Declare which entry it is about."""
+    parser.add_argument(
+        "section", metavar="SECTION", help="agents, judges, experiments, smoke_tests."
+    )
+    parser.add_argument("name", metavar="NAME", help="The entry's name.")
