@@ -59,10 +59,6 @@ class File:
         return loader.digest(self.content)
 
     @cached_property
-    def _shown(self) -> Document:
-        return document.of(masks.shown(self._whole), "")
-
-    @cached_property
     def _whole(self) -> Document:
         return _readable(self.content)
 
@@ -74,7 +70,7 @@ class File:
     @property
     def text(self) -> str:
         """All of it; raises `ConfigInvalid` when it cannot be parsed."""
-        return self._shown.text
+        return splicing.apply(self._whole.text, masks.edits(self._whole))
 
     @property
     def data(self) -> dict[str, Any]:
@@ -87,10 +83,7 @@ class File:
 
     def text_at(self, place: Place) -> str:
         """Return what is written there, from the first column; "" for nothing."""
-        entry = _find(self._shown, place)
-        if entry is None:
-            return ""
-        return splicing.written(self._shown.layout, entry, self._shown.text)
+        return _shown(self._whole, place)
 
     def data_at(self, place: Place) -> Any:
         """Return what it says there; None for nothing."""
@@ -305,12 +298,16 @@ def _spliced(doc: Document, place: Place, text: str) -> bytes:
 
 
 def _is_as_shown(doc: Document, place: Place, text: str) -> bool:
-    shown = document.of(masks.shown(doc))
-    entry = _find(shown, place)
+    typed = text.replace("\r\n", "\n").rstrip()
+    return _shown(doc, place).rstrip() == typed
+
+
+def _shown(doc: Document, place: Place) -> str:
+    """Return what is written at a place, without its secrets; "" for nothing."""
+    entry = _find(doc, place)
     if entry is None:
-        return False
-    was = splicing.written(shown.layout, entry, shown.text)
-    return was.rstrip() == text.replace("\r\n", "\n").rstrip()
+        return ""
+    return splicing.written(doc.layout, entry, doc.text, masks.edits(doc))
 
 
 def _fragment(text: str, place: Place) -> splicing.Fragment:

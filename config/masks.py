@@ -96,7 +96,7 @@ def _secrets(doc: Document) -> Iterator[tuple[Location, str]]:
     known = sections.registered()
     for key, value in doc.data.items():
         section = known.get(key)
-        schema = section.adapter.json_schema() if section else {}
+        schema = section.schema if section else {}
         nodes = outline.roots(schema)
         yield from _within(value, (key,), nodes, schema, is_free=not section)
 
@@ -231,13 +231,20 @@ def _shown_comment(comment: str, known: list[str]) -> str:
 
 def shown(doc: Document) -> bytes:
     """Return a content without its secrets."""
+    return doc.with_text(splicing.apply(doc.text, edits(doc)))
+
+
+def edits(doc: Document) -> list[splicing.Edit]:
+    """Return the edits that hide a content's secrets."""
     hidden = of(doc)
-    edits = [(start, end, _scalar(text)) for (start, end), text in hidden.spans.items()]
-    edits += [
+    values = [
+        (start, end, _scalar(text)) for (start, end), text in hidden.spans.items()
+    ]
+    comments = [
         (start, start + len(comment), text)
         for start, (comment, text) in hidden.comments.items()
     ]
-    return doc.with_text(splicing.apply(doc.text, edits))
+    return values + comments
 
 
 def _scalar(text: str) -> str:

@@ -81,6 +81,11 @@ class Section(Generic[T]):
         """What validates the slice and describes it as JSON Schema."""
         return TypeAdapter(self.shape)
 
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """Its JSON Schema; not to be changed."""
+        return self.adapter.json_schema()
+
 
 def registered() -> dict[str, Section[Any]]:
     """Return the sections `settings.COULISSE_SECTIONS` names, by key."""

@@ -38,13 +38,18 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
 # What is there.
 
 
-def written(found: Layout, entry: Entry, text: str) -> str:
-    """Return a value's own text, from its first column, with the comments in it."""
-    value = entry.value
-    if value.is_empty:
+def written(found: Layout, entry: Entry, text: str, edits: Iterable[Edit] = ()) -> str:
+    """Return a value's own text, from its first column, with the comments in it.
+
+    Of edits of the whole text, those within it are made.
+    """
+    if entry.value.is_empty:
         return ""
     start, end = _lines(found, entry)
-    whole = lines.plain(text[start:end])
+    own = [
+        (a - start, b - start, new) for a, b, new in edits if start <= a and b <= end
+    ]
+    whole = lines.plain(apply(text[start:end], own))
     return lines.dedented(whole, _edge(found, entry))
 
 

@@ -102,7 +102,7 @@ class SectionFace(PartFace):
     def nothing(self) -> Any:
         """What is said of a section that is not there."""
         section = sections.registered()[self.key]
-        kind = section.adapter.json_schema().get("type")
+        kind = section.schema.get("type")
         if kind in ("array", "object") or section.noun:
             return [] if kind == "array" else {}
         return ""
