@@ -13,18 +13,20 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from experiments import student
+
+Cells = NDArray[np.float64]
 
 CERTAINTY = 0.95
 """Of the interval."""
 LEAST_VARIANCE = 1 / 12
 """Of one score. Scores are whole points: this much a judge's rounding hides, so even
 scores that are all alike do not make a mean certain."""
-DRAWS = 200_000
-"""From what is believed of each mean; a probability is then right to about 0.002."""
-SEED = 20_260_501
-"""The same scores always tell the same."""
+CELLS = 2_000
+"""That a distribution is cut into, to add up its chances: they are right to about
+0.0001."""
 
 
 class Scores(Protocol):
@@ -88,17 +90,64 @@ def _scale(scores: Scores) -> float:
 def chances_to_be_best(scores: Sequence[Scores]) -> list[float]:
     """Return how likely each has the highest mean; each must have two scores.
 
-    By drawing from what is believed of every mean, and counting who wins.
+    The chance that a mean is in some place, times that all others are below it there,
+    added up over all places.
     """
-    drawn = np.random.default_rng(SEED)
-    means = np.stack(
-        [
-            each.mean + _scale(each) * drawn.standard_t(each.count - 1, DRAWS)
-            for each in scores
-        ]
+    believed = [_believed(each) for each in scores]
+    found = [
+        float(
+            np.prod(
+                [other.below(one.places) for other in believed if other is not one]
+                + [one.weights],
+                axis=0,
+            ).sum()
+        )
+        for one in believed
+    ]
+    return [chance / sum(found) for chance in found]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Believed:
+    """What is believed of a mean, in cells.
+
+    A place is told by the angle whose tangent it is, in `reach` from the middle: so far
+    as the tails go, there are cells.
+    """
+
+    middle: float
+    reach: float
+    edges: Cells
+    weights: Cells
+    """How likely it is in each cell."""
+
+    @property
+    def places(self) -> Cells:
+        """The middles of the cells."""
+        angles = (self.edges[1:] + self.edges[:-1]) / 2
+        places: Cells = self.middle + self.reach * np.tan(angles)
+        return places
+
+    def below(self, places: Cells) -> Cells:
+        """Return how likely it is below each of these places."""
+        angles = np.arctan((places - self.middle) / self.reach)
+        sums = np.concatenate(([0.0], np.cumsum(self.weights)))
+        return np.interp(angles, self.edges, sums)
+
+
+def _believed(scores: Scores) -> Believed:
+    freedom = scores.count - 1
+    # By the angle, Student's t has the density of its cosine's power.
+    power = freedom - 1
+    widest = math.acos(10 ** (-16 / power)) if power else math.pi / 2
+    edges = np.linspace(-widest, widest, CELLS + 1)
+    density = np.cos((edges[1:] + edges[:-1]) / 2) ** power
+    return Believed(
+        scores.mean,
+        _scale(scores) * math.sqrt(freedom),
+        edges,
+        density / density.sum(),
     )
-    wins = np.bincount(means.argmax(axis=0), minlength=len(scores))
-    return [float(count) / DRAWS for count in wins]
 
 
 def winner(

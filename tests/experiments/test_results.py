@@ -54,13 +54,23 @@ def test_two_variants_with_many_scores_are_as_the_normal_has_it(ahead):
     spread = (4.0 / 2_000 + 3.0 / 1_500) ** 0.5
     expected = NormalDist().cdf(ahead / 5 / spread)
     first, second = results.chances_to_be_best([one, other])
-    assert second == pytest.approx(expected, abs=0.004)
+    assert second == pytest.approx(expected, abs=0.001)
     assert first + second == pytest.approx(1)
+
+
+@pytest.mark.parametrize("ahead", [0.0, 0.5, 3.0])
+def test_two_with_two_scores_each_are_as_the_closed_form_has_it(ahead):
+    # Student's t with one degree of freedom is Cauchy's; of two, so is the difference.
+    one, other = Scores(2, 6.0, 4.0), Scores(2, 6.0 + ahead, 1.0)
+    scale = (4.0 / 2) ** 0.5 + (1.0 / 2) ** 0.5
+    expected = 0.5 + np.arctan(ahead / scale) / np.pi
+    _, second = results.chances_to_be_best([one, other])
+    assert second == pytest.approx(expected, abs=1e-4)
 
 
 def test_three_alike_are_equally_likely():
     found = results.chances_to_be_best([Scores(50, 6.0, 4.0)] * 3)
-    assert found == [pytest.approx(1 / 3, abs=0.005)] * 3
+    assert found == [pytest.approx(1 / 3, abs=1e-6)] * 3
 
 
 def test_few_scores_convince_less_than_many():
