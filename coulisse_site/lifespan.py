@@ -10,7 +10,7 @@ from config import live
 from gateway.handler import Handler
 from memory import wake
 from providers import client
-from studio import watchers
+from studio import crossing, watchers
 from turns import lane, price_table, remembering, schema_children, tool_servers
 
 logger = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ class Lifespan:
         except Exception as exc:
             await send({"type": "lifespan.startup.failed", "message": str(exc)})
             return
+        crossing.begin()
         watchers.start()
         warming = asyncio.create_task(_warm())
         discovery = asyncio.create_task(tool_servers.discover())
@@ -45,6 +46,7 @@ class Lifespan:
         watcher.stop()
         skills_watcher.stop()
         await self._handler.drain()
+        crossing.end()
         await tool_servers.close()
         await lane.drain()
         await asyncio.to_thread(wake.flush)

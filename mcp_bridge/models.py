@@ -41,7 +41,9 @@ class McpToken(models.Model):
                 fields=["expires_at"],
                 condition=models.Q(refresh_token=None),
                 name="mcp_token_ends",
-            )
+            ),
+            # What the studio lists.
+            models.Index(fields=["server", "-created_at", "-id"], name="mcp_token_of"),
         ]
 
     def __str__(self) -> str:

@@ -144,6 +144,25 @@ class Pool:
             self._said.popitem(last=False)
         logger.warning("mcp server '%s': %s", address.name, what)
 
+    def looked_at(self, server: str) -> tuple[list[Session], ServerFailed | None]:
+        """Return this event loop's open sessions with a server, or why it has none."""
+        shelf = self._shelf()
+        sessions = [
+            kept.session
+            for key, kept in shelf.kept.items()
+            if key.server == server and kept.session.is_open
+        ]
+        failures = [
+            failure.error
+            for key, failure in shelf.failures.items()
+            if key.server == server
+        ]
+        return sessions, failures[-1] if failures and not sessions else None
+
+    def forgive(self, address: Address) -> None:
+        """Let a server that failed be tried again at once."""
+        self._shelf().failures.pop(address.key, None)
+
     async def close(self) -> None:
         """End every session of this event loop, and wait until they are gone."""
         shelf = self._shelves.pop(asyncio.get_running_loop(), None)

@@ -15,6 +15,7 @@ from config.editing import File, Place
 from config.errors import EntryUnknown
 from core.errors import Invalid
 from providers.config import KIND_NAMES
+from studio import mcp_state
 from studio.sections import SETTINGS, SectionFace, address_of, title_of
 from studio.written import VERSION, PartFace
 
@@ -170,6 +171,11 @@ class OneProvider(EntryFace):
 
 
 class OneMcp(EntryFace):
-    """One tool server."""
+    """One tool server; below how it is written stands how it is."""
 
     key = "mcp"
+    template = "studio/file/mcp_entry.html"
+
+    def shell(self) -> dict[str, Any]:
+        """Return what the page needs besides."""
+        return {**super().shell(), **mcp_state.shown(self.name)}

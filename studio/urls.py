@@ -15,6 +15,7 @@ from studio.judge_work import Past, Retry
 from studio.judge_work import Scores as JudgeScores
 from studio.kinds import KINDS
 from studio.live import Events, Live
+from studio.mcp_state import ConnectionFace, ConnectionsFace, ToolsFace
 from studio.missing import Missing
 from studio.person_pages import Everybody, Somebody
 from studio.playground import Playground, PlaygroundTurns
@@ -81,6 +82,9 @@ urlpatterns = [
     path("providers/<str:name>", OneProvider.as_view()),
     path("mcp", Mcp.as_view()),
     path("mcp/<str:name>", OneMcp.as_view()),
+    path("mcp/<str:name>/connections", ConnectionsFace.as_view()),
+    path("mcp/<str:name>/connections/<uuid:user>", ConnectionFace.as_view()),
+    path("mcp/<str:name>/tools", ToolsFace.as_view()),
     path("memory/settings", SectionFace.as_view(key="memory")),
     path("auth", SectionFace.as_view(key="auth")),
     path("storage", SectionFace.as_view(key="storage")),

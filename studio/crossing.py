@@ -1,0 +1,42 @@
+"""From a thread of the studio to the event loop that serves, and back.
+
+What lives there, such as sessions with tool servers, is reached there alone.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from providers import blocking
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 20.0
+
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def begin() -> None:
+    """Have this thread's event loop be the one; called when the server starts."""
+    global _loop
+    _loop = asyncio.get_running_loop()
+
+
+def end() -> None:
+    """Reach it no more; called before it stops."""
+    global _loop
+    _loop = None
+
+
+def wait(coroutine: Coroutine[Any, Any, T], seconds: float = PATIENCE_SECONDS) -> T:
+    """Run a coroutine there; return what it returns or raise what it raises.
+
+    Where nothing is being served it is run on the loop of background work.
+    """
+    if _loop is None:
+        return blocking.wait(coroutine, timeout_seconds=seconds)
+    future = asyncio.run_coroutine_threadsafe(coroutine, _loop)
+    try:
+        return future.result(seconds)
+    finally:
+        future.cancel()

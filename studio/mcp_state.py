@@ -1,0 +1,187 @@
+"""MCP servers as they are now: the tools they offer, and who is connected."""
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from pydantic import BaseModel
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from access import audit
+from access.deeds import Deed
+from config import live
+from core.errors import NotFound
+from core.ids import UserId
+from mcp_bridge import connections, looks
+from mcp_bridge.config import MCP, ServerConfig
+from mcp_bridge.looks import Look
+from mcp_bridge.sign_in_errors import ServerUnknown
+from studio import crossing
+from studio.faces import Face
+from studio.paging import listed, place
+from turns.tool_servers import POOL, SIGN_INS
+
+PLACE = "/admin/mcp"
+FEW = 20
+"""Users on a server's own page."""
+
+
+class NotConnected(NotFound):
+    """This user is not connected to this MCP server."""
+
+    code = "not_connected"
+
+
+class Tool(BaseModel):
+    """A tool as its server describes it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    is_read_only: bool
+
+
+class Tools(BaseModel):
+    """What the process that answers knows of a server."""
+
+    object: Literal["mcp.tools"] = "mcp.tools"
+    server: str
+    signs_in: bool
+    state: Literal["open", "idle", "failed"]
+    sessions: int
+    error: str | None
+    tools: list[Tool]
+
+
+class Connection(BaseModel):
+    """A user's sign-in to a server; the tokens are nobody's to see."""
+
+    user_id: UUID
+    resource: str
+    scopes: str
+    renews: bool
+    is_over: bool
+    created_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None
+
+
+class Connections(BaseModel):
+    """A page of them, the newest first."""
+
+    object: Literal["list"] = "list"
+    data: list[Connection]
+    has_more: bool
+    last_id: str | None
+
+
+class ToolsFace(Face):
+    """`/admin/mcp/{name}/tools`."""
+
+    @extend_schema(summary="List the tools of an MCP server", responses=Tools)
+    def get(self, request: Request, name: str) -> Response:
+        """Return what is known of a server, without asking it."""
+        return self.answer(tools_of(name))
+
+    @extend_schema(summary="Look at an MCP server", request=None, responses=Tools)
+    def post(self, request: Request, name: str) -> HttpResponseBase:
+        """Ask a server what it offers, now; users' own are asked when they use it."""
+        server = server_of(name)
+        looking = looks.look(live.current(), name, pool=POOL)
+        told = _told(name, server, crossing.wait(looking))
+        count = len(told["tools"])
+        said = told["error"] or f"'{name}' offers {count} tools"
+        return self.done(told, said=said, to=f"{PLACE}/{name}")
+
+
+class ConnectionsFace(Face):
+    """`/admin/mcp/{name}/connections`."""
+
+    template = "studio/mcp_connections.html"
+
+    @extend_schema(
+        summary="List who is connected to an MCP server",
+        parameters=[OpenApiParameter("after", str, description="The page's last_id.")],
+        responses=Connections,
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """List the users who have signed in to a server, the newest first."""
+        server_of(name)
+        self.title = "Who is connected"
+        self.trail = [("MCP", PLACE), (name, f"{PLACE}/{name}")]
+        after = place(request.query_params.get("after"), int)
+        return self.answer(connected(name, after=after), page=lambda: {"name": name})
+
+
+class ConnectionFace(Face):
+    """`/admin/mcp/{name}/connections/{user}`."""
+
+    @extend_schema(summary="Disconnect a user from an MCP server", responses=None)
+    def delete(self, request: Request, name: str, user: UUID) -> HttpResponseBase:
+        """End a user's sign-in: here, and at the provider if that can be told."""
+        deed = Deed(
+            "mcp.disconnect", self.author(), f"mcp server {name}", {"user": str(user)}
+        )
+        ending = SIGN_INS.disconnect(
+            live.current(), name, UserId(user), note=lambda: audit.write(deed)
+        )
+        if not crossing.wait(ending):
+            raise NotConnected
+        told = {"object": "mcp.connection.deleted", "server": name, "deleted": True}
+        return self.done(
+            told, said="Disconnected the user", to=f"{PLACE}/{name}/connections"
+        )
+
+
+def shown(name: str) -> dict[str, Any]:
+    """Return what a server's own page shows below how it is written.
+
+    For `studio/_mcp_state.html`. Nothing where it is not in force yet.
+    """
+    if name not in live.current().get(MCP):
+        return {"mcp": None}
+    told = tools_of(name)
+    users = connected(name, limit=FEW) if told["signs_in"] else None
+    return {"mcp": told, "connections": users}
+
+
+def states() -> dict[str, str]:
+    """Return how each server stands: `open`, `idle` or `failed`."""
+    return {name: look.state for name, look in _looks().items()}
+
+
+def tools_of(name: str) -> dict[str, Any]:
+    """Tell what is known of a server; raises `ServerUnknown`."""
+    return _told(name, server_of(name), _looks()[name])
+
+
+def connected(
+    name: str, *, after: connections.Place | None = None, limit: int = 50
+) -> dict[str, Any]:
+    """Tell a page of who is connected to a server."""
+    rows, has_more = connections.page(
+        name, now=datetime.now(UTC), after=after, limit=limit
+    )
+    last = (rows[-1]["created_at"], rows[-1]["id"]) if rows else None
+    told = [{key: row[key] for key in row if key != "id"} for row in rows]
+    return listed(told, has_more=has_more, last=last)
+
+
+def server_of(name: str) -> ServerConfig:
+    """Return a server that is in force; raises `ServerUnknown`."""
+    server = live.current().get(MCP).get(name)
+    if server is None:
+        raise ServerUnknown(f"there is no MCP server '{name}' under mcp:")
+    return server
+
+
+def _looks() -> dict[str, Look]:
+    return crossing.wait(looks.all_known(live.current(), pool=POOL))
+
+
+def _told(name: str, server: ServerConfig, look: Look) -> dict[str, Any]:
+    about = {"object": "mcp.tools", "server": name}
+    return {**about, "signs_in": server.sign_in is not None, **looks.told(look)}

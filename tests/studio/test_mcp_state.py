@@ -1,0 +1,138 @@
+"""MCP servers in the studio: their tools, and who is connected to them."""
+
+import sys
+import uuid
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from access.models import AuditEntry
+from mcp_bridge.models import McpToken
+from studio import mcp_state
+from tests import mcp_bridge
+from tests.conftest import CONFIG
+
+pytestmark = pytest.mark.database
+
+CHILD = Path(mcp_bridge.__file__).with_name("raw_child.py")
+SERVERS = f"""
+mcp:
+  child: {{command: {sys.executable}, args: ["{CHILD}"]}}
+  gone: {{url: "http://127.0.0.1:9/mcp", oauth: false}}
+  notes: {{url: "http://127.0.0.1:9/notes"}}
+"""
+AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def script(server, configure, script):
+    configure(CONFIG + SERVERS)
+    McpToken.objects.filter(server="notes").delete()
+    return script
+
+
+def connect(number=0, *, server="notes", renews=True, ends=AT):
+    user_id = uuid.uuid4()
+    at = AT + timedelta(minutes=number)
+    McpToken.objects.create(
+        server=server,
+        resource="http://127.0.0.1:9/notes",
+        user_id=user_id,
+        key_id="key",
+        access_token=b"not-to-be-told",
+        refresh_token=b"nor-this" if renews else None,
+        scopes="read write",
+        expires_at=ends,
+        created_at=at,
+        updated_at=at,
+    )
+    return str(user_id)
+
+
+def test_the_tools_of_a_server_are_listed_once_it_was_looked_at(script):
+    before = script.get("/admin/mcp/child/tools").json()
+    assert (before["state"], before["tools"]) == ("idle", [])
+    looked = script.post("/admin/mcp/child/tools").json()
+    assert looked["state"] == "open"
+    assert "echo" in [tool["name"] for tool in looked["tools"]]
+    assert looked["tools"][0]["parameters"]["type"] == "object"
+    assert script.get("/admin/mcp/child/tools").json() == looked
+
+
+def test_what_cannot_be_reached_says_why_each_time_it_is_asked(script):
+    for _ in range(2):
+        told = script.post("/admin/mcp/gone/tools").json()
+        assert told["state"] == "failed"
+        assert "cannot be connected to" in told["error"]
+    assert script.get("/admin/mcp/gone/tools").json()["state"] == "failed"
+
+
+def test_one_with_sign_in_is_left_to_its_users(script):
+    told = script.post("/admin/mcp/notes/tools").json()
+    assert (told["signs_in"], told["state"], told["tools"]) == (True, "idle", [])
+
+
+def test_there_is_no_other_server(script):
+    for what in ("tools", "connections"):
+        answer = script.get(f"/admin/mcp/none/{what}")
+        assert answer.status_code == 404
+        assert answer.json()["error"]["code"] == "mcp_server_unknown"
+
+
+def test_who_is_connected_is_listed_without_tokens(script, browser):
+    over = connect(1, renews=False, ends=AT)
+    lasting = connect(2)
+    answer = script.get("/admin/mcp/notes/connections")
+    told = answer.json()["data"]
+    assert [(user["user_id"], user["is_over"]) for user in told] == [
+        (lasting, False),
+        (over, True),
+    ]
+    for text in (answer.text, browser.get("/admin/mcp/notes/connections").text):
+        assert lasting in text
+        assert "not-to-be-told" not in text
+
+
+def test_pages_of_them_follow_each_other_in_one_query(script):
+    users = [connect(number) for number in range(5)]
+    after, seen = None, []
+    for _ in range(3):
+        with CaptureQueriesContext(connection) as queries:
+            page = mcp_state.connected("notes", after=after, limit=2)
+        assert len(queries) == 1
+        seen += [str(user["user_id"]) for user in page["data"]]
+        after = mcp_state.place(page["last_id"], int)
+    assert seen == users[::-1]
+    assert not page["has_more"]
+
+
+def test_one_is_disconnected_and_that_is_written_down(script, browser):
+    user, other = connect(), connect()
+    place = "/admin/mcp/notes/connections"
+    page = browser.submit(f"{place}/{user}", {"_method": "DELETE"}, of=place)
+    assert "Disconnected the user" in page.text
+    assert script.delete(f"{place}/{other}").json()["deleted"]
+    assert not McpToken.objects.filter(server="notes").exists()
+    entry = AuditEntry.objects.filter(action="mcp.disconnect").latest("at")
+    assert (entry.actor, entry.details) == ("studio: local", {"user": other})
+    answer = script.delete(f"{place}/{other}")
+    assert answer.status_code == 404
+    assert answer.json()["error"]["code"] == "not_connected"
+
+
+def test_a_servers_page_shows_both(script, browser):
+    user = connect()
+    script.post("/admin/mcp/child/tools")
+    page = browser.get("/admin/mcp/child").text
+    assert "<code>echo</code>" in page
+    page = browser.get("/admin/mcp/notes").text
+    assert user in page
+
+
+def test_viewers_disconnect_nobody(viewer):
+    path = f"/admin/mcp/notes/connections/{uuid.uuid4()}"
+    assert viewer.delete(path).status_code == 403
+    assert viewer.post("/admin/mcp/notes/tools").status_code == 403
