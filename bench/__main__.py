@@ -1,6 +1,6 @@
 """Measure the server: `python -m bench [FIGURE …] [--turns N] [--json]`.
 
-Other commands: `python -m bench memory-quality --help`, and `soak --help`.
+Other commands: `python -m bench memory-quality --help`, `soak --help`, `studio --help`.
 Always exits with 0: a missed target is a finding, not a failure.
 """
 
@@ -12,7 +12,16 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from bench import background, figures, guarding, recall_latency, retrieval, soak, tools
+from bench import (
+    background,
+    figures,
+    guarding,
+    recall_latency,
+    retrieval,
+    soak,
+    studio,
+    tools,
+)
 from bench.figures import SMALL, Bench, Sizes
 from bench.meter import Weather
 from bench.table import Row, render
@@ -51,6 +60,9 @@ def main(arguments: list[str] | None = None) -> None:
         return
     if given[:1] == ["soak"]:
         soak.main(given[1:])
+        return
+    if given[:1] == ["studio"]:
+        studio.main(given[1:])
         return
     if given[:1] == ["recall-latency"]:
         recall_latency.main(given[1:])

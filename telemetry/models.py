@@ -246,7 +246,16 @@ class Expense(models.Model):
 
     class Meta:
         constraints = [one_of(Purpose, "purpose", "telemetry_expense_purpose")]
-        indexes = [models.Index(fields=["spent_at", "id"], name="telemetry_expense_at")]
+        indexes = [
+            # Sums are read from it alone.
+            models.Index(
+                fields=[
+                    *("spent_at", "id", "purpose", "name", "agent", "provider"),
+                    *("model", "input_tokens", "output_tokens", "cost_micro_usd"),
+                ],
+                name="telemetry_expense_at",
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.purpose} {self.name}: {self.provider}/{self.model}"

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Any, Literal, get_args
 
 from django.db import connection
-from django.db.models import CharField, Count, F, Max, Min, Q, QuerySet, Sum, Value
+from django.db.models import CharField, Count, F, Min, Q, QuerySet, Sum, Value
 from django.db.models.functions import Concat
 
 from telemetry.models import Expense, ModelCall, Turn
-from telemetry.spans import Day, Plain
+from telemetry.spans import Plain
 
 Of = Literal["agent", "day", "model", "provider", "token", "user"]
 OF: tuple[Of, ...] = get_args(Of)
@@ -46,7 +46,6 @@ CALLS_SUMS: dict[str, Any] = {
 
 JUDGES_KEYS: dict[Of, Any] = {
     "agent": F("agent"),
-    "day": Day("spent_at"),
     "model": Concat(F("provider"), Value("/"), F("model")),
     "provider": F("provider"),
     # The operator pays, whoever was answered.
@@ -91,19 +90,14 @@ def by(what: Of, since: datetime, *, most: int | None = None) -> list[Spent]:
     Of users and tokens there may be many: `most` is how many are told of. Few queries,
     each answered from an index alone, of however many rows.
     """
-    found = _of_turns_or_calls(what, since, most)
-    judges = _judges(since).values(key=JUDGES_KEYS[what]).annotate(**JUDGES_SUMS)
-    told = judges.order_by().values_list("key", *JUDGES_SUMS)
-    # Where there is nothing, a sum over all of it is a row all the same.
-    found += [spent for row in told if (spent := _judged(*row)).judgements]
     if what == "day":
+        found = [*_turns_by_day(since), *_judges_by_day(since)]
         return sorted(found, key=lambda spent: (spent.key or "", spent.judgements))
+    found = [*_of_turns_or_calls(what, since, most), *_of_judges(what, since)]
     return sorted(found, key=lambda spent: (-spent.micro_usd, spent.key or ""))
 
 
 def _of_turns_or_calls(what: Of, since: datetime, most: int | None) -> list[Spent]:
-    if what == "day":
-        return _by_day(since)
     if what in CALLS_KEYS:
         names = CALLS_KEYS[what]
         calls = ModelCall.objects.filter(started_at__gte=since)
@@ -116,44 +110,71 @@ def _of_turns_or_calls(what: Of, since: datetime, most: int | None) -> list[Spen
     return [_spent(*row) for row in dearest.values_list("key", *TURNS_SUMS)]
 
 
+def _of_judges(what: Of, since: datetime) -> list[Spent]:
+    judges = _judges(since).values(key=JUDGES_KEYS[what]).annotate(**JUDGES_SUMS)
+    told = judges.order_by().values_list("key", *JUDGES_SUMS)
+    # Where there is nothing, a sum over all of it is a row all the same.
+    return [spent for row in told if (spent := _judged(*row)).judgements]
+
+
 DAY = timedelta(days=1)
 DAYS_AT_ONCE = 200
 """SQLite takes no more than 500 SELECTs in one."""
-OF_DAY = """
+TURNS_OF_DAY = """
     SELECT %s, count(*), count(*) - count(cost_micro_usd), sum(input_tokens),
         sum(output_tokens), sum(known_micro_usd)
     FROM telemetry_turn
     WHERE started_at >= %s AND started_at < %s AND model_calls > 0
 """
+JUDGES_OF_DAY = """
+    SELECT %s, count(*), count(*) - count(cost_micro_usd), sum(input_tokens),
+        sum(output_tokens), sum(cost_micro_usd)
+    FROM telemetry_expense
+    WHERE spent_at >= %s AND spent_at < %s
+"""
 """Not GROUP BY, for which databases would sort: each day is a stretch of the index."""
 
 
-def _by_day(since: datetime) -> list[Spent]:
-    ends = Turn.objects.filter(started_at__gte=since).aggregate(
-        first=Min("started_at"), last=Max("started_at")
+def _turns_by_day(since: datetime) -> list[Spent]:
+    begun = Turn.objects.filter(started_at__gte=since).values_list(
+        "started_at", flat=True
     )
-    if ends["first"] is None:
+    rows = _by_day(TURNS_OF_DAY, begun.order_by("started_at"), since)
+    return [_spent(*row) for row in rows]
+
+
+def _judges_by_day(since: datetime) -> list[Spent]:
+    spent = _judges(since).values_list("spent_at", flat=True)
+    rows = _by_day(JUDGES_OF_DAY, spent.order_by("spent_at"), since)
+    return [_judged(*row) for row in rows]
+
+
+def _by_day(
+    statement: str, instants: QuerySet[Any, datetime], since: datetime
+) -> list[tuple[Any, ...]]:
+    """Return a row of each day that has any; `instants` are in their order."""
+    # Not both together, for which SQLite would look at all between them.
+    earliest, latest = instants.first(), instants.last()
+    if earliest is None or latest is None:
         return []
-    first = datetime.combine(ends["first"].astimezone(UTC), time.min, UTC)
-    count = (ends["last"] - first).days + 1
-    days = [first + number * DAY for number in range(count)]
+    first = datetime.combine(earliest.astimezone(UTC), time.min, UTC)
+    days = [first + number * DAY for number in range((latest - first).days + 1)]
     batches = (days[at : at + DAYS_AT_ONCE] for at in range(0, len(days), DAYS_AT_ONCE))
-    rows = [row for batch in batches for row in _of_days(batch, since)]
-    return [_spent(*row) for row in rows if row[1]]
+    rows = (row for batch in batches for row in _of_days(statement, batch, since))
+    return [row for row in rows if row[1]]
 
 
-def _of_days(days: Sequence[datetime], since: datetime) -> list[tuple[Any, ...]]:
+def _of_days(
+    statement: str, days: Sequence[datetime], since: datetime
+) -> list[tuple[Any, ...]]:
     stored = connection.ops.adapt_datetimefield_value
     values = [
         value
         for day in days
-        for value in (
-            *(f"{day:%Y-%m-%d}", stored(max(day, since))),
-            stored(day + DAY),
-        )
+        for value in (f"{day:%Y-%m-%d}", stored(max(day, since)), stored(day + DAY))
     ]
     with connection.cursor() as cursor:
-        cursor.execute(" UNION ALL ".join([OF_DAY] * len(days)), values)
+        cursor.execute(" UNION ALL ".join([statement] * len(days)), values)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
     return rows
 

@@ -156,7 +156,7 @@ def test_as_many_queries_whatever_there_is(server, by):
     for number in range(20):
         at = NOW - timedelta(days=number)
         paid(started_at=at, agent=f"a-{number}", token_id=uuid.uuid4())
-    assert count() == few <= 7
+    assert count() == few <= 12
 
 
 @pytest.mark.usefixtures("alone")
