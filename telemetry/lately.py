@@ -1,4 +1,8 @@
-"""What agents did of late: turns, failures, what they cost."""
+"""What agents did of late: turns, failures, what they cost.
+
+As `glance` counts: what users and tasks asked for, not trials of other variants. All is
+read from one index.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,13 +11,14 @@ from typing import Any
 
 from django.db.models import Avg, Count, Q, Sum
 
-from telemetry.models import Outcome, Turn
+from telemetry.models import Origin, Outcome, Turn
+from telemetry.spans import Plain
 
 SUMS: dict[str, Any] = {
     "turns": Count("id"),
     "failed": Count("id", filter=Q(outcome=Outcome.ERROR)),
-    "micro_usd": Sum("cost_micro_usd"),
-    "unpriced": Count("id", filter=Q(cost_micro_usd=None, input_tokens__gt=0)),
+    "micro_usd": Sum("known_micro_usd"),
+    "unpriced": Count("id", filter=Q(cost_micro_usd=None)),
     "mean_seconds": Avg("seconds"),
 }
 
@@ -33,12 +38,11 @@ class Lately:
 
 def by_agent(since: datetime, agent: str | None = None) -> Mapping[str, Lately]:
     """Return what each agent, or one of them, did then or later; in one query."""
-    turns = Turn.objects.filter(started_at__gte=since)
+    turns = Turn.objects.filter(started_at__gte=since).exclude(origin=Origin.SHADOW)
     if agent is not None:
         turns = turns.filter(agent=agent)
-    rows = turns.order_by().values("agent").annotate(**SUMS)
-    told = rows.values_list("agent", *SUMS)
-    return {name: _lately(*sums) for name, *sums in told}
+    rows = turns.order_by().values(of=Plain("agent")).annotate(**SUMS)
+    return {name: _lately(*sums) for name, *sums in rows.values_list("of", *SUMS)}
 
 
 def _lately(turns: int, failed: int, micro_usd: Any, *others: Any) -> Lately:
