@@ -16,6 +16,7 @@ from demo.people import Person
 from experiments.config import EXPERIMENTS
 from judges.config import JUDGES
 from mcp_bridge.config import MCP
+from memory import fact_ids
 from memory.models import Fact
 from smoke.config import SMOKE_TESTS
 from smoke.models import Run
@@ -25,8 +26,8 @@ from tasks.models import Task
 from telemetry.models import Turn
 
 PART = re.compile(r"<(?:\w+:)?(\w+)>")
-NO_PAGE = ("export", "openapi.json", "<path:rest>", "tables/", "events")
-"""Downloads, what is not there, and Django's own lists."""
+NO_PAGE = ("export", "openapi.json", "<path:rest>", "tables/", "events", "storage")
+"""Downloads, what is not there in this version, and Django's own lists."""
 BESIDES = (
     *("/admin/spend?by=day", "/admin/spend?by=model", "/admin/spend?by=token"),
     *("/admin/spend?by=user", "/admin/spend?by=user&since=90d"),
@@ -87,7 +88,8 @@ def _has_page(pattern: URLPattern) -> bool:
     face = getattr(pattern.callback, "view_class", None) or getattr(
         pattern.callback, "cls", None
     )
-    return hasattr(face, "get") and bool(getattr(face, "template", ""))
+    is_read = "get" in getattr(face, "http_method_names", ()) and hasattr(face, "get")
+    return is_read and bool(getattr(face, "template", ""))
 
 
 def _filled(route: str) -> str | None:
@@ -109,7 +111,9 @@ def _sample(kind: str, name: str, route: str) -> Any:
     if name == "user":
         return busiest
     if "/facts/" in route:
-        return _newest(Fact.objects.filter(user_id=busiest), "created_at")
+        return fact_ids.write(
+            _newest(Fact.objects.filter(user_id=busiest), "created_at")
+        )
     if "/runs/" in route:
         return _newest(Run.objects.all(), "created_at")
     samples = {

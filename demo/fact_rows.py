@@ -9,13 +9,18 @@ from django.db import connection
 
 from core.ids import UserId
 from demo import acting
+from demo.acting import Played
 from demo.bulk import Inserts
-from demo.dialogues import Learnt
+from demo.dialogues import Exchange, Learnt
+from demo.turn_rows import Transcript
 from memory import lexicon, passages, vocabulary
-from memory.models import Fact, FactChange, Owner, Passage
+from memory.models import Fact, FactChange, Lesson, Owner, Passage
 
-SAID_IN_SECONDS = 20
+LEARNT_AFTER_SECONDS = 20
 """How long after a turn it is learnt from."""
+LOST = 0.004
+"""The share of turns that nothing can be learnt from."""
+UNREADABLE = "the model's answer is no JSON: 'Here is what I noticed: the user …'"
 
 
 class Known:
@@ -30,9 +35,33 @@ class Known:
         self._facts: dict[str, dict[str, Any]] = {}
         """The active ones, by category and key."""
 
-    def learn(self, told: Learnt, quote: str, agent: str, at: datetime) -> None:
+    def study(self, exchange: Exchange, played: Played, thread: Transcript) -> None:
+        """Learn from a turn that was just said, or fail to."""
+        at = played.ended_at + timedelta(seconds=LEARNT_AFTER_SECONDS)
+        is_lost = self._chance.random() < LOST
+        facts = () if is_lost else exchange.facts
+        for fact in facts:
+            self._learn(fact, exchange.user, played.agent, at)
+        self._inserts.add(
+            Lesson,
+            user_id=self._user_id,
+            thread_id=thread.id,
+            turn_id=played.turn_id,
+            first_position=thread.length - len(played.entries),
+            end_position=thread.length,
+            agent=played.agent,
+            state="failed" if is_lost else "done",
+            attempts=5 if is_lost else 1,
+            due_at=played.ended_at,
+            error=UNREADABLE if is_lost else "",
+            facts_found=len(facts),
+            facts_saved=len(facts),
+            created_at=played.ended_at,
+            finished_at=at,
+        )
+
+    def _learn(self, told: Learnt, quote: str, agent: str, at: datetime) -> None:
         """Know a fact, in place of what was known under its key."""
-        at += timedelta(seconds=SAID_IN_SECONDS)
         key = f"{told.category}/{told.key}"
         old = self._facts.get(key)
         if old is not None and old["content"] == told.content:

@@ -100,9 +100,15 @@ class Month:
         if older:
             self._remember(self._thread(threads, person, ""), older)
         began_at = self._calendar.now
+        free_at = self._calendar.start
         for at, dialogue in self._conversations(person, turns):
-            began_at = min(began_at, at)
-            turns -= self._converse(person, dialogue, at, turns, threads, known)
+            # Nobody speaks twice at once.
+            begin = max(at, free_at)
+            began_at = min(began_at, begin)
+            taken, free_at = self._converse(
+                person, dialogue, begin, turns, threads, known
+            )
+            turns -= taken
         for thread in threads.values():
             thread.close()
             self.messages += thread.length
@@ -127,8 +133,9 @@ class Month:
         most: int,
         threads: dict[str, Transcript],
         known: Known,
-    ) -> int:
-        """Write a conversation; return how many turns it took, at most so many."""
+    ) -> tuple[int, datetime]:
+        """Write a conversation; return how many turns it took, at most so many, and
+        when it was over."""
         thread = self._thread(threads, person, dialogue.thread)
         thread.tokens = 0
         agent, experiment = self._agent(dialogue, person)
@@ -141,7 +148,7 @@ class Month:
         for exchange in dialogue.exchanges:
             for _ in range(PATIENCE):
                 if taken >= most or at >= self._calendar.now - timedelta(seconds=60):
-                    return taken
+                    return taken, at
                 played = self._actor.play(
                     *(exchange, agent, at),
                     said_tokens=thread.tokens,
@@ -151,10 +158,9 @@ class Month:
                 taken += 1
                 at = played.ended_at + self._pause()
                 if played.outcome != "error":
-                    for fact in exchange.facts:
-                        known.learn(fact, exchange.user, agent, played.ended_at)
+                    known.study(exchange, played, thread)
                     break
-        return taken
+        return taken, at
 
     def _keep(self, played: Played, whose: Whose, thread: Transcript) -> None:
         record(self._inserts, played, whose)

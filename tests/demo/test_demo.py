@@ -172,7 +172,7 @@ def test_turns_read_as_they_were_recorded():
 
 
 def test_a_conversation_is_one_whole():
-    fill()
+    fill(Size(users=2, turns=300, days=5))
     for thread in Thread.objects.filter(user_id__in=ids()):
         said = list(thread.messages.order_by("position"))
         assert [each.position for each in said] == [*range(thread.length)]
