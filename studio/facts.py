@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -52,6 +52,10 @@ class FactList(BaseModel):
     last_id: str | None
 
 
+class FactsOrFound(RootModel[FactList | FoundList]):
+    """A page of facts; with `q` what a search found."""
+
+
 class FactWithHistory(Memory):
     """A fact, and all that happened to it, the oldest first."""
 
@@ -65,6 +69,7 @@ class Facts(OfUser):
     template = "studio/users/facts.html"
 
     @extend_schema(
+        operation_id="users_facts_list",
         summary="List what is known of a user, or search it as a turn recalls it",
         parameters=[
             OpenApiParameter("q", str, description="Searches, and tells by what."),
@@ -80,7 +85,7 @@ class Facts(OfUser):
             ),
             AFTER,
         ],
-        responses={200: FactList | FoundList},
+        responses=FactsOrFound,
     )
     def get(self, request: Request, user: str) -> Response:
         """List facts, the newest first; with `q` those that fit it best, explained."""
@@ -236,7 +241,7 @@ class OneFact(OfUser):
             telling.fact(fact), said=_said_of(changes), to=self._back(fact)
         )
 
-    @extend_schema(summary="Forget a fact", responses=DeletedMemory)
+    @extend_schema(summary="Forget a fact", responses={200: DeletedMemory})
     def delete(self, request: Request, user: str, id: str) -> HttpResponseBase:
         """Take a fact out of prompts and searches; its history is kept."""
         fact = audit.recorded(

@@ -22,7 +22,7 @@ from studio.queries import choice
 from studio.user_shapes import Feedback, Score
 from telemetry import records, telling, turn_ids
 from telemetry.config import TELEMETRY
-from telemetry.known import Record
+from telemetry.known import Origin, Record
 from turns import conversations
 
 PLACE = "/admin/turns"
@@ -37,11 +37,17 @@ keep_days; those of incognito requests, and those that still run, have none."""
     code = "turn_not_found"
 
 
+class AnyTurn(ListedTurn):
+    """A turn, whatever began it."""
+
+    origin: Origin  # type: ignore[assignment]
+
+
 class TurnList(BaseModel):
     """A page of turns, the newest first."""
 
     object: Literal["list"] = "list"
-    data: list[ListedTurn]
+    data: list[AnyTurn]
     has_more: bool
     last_id: str | None
 
@@ -49,6 +55,7 @@ class TurnList(BaseModel):
 class JudgedTurn(Turn):
     """A turn, and what judges and its user say of it."""
 
+    origin: Origin  # type: ignore[assignment]
     scores: list[Score]
     feedback: Feedback | None
 
@@ -65,6 +72,7 @@ class Turns(Face):
     template = "studio/turns/list.html"
 
     @extend_schema(
+        operation_id="turns_list",
         summary="List turns, the newest first",
         parameters=[OUTCOME, AFTER],
         responses=TurnList,

@@ -38,6 +38,7 @@ class Users(Face):
     template = "studio/users/list.html"
 
     @extend_schema(
+        operation_id="users_list",
         summary="List users, those active last first",
         parameters=[
             OpenApiParameter(
@@ -123,7 +124,7 @@ class OneUser(OfUser):
         }
 
     @extend_schema(
-        summary="Erase everything there is of a user", responses=shapes.Erased
+        summary="Erase everything there is of a user", responses={200: shapes.Erased}
     )
     def delete(self, request: Request, user: str) -> HttpResponseBase:
         """Delete every row of a user; the API tokens that act for them stay."""
