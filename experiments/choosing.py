@@ -98,6 +98,18 @@ def standing(
     return Standing((), max(able, key=lambda arm: scores[arm].mean))
 
 
+def chances(experiment: ExperimentConfig, stands: Standing) -> dict[str, float]:
+    """Return how likely each arm of a bandit is chosen, as they stand."""
+    arms = experiment.agents
+    if stands.starved:
+        return {arm: (arm in stands.starved) / len(stands.starved) for arm in arms}
+    if stands.leader is None:
+        return dict.fromkeys(arms, 1 / len(arms))
+    found = dict.fromkeys(arms, experiment.epsilon / len(arms))
+    found[stands.leader] += 1 - experiment.epsilon
+    return found
+
+
 def _arm(experiment: ExperimentConfig, stands: Standing, drawn: Drawn) -> str:
     """Explore what lacks scores, then now and then anything, else take the leader."""
     is_adventurous = drawn() < experiment.epsilon

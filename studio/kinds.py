@@ -19,7 +19,7 @@ from judges.config import JUDGES as JUDGES_SECTION
 from judges.config import JudgeConfig
 from smoke.config import SMOKE_TESTS as SMOKE_TESTS_SECTION
 from smoke.config import SmokeTest
-from studio import agents, judges, smoke
+from studio import agents, experiments, judges, smoke
 
 Details = Callable[[str, Any], Mapping[str, Any]]
 
@@ -130,8 +130,11 @@ EXPERIMENTS = Kind(
     title="Experiments",
     lead="Several agents under one name, one of which answers each request.",
     icon="science",
-    columns=(("Strategy", ""), ("Variants", "")),
+    columns=(("Strategy", ""), ("Variants, 7 d", ""), ("Turns, 7 d", "number")),
     row_template="studio/experiments/_row.html",
+    overview=experiments.overview,
+    detail_template="studio/experiments/_details.html",
+    details=experiments.details,
     begin="""\
 name: trial
 strategy: split

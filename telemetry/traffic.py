@@ -1,6 +1,6 @@
 """How many turns each variant of an experiment took."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -32,3 +32,20 @@ def by_agent(experiment: str, since: datetime | None = None) -> Mapping[str, Tra
         served=Count("id", filter=~trial), tried=Count("id", filter=trial)
     )
     return {row["agent"]: Traffic(row["served"], row["tried"]) for row in rows}
+
+
+def by_experiment(
+    experiments: Collection[str], since: datetime
+) -> Mapping[str, Mapping[str, int]]:
+    """Return the turns that variants answered then or later, by experiment and agent.
+
+    One query, by an index.
+    """
+    turns = Turn.objects.filter(experiment__in=experiments, started_at__gte=since)
+    served = turns.exclude(origin=Origin.SHADOW)
+    rows = served.values_list("experiment", "agent").annotate(Count("id")).order_by()
+    found: dict[str, dict[str, int]] = {}
+    for experiment, agent, count in rows:
+        if experiment is not None:
+            found.setdefault(experiment, {})[agent] = count
+    return found

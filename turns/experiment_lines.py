@@ -4,8 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from experiments import choosing
 from experiments.config import ExperimentConfig, StopRule
 from experiments.results import Estimate
+from judges.scores import Stats
 from telemetry import telling
 from telemetry.traffic import Traffic
 from turns import columns
@@ -158,6 +160,10 @@ def document(report: Report) -> dict[str, Any]:
         "name": experiment.name,
         "strategy": experiment.strategy,
         "sticky_by_user": experiment.sticky_by_user,
+        "primary": experiment.primary,
+        "sampling_rate": experiment.sampling_rate
+        if experiment.strategy == "shadow"
+        else None,
         "since": None if report.since is None else telling.instant(report.since),
         "variants": [_variant(report, name) for name in experiment.agents],
         "metrics": [
@@ -173,16 +179,53 @@ def document(report: Report) -> dict[str, Any]:
         else experiment.stop_when.model_dump(),
         "winner": None if winner is None else winner.agent,
         "verdict": verdict(report),
+        "bandit": _bandit(report),
     }
+
+
+def _bandit(report: Report) -> dict[str, Any] | None:
+    """Return how a bandit stands; None of other strategies."""
+    experiment, standing = report.experiment, report.standing
+    if standing is None:
+        return None
+    return {
+        "metric": experiment.metric,
+        "epsilon": experiment.epsilon,
+        "min_samples": experiment.min_samples,
+        "window_seconds": experiment.bandit_window_seconds,
+        "leader": standing.leader,
+        "starved": list(standing.starved),
+        "arms": [_arm(report.recent.get(name), name) for name in experiment.agents],
+    }
+
+
+def _arm(stats: Stats | None, name: str) -> dict[str, Any]:
+    count = 0 if stats is None else stats.count
+    mean = None if stats is None else stats.mean
+    return {"agent": name, "count": count, "mean": mean}
+
+
+def _shares(report: Report) -> dict[str, float]:
+    """Return which part of the users each variant is to have now."""
+    experiment, standing = report.experiment, report.standing
+    if standing is not None:
+        return choosing.chances(experiment, standing)
+    if experiment.strategy == "shadow":
+        return {name: float(name == experiment.primary) for name in experiment.agents}
+    total = sum(variant.weight for variant in experiment.variants)
+    return {each.agent: each.weight / total for each in experiment.variants}
 
 
 def _variant(report: Report, name: str) -> dict[str, Any]:
     each, standing = report.traffic.get(name, Traffic()), report.standing
     weights = [v.weight for v in report.experiment.variants if v.agent == name]
+    served = sum(traffic.served for traffic in report.traffic.values())
     return {
         "agent": name,
         "weight": sum(weights),
+        "share": _shares(report)[name],
         "turns": each.served,
+        "share_of_turns": each.served / served if served else None,
         "trials": each.tried,
         "is_primary": report.experiment.primary == name,
         "is_leader": standing is not None and standing.leader == name,

@@ -12,6 +12,7 @@ from experiments import choosing, results
 from experiments.choosing import Standing
 from experiments.config import ExperimentConfig
 from experiments.results import Estimate
+from judges.scores import Stats
 from telemetry import traffic
 from telemetry.traffic import Traffic
 from turns import experiment_metrics, experiment_scores
@@ -44,6 +45,8 @@ class Report:
     """The metric by which a variant wins."""
     standing: Standing | None
     """How a bandit's arms stand."""
+    recent: Mapping[str, Stats]
+    """What a bandit's arms scored lately by its metric; elsewhere nothing."""
 
     @property
     def decision(self) -> Comparison | None:
@@ -69,9 +72,10 @@ def of(
 ) -> Report:
     """Return how an experiment goes; of a bandit, in its window unless told since."""
     begin = since or experiment_scores.since(experiment)
-    standing = None
+    standing, recent = None, dict[str, Stats]()
     if experiment.strategy == "bandit":
-        standing = choosing.standing(experiment, experiment_scores.recent(experiment))
+        recent = experiment_scores.recent(experiment)
+        standing = choosing.standing(experiment, recent)
     return Report(
         experiment,
         begin,
@@ -82,6 +86,7 @@ def of(
         ],
         experiment_metrics.deciding(config, experiment),
         standing,
+        recent,
     )
 
 

@@ -11,6 +11,7 @@ from smoke.models import Run
 from studio import score_chart
 from studio.score_chart import Chart, OfDay
 from studio.templatetags.studio import NOTHING, duration, percent, usd
+from turns import experiment_lines
 
 register = template.Library()
 
@@ -62,3 +63,58 @@ def calls_told(calls: Sequence[Mapping[str, Any]]) -> str:
 def day_lines(days: Sequence[OfDay]) -> Chart | None:
     """Return the lines of mean scores over the last month."""
     return score_chart.of(days, datetime.now(UTC).date(), score_chart.DAYS)
+
+
+@register.filter
+def chance(share: float) -> str:
+    """Write how likely something is, and never that it is certain."""
+    return experiment_lines.chance(share)
+
+
+@register.filter
+def share_of(count: int, wanted: int) -> str:
+    """Write which part of what is wanted there is, for a meter."""
+    return f"{min(1.0, count / wanted) if wanted else 1.0:.4f}"
+
+
+@register.filter
+def span(seconds: int) -> str:
+    """Write a length of time in whole days, hours or minutes."""
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= size and seconds % size == 0:
+            number = seconds // size
+            return f"{number} {unit}{'' if number == 1 else 's'}"
+    return f"{seconds} seconds"
+
+
+@register.filter
+def intervals(metric: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the estimates of a metric with the places of their intervals on one scale.
+
+    The scale has all of them on it and is a point long at least.
+    """
+    found = metric["estimates"]
+    lows = [each["low"] for each in found if each["low"] is not None]
+    highs = [each["high"] for each in found if each["high"] is not None]
+    low, high = min(lows, default=0.0), max(highs, default=10.0)
+    pad = max(0.0, (1 - (high - low)) / 2)
+    low, high = low - pad, high + pad
+    rows = [_placed(each, low, high) for each in found]
+    return {"low": low, "high": high, "rows": rows}
+
+
+def _placed(each: Mapping[str, Any], low: float, high: float) -> dict[str, Any]:
+    if each["low"] is None:
+        return {**each, "at": None}
+
+    def at(value: float) -> str:
+        return f"{(value - low) / (high - low):.4f}"
+
+    told = f"{each['mean']:.2f}: {each['low']:.2f} to {each['high']:.2f}"
+    return {
+        **each,
+        "told": told,
+        "low_at": at(each["low"]),
+        "high_at": at(each["high"]),
+        "at": at(each["mean"]),
+    }
