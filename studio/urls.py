@@ -7,6 +7,7 @@ from studio.audit import Audit
 from studio.conversation import Messages, Threads
 from studio.description import Description
 from studio.door import URL_NAME
+from studio.experiments import Results
 from studio.facts import Facts, OneFact
 from studio.file import ConfigCheck, ConfigEditor, ConfigFile, ConfigSchema
 from studio.file_entries import Mcp, OneMcp, OneProvider, Providers
@@ -48,6 +49,7 @@ urlpatterns = [
     path("triggers/<path:name>/fire", Firings.as_view()),
     path("triggers/<path:name>", OneTrigger.as_view()),
     # Evaluate
+    path("experiments/<path:name>/results", Results.as_view()),
     path("judges/<path:name>/past", Past.as_view()),
     path("judges/<path:name>/retry", Retry.as_view()),
     path("judges/<path:name>/scores", JudgeScores.as_view()),
