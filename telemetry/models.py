@@ -111,8 +111,9 @@ class Turn(models.Model):
                 condition=Q(outcome="error"),
                 name="telemetry_turn_failed",
             ),
+            # Who got how much of an experiment is read from it alone.
             models.Index(
-                fields=["experiment", "started_at"],
+                fields=["experiment", "agent", "origin", "started_at"],
                 condition=Q(experiment__isnull=False),
                 name="telemetry_turn_experiment",
             ),

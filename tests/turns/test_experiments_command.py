@@ -174,7 +174,9 @@ def test_json_tells_the_same(run, names):
     assert told["variants"][0] == {
         "agent": "calm",
         "weight": 3.0,
+        "share": 0.75,
         "turns": 1,
+        "share_of_turns": 1.0,
         "trials": 0,
         "is_primary": False,
         "is_leader": False,
