@@ -146,7 +146,10 @@ def page(
 
 
 def _newest_first(by: Of, spent: list[Spent]) -> list[Spent]:
-    return spent[::-1] if by == "day" else spent[:SHOWN]
+    if by != "day":
+        return spent[:SHOWN]
+    # Of one day the turns stay before their judges.
+    return sorted(spent, key=lambda each: each.key or "", reverse=True)
 
 
 def _row(
