@@ -29,7 +29,7 @@ def by_agent(experiment: str, since: datetime | None = None) -> Mapping[str, Tra
         turns = turns.filter(started_at__gte=since)
     trial = Q(origin=Origin.SHADOW)
     rows = turns.values("agent").annotate(
-        served=Count("id", filter=~trial), tried=Count("id", filter=trial)
+        served=Count("*", filter=~trial), tried=Count("*", filter=trial)
     )
     return {row["agent"]: Traffic(row["served"], row["tried"]) for row in rows}
 
@@ -43,7 +43,7 @@ def by_experiment(
     """
     turns = Turn.objects.filter(experiment__in=experiments, started_at__gte=since)
     served = turns.exclude(origin=Origin.SHADOW)
-    rows = served.values_list("experiment", "agent").annotate(Count("id")).order_by()
+    rows = served.values_list("experiment", "agent").annotate(turns=Count("*")).order_by()
     found: dict[str, dict[str, int]] = {}
     for experiment, agent, count in rows:
         if experiment is not None:

@@ -4,14 +4,16 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('judges', '0002_users_means'),
+        ("judges", "0002_users_means"),
     ]
 
     operations = [
         migrations.AddIndex(
-            model_name='score',
-            index=models.Index(fields=['judge', 'judged_at', 'criterion', 'agent', 'value'], name='judges_score_of_late'),
+            model_name="score",
+            index=models.Index(
+                fields=["judge", "judged_at", "criterion", "agent", "value"],
+                name="judges_score_of_late",
+            ),
         ),
     ]
