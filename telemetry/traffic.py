@@ -28,8 +28,9 @@ def by_agent(experiment: str, since: datetime | None = None) -> Mapping[str, Tra
     if since is not None:
         turns = turns.filter(started_at__gte=since)
     trial = Q(origin=Origin.SHADOW)
+    # Of a column the index has: the turns themselves are not read.
     rows = turns.values("agent").annotate(
-        served=Count("*", filter=~trial), tried=Count("*", filter=trial)
+        served=Count("agent", filter=~trial), tried=Count("agent", filter=trial)
     )
     return {row["agent"]: Traffic(row["served"], row["tried"]) for row in rows}
 
@@ -43,9 +44,9 @@ def by_experiment(
     """
     turns = Turn.objects.filter(experiment__in=experiments, started_at__gte=since)
     served = turns.exclude(origin=Origin.SHADOW)
-    rows = served.values_list("experiment", "agent").annotate(turns=Count("*")).order_by()
+    rows = served.values_list("experiment", "agent").order_by()
     found: dict[str, dict[str, int]] = {}
-    for experiment, agent, count in rows:
+    for experiment, agent, count in rows.annotate(turns=Count("*")):
         if experiment is not None:
             found.setdefault(experiment, {})[agent] = count
     return found
