@@ -101,7 +101,8 @@ class Turn(models.Model):
             # A user's turns, and their sums without reading them.
             models.Index(
                 fields=[
-                    *("user_id", "started_at", "id", "outcome"),
+                    *("user_id", "started_at", "id", "outcome", "model_calls"),
+                    *("input_tokens", "output_tokens"),
                     *("cost_micro_usd", "known_micro_usd"),
                 ],
                 name="telemetry_turn_of_user",

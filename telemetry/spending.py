@@ -10,7 +10,6 @@ from django.db.models import CharField, Count, F, Min, Q, QuerySet, Sum, Value
 from django.db.models.functions import Concat
 
 from telemetry.models import Expense, ModelCall, Turn
-from telemetry.spans import Plain
 
 Of = Literal["agent", "day", "model", "provider", "token", "user"]
 OF: tuple[Of, ...] = get_args(Of)
@@ -18,7 +17,7 @@ OF: tuple[Of, ...] = get_args(Of)
 TURNS_KEYS: dict[Of, Any] = {
     "agent": F("agent"),
     "token": F("token_id"),
-    "user": Plain("user_id"),
+    "user": F("user_id"),
 }
 """A turn counts for the agent that was asked, whichever it called in its turn."""
 

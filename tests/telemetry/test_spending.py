@@ -185,8 +185,9 @@ def test_it_is_read_from_indexes_alone(what):
     if connection.vendor == "sqlite":
         sums = [query["sql"] for query in seen if "sum(" in query["sql"].lower()]
         told, judges = map(plan, sums)
-        index = "calls_of_model" if what in ("model", "provider") else "turn_at"
-        assert f"COVERING INDEX telemetry_{index}" in told
+        index = {"model": "calls_of_model", "provider": "calls_of_model"}
+        index["user"] = "turn_of_user"
+        assert f"COVERING INDEX telemetry_{index.get(what, 'turn_at')}" in told
         assert "COVERING INDEX telemetry_expense_at" in judges
 
 
