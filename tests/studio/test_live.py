@@ -1,5 +1,6 @@
 """The live board: what it tells scripts, and whom it tells over the websocket."""
 
+import contextlib
 import json
 import threading
 import time
@@ -11,8 +12,11 @@ from websockets.sync.client import connect
 
 from studio import live_socket, watchers
 from telemetry import reporter
-from tests.conftest import CONFIG
+from telemetry import running as told_of
+from telemetry.board import Board
+from tests.conftest import CONFIG, serve
 from tests.gateway.calls import basic
+from tests.telemetry.test_board import a_turn
 from tests.telemetry.test_showing import ask
 
 pytestmark = pytest.mark.database
@@ -174,3 +178,80 @@ def wait(condition, seconds=5):
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.005)
+
+
+async def test_who_is_too_slow_is_told_all_anew_and_nothing_grows():
+    class Told:
+        count = 0
+
+        async def whole(self):
+            self.count += 1
+            return f"whole {self.count}"
+
+    told = Told()
+    watcher = watchers.Watcher(told)
+    messages = watcher.messages()
+    assert await anext(messages) == "whole 1"
+    watcher.put("first")
+    assert await anext(messages) == "first"
+    for number in range(watchers.MAX_BEHIND + 100):
+        watcher.put(str(number))
+    assert await anext(messages) == "whole 2"
+    watcher.put("later")
+    assert await anext(messages) == "later"
+    await messages.aclose()
+
+
+async def test_a_process_that_falls_silent_is_forgotten(monkeypatch):
+    monkeypatch.setattr(watchers, "SILENT_SECONDS", 0.05)
+    told = running_turn()
+    frame = reporter.Frame("worker", True, {told["id"]: told}, 1, False, False)
+    watching = watchers.Watchers(reporter.Reporter(Board(), layer=lambda: None))
+    watching.start()
+    try:
+        with watching.watching() as watcher:
+            messages = watcher.messages()
+            await anext(messages)
+            watching._take(frame)
+            changes = [json.loads(await anext(messages))]
+            while changes[-1]["turns"] != {told["id"]: None}:
+                changes.append(json.loads(await anext(messages)))
+            assert {told["id"]: told} in [change["turns"] for change in changes]
+            assert changes[-1]["count"] == 0
+    finally:
+        await watching.stop()
+
+
+def running_turn():
+    return told_of.told(a_turn())
+
+
+def test_a_stop_of_the_server_ends_it_at_once(database):
+    with serve("coulisse_site.asgi:application", grace_seconds=30) as url:
+        ws = socket(url)
+        with ws:
+            json.loads(ws.recv(timeout=10))
+            began = time.monotonic()
+            ending = beside(ended, ws)
+    ending.join(10)
+    assert not ending.is_alive()
+    assert time.monotonic() - began < 5
+
+
+def ended(ws):
+    with contextlib.suppress(ConnectionClosed):
+        Seen(ws).until(lambda: False)
+
+
+def test_the_page_shows_it_without_script_and_names_what_is_said(
+    server, browser, client, user
+):
+    client.chat.completions.create(
+        model="assistant",
+        messages=[{"role": "user", "content": "Is <b>this</b> bold?"}],
+        safety_identifier=user,
+    )
+    page = browser.get("/admin/live").text
+    assert "Is &lt;b&gt;this&lt;/b&gt; bold?" in page
+    assert 'src="/admin/static/studio/live.js"' in page
+    assert "Nothing runs just now" in page

@@ -1,0 +1,38 @@
+"""What a worker does is seen by who watches a web process, by way of the broker."""
+
+import json
+
+from websockets.sync.client import connect
+
+from providers.fake import FakeProvider
+from tests.processes.conftest import Project
+from tests.processes.test_killed_task import create, served, until
+
+__all__ = ["served"]
+
+
+def test_a_task_is_watched_as_it_runs(served: Project, fake: FakeProvider) -> None:
+    fake.hang()
+    seen = []
+
+    def read() -> dict:
+        seen.append(json.loads(ws.recv(timeout=60)))
+        return seen[-1]
+
+    address = f"ws://127.0.0.1:{served.port}/admin/live/events"
+    with connect(address, open_timeout=30) as ws:
+        assert read()["type"] == "snapshot"
+        task = create(served, "Write it all down.")
+        until(lambda: "user_message" in json.dumps(read()["turns"]))
+        (turn,) = seen[-1]["turns"].values()
+        assert (turn["origin"], turn["user_message"]) == ("task", "Write it all down.")
+        until(lambda: task in json.dumps(seen) or read() is None)
+        fake.release()
+        until(lambda: read()["turns"].get(turn["id"], 0) is None)
+
+        def states():
+            tasks = [m["tasks"] for m in seen if "tasks" in m]
+            return [each["state"] for each in tasks[-1]["ended"] if each["id"] == task]
+
+        until(lambda: states() == ["done"] or read() is None)
+        assert max(message["processes"] for message in seen) == 2
