@@ -32,6 +32,8 @@ class Document:
     content: bytes
     text: str
     """Without a byte order mark."""
+    file: str
+    """What messages call it."""
     layout: Layout
     data: dict[str, Any]
     """What it says, in plain values; placeholders as they are written."""
@@ -62,7 +64,7 @@ def of(content: bytes, file: str = "") -> Document:
     entries = _located(found, anchored)
     text = content.decode("utf-8-sig")
     mark = BOM if content.decode().startswith(BOM) else ""
-    return Document(content, text, found, data, mark, entries, anchored)
+    return Document(content, text, file, found, data, mark, entries, anchored)
 
 
 def _anchored(found: Layout) -> Anchored:

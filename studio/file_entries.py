@@ -11,8 +11,9 @@ from rest_framework.response import Response
 
 from agents.config import AGENTS
 from config import editing, emission, live, sections
-from config.editing import File, Place
+from config.editing import File
 from config.errors import EntryUnknown
+from config.places import Place
 from core.errors import Invalid
 from providers.config import KIND_NAMES
 from studio import mcp_state
@@ -161,7 +162,9 @@ class EntryFace(PartFace):
     def shell(self) -> dict[str, Any]:
         """Return what the page needs besides."""
         back = address_of(self.key)
-        return {**super().shell(), "name": self.name, "back": back}
+        section = sections.registered()[self.key]
+        more = {"name": self.name, "back": back, "section": section}
+        return {**super().shell(), **more}
 
 
 class OneProvider(EntryFace):

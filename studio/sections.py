@@ -11,12 +11,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from config import editing, planned, sections
-from config.editing import File, Place
+from config.editing import File
 from config.errors import ConfigInvalid
+from config.places import Place
 from core.errors import NotFound
 from studio.faces import Face
 from studio.memory import picker
-from studio.written import VERSION, PartFace
+from studio.written import VERSION, Described, PartFace
 
 SETTINGS = "/admin/settings"
 MOST = 6
@@ -152,6 +153,7 @@ class MemoryFace(SectionFace):
 class Settings(Face):
     """The cards."""
 
+    schema = Described()
     title = "Settings"
     template = "studio/file/settings.html"
 

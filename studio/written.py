@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.http.response import HttpResponseBase
+from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import ParseError
 from rest_framework.response import Response
@@ -15,8 +16,9 @@ from rest_framework.response import Response
 from access import audit
 from access.deeds import Deed
 from config import editing, errors, reader
-from config.editing import File, Place
+from config.editing import File, Write
 from config.errors import ConfigInvalid
+from config.places import Place
 from core.errors import Invalid
 from studio.faces import WRITTEN, Face
 
@@ -29,8 +31,26 @@ VERSION = OpenApiParameter(
 )
 
 
+class Described(AutoSchema):
+    """Describes such a face by its address."""
+
+    VERBS = {"DELETE": "remove", "GET": "show", "POST": "add", "PUT": "save"}
+
+    def get_operation_id(self) -> str:
+        """Return `providers_one_save`."""
+        steps = self.path.removeprefix("/admin/").split("/")
+        named = ["one" if step.startswith("{") else step for step in steps]
+        return "_".join([*named, self.VERBS[self.method]])
+
+    def get_tags(self) -> list[str]:
+        """Return the group."""
+        return ["configuration"]
+
+
 class Written(Face):
     """A face of the file, or of a part of it."""
+
+    schema = Described()
 
     template = "studio/file/section.html"
 
@@ -77,8 +97,11 @@ class Written(Face):
             target = reader.label(file.path)
             return Deed(ACTION, by, target, {**details, "digest": file.version})
 
+        def record(write: Write) -> File:
+            return audit.recorded(deed, write)
+
         try:
-            return audit.recorded(deed, change, *args, version=version)
+            return change(*args, version=version, record=record)
         except ConfigInvalid as exc:
             if not self.is_form and all(p.code == errors.SYNTAX for p in exc.problems):
                 # Of a script: its body cannot even be read.

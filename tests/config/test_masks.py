@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from config import document, editing, masks
+from config import document, keeping, masks, rewriting
 from config.errors import ConfigInvalid
 from config.sections import Section
 
@@ -61,7 +61,7 @@ def shown(text):
 
 
 def kept(typed, text):
-    return masks.kept(typed.encode(), document.of(text.encode()), "file").decode()
+    return keeping.kept(typed.encode(), document.of(text.encode()), "file").decode()
 
 
 def said(text):
@@ -225,14 +225,14 @@ def test_data_with_masks_keeps_secrets_under_other_entries():
     data = masks.data(doc)["vaults"]
     data["main"]["note"] = "new"
     data["main"]["doors"].reverse()
-    after = said(editing._merged(doc, ("vaults",), data).decode())
+    after = said(rewriting.with_data(doc, ("vaults",), data).decode())
     assert after["vaults"]["main"]["password"] == "hunter2"
     assert after["vaults"]["main"]["doors"] == [
         {"name": "back", "key": "back key", "colour": "red"},
         {"name": "front", "key": "front key"},
     ]
     with pytest.raises(ConfigInvalid, match=r"vaults\.new\.password"):
-        editing._merged(doc, ("vaults", "new"), {"password": MASK})
+        rewriting.with_data(doc, ("vaults", "new"), {"password": MASK})
 
 
 # Any vaults, any edit.
@@ -296,7 +296,7 @@ def test_any_edit_keeps_each_secret_at_its_place_or_is_refused(sample, draw):
     before = secrets_of(data["vaults"])
     masked = {path for path, it in walked(wanted) if it == MASK}
     try:
-        content = editing._merged(doc, ("vaults",), wanted)
+        content = rewriting.with_data(doc, ("vaults",), wanted)
     except ConfigInvalid:
         assert masked - before.keys()
         return

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config import document, editing, merging
+from config import document, merging, rewriting, splicing
 from config.errors import ConfigInvalid
 
 from .writing import DATA, SECTIONS, written
@@ -13,7 +13,7 @@ MANY = settings(max_examples=25, deadline=None, derandomize=True)
 
 
 def merge(text, place, data):
-    return editing._merged(document.of(text.encode()), place, data).decode()
+    return rewriting.with_data(document.of(text.encode()), place, data).decode()
 
 
 FILE = """\
@@ -119,6 +119,6 @@ def test_the_gentle_way_is_always_found(sample, draw):
     key = draw.draw(st.sampled_from(SECTIONS))
     new = draw.draw(DATA)
     doc = document.of(text.encode())
-    gentle = editing._ways(doc, (key,), data[key], new)[0]
-    content = doc.with_text(editing.splicing.apply(doc.text, gentle()))
+    gentle = rewriting.ways(doc, (key,), data[key], new)[0]
+    content = doc.with_text(splicing.apply(doc.text, gentle()))
     assert merging.same(document.of(content).data, {**data, key: new})

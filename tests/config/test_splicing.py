@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config import document, editing, layout, merging, splicing
+from config import document, layout, merging, places, rewriting, splicing
 from config.errors import ConfigInvalid
 
 from .writing import DATA, SECTIONS, written
@@ -13,17 +13,17 @@ MANY = settings(max_examples=25, deadline=None, derandomize=True)
 
 
 def put(text, place, new):
-    content = editing._spliced(document.of(text.encode()), place, new)
+    content = rewriting.with_text(document.of(text.encode()), place, new)
     return content.decode()
 
 
 def remove(text, place):
-    return editing._removed(document.of(text.encode()), place).decode()
+    return rewriting.without(document.of(text.encode()), place).decode()
 
 
 def shown(text, place):
     doc = document.of(text.encode())
-    return splicing.written(doc.layout, editing._find(doc, place), doc.text)
+    return splicing.written(doc.layout, places.find(doc, place), doc.text)
 
 
 FILE = """\
@@ -178,6 +178,16 @@ def test_a_text_that_would_swallow_what_follows_is_refused_at_its_own_line():
 def test_the_last_value_of_a_text_is_not_that_of_the_file():
     with pytest.raises(layout.Unplaceable, match="empty"):
         splicing.drop(document.of(b"a: 1").layout, document.of(b"a: 1").entries[("a",)])
+
+
+def test_what_an_anchor_brings_is_changed_and_removed_where_it_stands_alone():
+    text = "a: &x\n  k: 1\n  m: 2\nb: {<<: *x, l: 2}\nc: *x\n"
+    for place in [("b", "k"), ("c", "k")]:
+        with pytest.raises(ConfigInvalid, match="anchor used elsewhere"):
+            remove(text, place)
+        with pytest.raises(ConfigInvalid, match="around it"):
+            put(text, place, "5")
+    assert remove(text, ("b", "l")) == text.replace(", l: 2", "")
 
 
 @MANY

@@ -281,6 +281,7 @@ def test_viewers_look_and_change_nothing(viewer, configure, tmp_path, settings):
 def test_writes_are_in_the_audit_and_refusals_are_not(script, yaml):
     before = AuditEntry.objects.filter(action="config.write").count()
     script.put("/admin/telemetry", json={"fmt": {"enabled": 7}})
+    script.put("/admin/telemetry", json={"fmt": {"enabled": True}})  # as it is
     script.post("/admin/providers", json={"kind": "groq", "api_key": "gsk-secret-1"})
     entries = AuditEntry.objects.filter(action="config.write").order_by("-id")
     assert entries.count() == before + 1
