@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db.models import Case, F, Q, TextField, Value, When
 from django.db.models.functions import Length
 
+from core import redaction
 from core.ids import UserId
 from core.messages import Message, Role, ToolCall
 from memory.models import Fact, Thread
@@ -113,14 +114,16 @@ def messages(
 
 
 def _said(row: Any) -> Said:
-    message = to_message(cast(Role, row.role), row.text, row.read)
+    # Our own secrets are nobody's to read, wherever they were said.
+    text, extra = redaction.own(row.text), redaction.own(row.read)
+    message = to_message(cast(Role, row.role), text, extra)
     too_much = [f"files ({_size(row.size)})"] if row.size > MOST_EXTRA else []
     return Said(
         id=row.pk,
         position=row.position,
         turn_id=row.turn_id,
         role=message.role,
-        text=row.text,
+        text=text,
         parts=too_much or list(_parts(message)),
         calls=message.tool_calls,
         answers=message.tool_call_id or "",
@@ -183,4 +186,7 @@ def learnt(user_id: UserId, message_ids: Sequence[int]) -> list[Learnt]:
     found = rows.order_by("created_at", "id").values_list(
         "id", "message_id", "content", "category", "status"
     )
-    return [Learnt(*row) for row in found]
+    return [
+        Learnt(fact_id, message_id, redaction.own(content), *rest)
+        for fact_id, message_id, content, *rest in found
+    ]

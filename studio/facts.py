@@ -14,13 +14,12 @@ from rest_framework.response import Response
 from access import audit
 from access.deeds import Deed
 from config import live
+from core import redaction
 from gateway import memory_wire
 from gateway.memory_schemas import (
     MAX_QUERY_LENGTH,
-    DeletedMemory,
     FoundList,
     Memory,
-    MemoryChange,
     SavedMemory,
 )
 from memory import fact_ids, facts, people, plan, telling
@@ -29,9 +28,8 @@ from memory.known import Category, Draft, KnownFact, Saved, Status
 from studio.of_user import AFTER, OfUser
 from studio.paging import listed, place
 from studio.queries import choice
-from studio.user_shapes import FactChanges, NewFact
+from studio.user_shapes import NewFact
 from turns import recalling, remembering
-from turns.recollection import Vector
 
 BY = "operator"
 PAGE = 50
@@ -39,8 +37,6 @@ FOUND = 20
 AMONG = ("facts", "messages", "all")
 CATEGORIES = get_args(Category)
 STATUSES = (*get_args(Status), "all")
-CLEARABLE = ("key", "valid_from", "valid_to", "expires_at")
-"""Fields that an empty field of a form makes empty."""
 
 
 class FactList(BaseModel):
@@ -54,12 +50,6 @@ class FactList(BaseModel):
 
 class FactsOrFound(RootModel[FactList | FoundList]):
     """A page of facts; with `q` what a search found."""
-
-
-class FactWithHistory(Memory):
-    """A fact, and all that happened to it, the oldest first."""
-
-    history: list[MemoryChange]
 
 
 class Facts(OfUser):
@@ -176,9 +166,12 @@ def answer(face: OfUser) -> Response:
         explain=True,
     )
 
+    for each in data["data"]:
+        each["content"] = redaction.own(each["content"])
+
     def shown() -> dict[str, Any]:
         told = recalling.told(face.user_id, found)
-        return {**_shown(face), "query": text, "told": told}
+        return {**_shown(face), "query": text, "told": redaction.own(told)}
 
     return face.answer(data, page=shown)
 
@@ -193,7 +186,15 @@ def _listed(face: OfUser) -> dict[str, Any]:
         limit=PAGE,
     )
     last = (found[-1].created_at, found[-1].id) if found else None
-    return listed([telling.fact(fact) for fact in found], has_more=has_more, last=last)
+    return listed([discreet(fact) for fact in found], has_more=has_more, last=last)
+
+
+def discreet(fact: KnownFact) -> dict[str, Any]:
+    """Return a fact as it is told, without our own secrets."""
+    told = telling.fact(fact)
+    told["content"] = redaction.own(told["content"])
+    told["quote"] = told["quote"] and redaction.own(told["quote"])
+    return told
 
 
 def _shown(face: OfUser) -> dict[str, Any]:
@@ -206,101 +207,6 @@ def _shown(face: OfUser) -> dict[str, Any]:
         "by_category": people.counts_by_category(face.user_id),
         "is_on": plan.of_users(live.current()) is not None,
     }
-
-
-class OneFact(OfUser):
-    """`/admin/users/{user}/facts/{id}`."""
-
-    template = "studio/users/fact.html"
-    title = "Fact"
-
-    @extend_schema(summary="Show a fact and its history", responses=FactWithHistory)
-    def get(self, request: Request, user: str, id: str) -> Response:
-        """Return a fact, and all that happened to it."""
-        return self.answer(self._told(), page=self._shown)
-
-    @extend_schema(summary="Change a fact", request=FactChanges, responses=Memory)
-    def patch(self, request: Request, user: str, id: str) -> HttpResponseBase:
-        """Correct, pin, hold or bring back a fact."""
-        asked = self.entry(FactChanges)
-        fact, changes = self._fact(), asked.changes()
-        if changes:
-            vector = _new_vector(fact, changes)
-            fact = audit.recorded(
-                self.deed("memory.change", fact_ids.write(fact.id), fields=[*changes]),
-                facts.edit,
-                self.user_id,
-                fact.id,
-                changes,
-                by=BY,
-                reason=asked.reason,
-                embedded=vector.embedded,
-                error=vector.error,
-            )
-        return self.done(
-            telling.fact(fact), said=_said_of(changes), to=self._back(fact)
-        )
-
-    @extend_schema(summary="Forget a fact", responses={200: DeletedMemory})
-    def delete(self, request: Request, user: str, id: str) -> HttpResponseBase:
-        """Take a fact out of prompts and searches; its history is kept."""
-        fact = audit.recorded(
-            self.deed("memory.delete", id),
-            facts.forget,
-            self.user_id,
-            read_id(id),
-            by=BY,
-        )
-        name = fact_ids.write(fact.id)
-        told = {"id": name, "object": "memory.deleted", "deleted": True}
-        return self.done(told, said="Forgotten", to=f"{self.place}/facts")
-
-    def data(self) -> Any:
-        """Return the body; of the form for all of it, empty fields are empty."""
-        data = super().data()
-        if self.is_form and "content" in data:
-            data = {**dict.fromkeys(CLEARABLE), "pinned": False, **data}
-        if self.is_form:
-            data.pop("back", None)
-        return data
-
-    def refill(self) -> Mapping[str, Any]:
-        """Return the fact with what was typed over it."""
-        return {**self._told(), **self._shown(), "typed": self.data()}
-
-    def _fact(self) -> KnownFact:
-        return facts.get(self.user_id, read_id(self.kwargs["id"]))
-
-    def _told(self) -> dict[str, Any]:
-        fact = self._fact()
-        steps = facts.history(self.user_id, fact.id)
-        return {**telling.fact(fact), "history": [telling.change(s) for s in steps]}
-
-    def _shown(self) -> dict[str, Any]:
-        shown = self.whose()
-        trail = [*shown["trail"], ("Memory", f"{self.place}/facts")]
-        return {**shown, "trail": trail, "tab": "memory", "categories": CATEGORIES}
-
-    def _back(self, fact: KnownFact) -> str:
-        """Return where a browser goes on: to the list, if it came from there."""
-        if self.is_form and self._fields().get("back"):
-            return f"{self.place}/facts"
-        return f"{self.place}/facts/{fact_ids.write(fact.id)}"
-
-
-def _new_vector(fact: KnownFact, changes: Mapping[str, Any]) -> Vector:
-    """Embed a text that is new, or that searches have lost."""
-    if "content" not in changes and "status" not in changes:
-        return Vector(None)
-    return recalling.embed(changes.get("content", fact.content))
-
-
-def _said_of(changes: Mapping[str, Any]) -> str:
-    if set(changes) == {"is_pinned"}:
-        return "Pinned" if changes["is_pinned"] else "No longer pinned"
-    if set(changes) == {"status"}:
-        return "Brought back" if changes["status"] == "active" else "Held back"
-    return "Saved the fact"
 
 
 def read_id(name: str) -> uuid.UUID:

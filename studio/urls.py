@@ -8,7 +8,7 @@ from studio.conversation import Messages, Threads
 from studio.description import Description
 from studio.door import URL_NAME
 from studio.experiments import Results
-from studio.facts import Facts, OneFact
+from studio.facts import Facts
 from studio.file import ConfigCheck, ConfigEditor, ConfigFile, ConfigSchema
 from studio.file_entries import Mcp, OneMcp, OneProvider, Providers
 from studio.home import Home
@@ -18,13 +18,14 @@ from studio.kinds import KINDS
 from studio.live import Events, Live
 from studio.mcp_state import ConnectionFace, ConnectionsFace, ToolsFace
 from studio.missing import Missing
+from studio.one_fact import OneFact
 from studio.person_pages import Everybody, Somebody
 from studio.playground import Playground, PlaygroundTurns
 from studio.sections import MemoryFace, SectionFace, Settings
+from studio.sidecars import Restart, Sidecars
 from studio.smoke_runs import AllRuns, OneRun, TestRuns
 from studio.smoke_runs import Cancelling as CancellingRuns
 from studio.spend import Spend
-from studio.sidecars import Restart, Sidecars
 from studio.tasks import Again, Cancelling, OneTask, Tasks
 from studio.tokens import OneToken, Tokens
 from studio.triggers import Firings, OneTrigger, Triggers

@@ -18,6 +18,7 @@ from memory.transcript import Entry
 from tests.gateway.calls import error
 from tests.gateway.hands import ok
 from tests.memory import lives
+from tests.memory.saving import save
 from tests.telemetry.turns import deep, put, tool_call
 from turns import conversations
 
@@ -112,6 +113,28 @@ def test_texts_are_text_and_never_markup(browser, alice):
         assert "alert(1)" in shown
         assert "<script>alert" not in shown
         assert "<b>bold" not in shown
+
+
+def test_our_own_secrets_are_not_shown(browser, script, alice):
+    secret = "sk-openai-secret"
+    call = ToolCall("call_1", "look", f'{{"key": "{secret}"}}')
+    say(
+        alice,
+        Message("user", f"My key is {secret}"),
+        Message("assistant", None, tool_calls=(call,)),
+        Message("tool", secret, tool_call_id=call.id),
+        Message("assistant", secret),
+    )
+    fact_id = save(alice, f"Has the key {secret}").fact_id
+    facts = f"/admin/users/{alice}/facts"
+    for path in ("", "/facts", f"/facts/mem_{fact_id.hex}", "/facts?q=key"):
+        shown = browser.get(f"/admin/users/{alice}{path}").text
+        assert secret not in shown
+        assert "[redacted]" in shown
+    for path in (f"/admin/users/{alice}/messages", facts, f"{facts}?q=key"):
+        told = script.get(path).text
+        assert secret not in told
+        assert "[redacted]" in told
 
 
 def test_a_long_text_is_folded(browser, alice):

@@ -14,7 +14,8 @@ from memory import people
 from memory.models import Thread
 from studio import people as staff
 from studio.conversation import Threads
-from studio.facts import Facts, OneFact
+from studio.facts import Facts
+from studio.one_fact import OneFact
 from studio.turns import OneTurn, Turns, UserTurns
 from studio.user_scores import Scores
 from studio.users import OneUser, Users

@@ -4,7 +4,7 @@ import pytest
 
 from access import identity
 from gateway.memory_schemas import SavedMemory
-from studio import facts, turns
+from studio import facts, one_fact, turns
 from studio import user_shapes as shapes
 from tests.gateway.hands import CONFIG_WITH_MEMORY, ok
 from tests.memory import lives
@@ -70,7 +70,7 @@ def test_of_a_turn_and_a_fact(script, alice):
     fits(turns.JudgedTurn, ok(script.get(f"/admin/turns/{turn['id']}")))
     path = f"/admin/users/{alice}/facts"
     name = f"mem_{save(alice, 'Likes figs').fact_id.hex}"
-    fits(facts.FactWithHistory, ok(script.get(f"{path}/{name}")))
+    fits(one_fact.FactWithHistory, ok(script.get(f"{path}/{name}")))
     fits(SavedMemory, ok(script.post(path, json={"content": "Likes pears"}), 201))
     found = ok(script.get(path, params={"q": "figs and plums", "in": "all"}))
     facts.FactsOrFound.model_validate(found)
