@@ -2,7 +2,8 @@
 
 Each page is asked for in this process, through the middleware a server has, against the
 database of a configuration: `manage.py demo --users 10000 --turns 100000 --messages
-1000000` fills one. With `DATABASE_URL` that is PostgreSQL.
+1000000` fills one. With `DATABASE_URL` that is PostgreSQL. What counts is CPU, the
+database's with ours, which a busy machine stretches least.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 LIMIT_MS = 150
 TIMES = 5
-"""After one that warms it up; the median counts."""
+"""After one that warms it up."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,9 @@ class Page:
     address: str
     status: int
     wall_ms: float
+    """The shortest."""
     cpu_ms: float
+    """The median: of this process, and of the database's own where it is beside it."""
     queries: int
     slowest: str
     """The query that took longest."""
@@ -61,7 +64,7 @@ def main(arguments: list[str]) -> None:
     print(f"{'page':70}  {'wall ms':>7}  {'CPU ms':>7}  {'queries':>7}")
     measured = []
     for address in asked:
-        page = measure(address, studio_pages.get)
+        page = measure(address, studio_pages.get, studio_pages.database_seconds)
         measured.append(page)
         print(page.line(), flush=True)
         if options.slow and page.slowest_ms > LIMIT_MS / 5:
@@ -73,19 +76,24 @@ def main(arguments: list[str]) -> None:
 Get = Callable[[str], tuple[int, list[tuple[str, float]]]]
 
 
-def measure(address: str, get: Get) -> Page:
-    """Ask for a page a few times."""
+def measure(address: str, get: Get, database_seconds: Callable[[], float]) -> Page:
+    """Ask for a page a few times; what the database took besides is told in seconds."""
+
+    def spent() -> float:
+        return time.thread_time() + database_seconds()
+
     get(address)
     walls, cpus = [], []
     status, queries = 0, []
     for _ in range(TIMES):
-        wall, cpu = time.perf_counter(), time.thread_time()
+        wall, cpu = time.perf_counter(), spent()
         status, queries = get(address)
         walls.append(time.perf_counter() - wall)
-        cpus.append(time.thread_time() - cpu)
+        cpus.append(spent() - cpu)
     slowest = max(queries, key=lambda each: each[1], default=("", 0.0))
     return Page(
         *(address, status),
-        *(statistics.median(walls) * 1000, statistics.median(cpus) * 1000),
+        # Others on the machine make it longer, and nothing makes it shorter.
+        *(min(walls) * 1000, statistics.median(cpus) * 1000),
         *(len(queries), slowest[0], slowest[1] * 1000),
     )
