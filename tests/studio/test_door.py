@@ -6,6 +6,8 @@ import httpx2
 import pytest
 from django.contrib.auth.models import User
 from django.test import RequestFactory
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from access import oidc, tokens
 from gateway.session import Session
@@ -200,6 +202,22 @@ def test_who_logs_in_at_the_provider_is_an_administrator(browser, idp, user):
     hits = len(idp.hits)
     assert browser.get("/admin/").status_code == 200
     assert len(idp.hits) == hits
+
+
+def test_a_session_opens_the_websocket_of_the_live_board(browser, idp, user, running):
+    address = running.replace("http://", "ws://") + "/admin/live/events"
+    with pytest.raises(InvalidStatus), connect(address, origin=running):
+        pass
+    idp.subject = user
+    browser.follow(browser.get("/admin/"), 3)
+    cookie = {"Cookie": f"coulisse_studio={browser.http.cookies['coulisse_studio']}"}
+    with connect(address, origin=running, additional_headers=cookie) as ws:
+        assert "snapshot" in ws.recv(timeout=10)
+    with (
+        pytest.raises(InvalidStatus),
+        connect(address, origin="https://x.test", additional_headers=cookie),
+    ):
+        pass
 
 
 def test_a_cookie_of_the_api_s_login_does_not_open_it(browser, idp, user):

@@ -7,10 +7,12 @@ import time
 
 import httpx2
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from studio import live_socket, watchers
+from studio import live_rows, live_socket, watchers
 from telemetry import reporter
 from telemetry import running as told_of
 from telemetry.board import Board
@@ -255,3 +257,32 @@ def test_the_page_shows_it_without_script_and_names_what_is_said(
     assert "Is &lt;b&gt;this&lt;/b&gt; bold?" in page
     assert 'src="/admin/static/studio/live.js"' in page
     assert "Nothing runs just now" in page
+
+
+def test_who_asks_now_and_then_is_told_what_runs(server, http, client, fake, user):
+    fake.hang()
+    call = beside(ask, client, user)
+    fake.wait(lambda: fake.requests)
+
+    def agents():
+        told = http.get("/admin/live", headers=JSON).json()
+        return [turn["agent"] for turn in told["turns"]]
+
+    wait(lambda: agents() == ["assistant"])
+    # From now on others are listened to, for a while.
+    wait(lambda: watchers.current()._heard)
+    wait(lambda: agents() == ["assistant"])
+    fake.release()
+    call.join(10)
+
+
+def test_the_rows_take_four_queries_however_many_there_are(client, user):
+    def count():
+        with CaptureQueriesContext(connection) as queries:
+            live_rows.latest()
+        return len(queries)
+
+    ask(client, user)
+    before = count()
+    ask(client, user)
+    assert before == count() <= 4
