@@ -1,0 +1,104 @@
+"""An agent is made, changed, disabled and reset, and clients see it at once."""
+
+import openai
+import pytest
+
+from tests.browser.theatre import SAID, Theatre
+from tests.browser.window import Window
+from tests.processes.conftest import until
+
+USHER = """\
+name: usher
+provider: openai
+model: gpt-4o-mini
+preamble: You show people to their seats.
+"""
+
+
+def ask(client: openai.OpenAI, agent: str) -> str | None:
+    question = {"role": "user", "content": "Where do we sit?"}
+    reply = client.chat.completions.create(model=agent, messages=[question])
+    return reply.choices[0].message.content
+
+
+def preamble_of_last(stage: Theatre) -> str:
+    """Return the instructions of the last request for a reply."""
+    asked = [
+        body["messages"][0]["content"]
+        for body in stage.fake.bodies
+        if "Where do we sit?" in str(body["messages"][-1])
+    ]
+    return asked[-1]
+
+
+def write(window: Window, yaml: str) -> None:
+    """Put a text into the form, whatever makes an editor of it."""
+    window.page.locator(".yaml-editor, textarea[name=yaml]").first.wait_for()
+    window.page.evaluate(
+        """(yaml) => {
+          const editor = document.querySelector(".yaml-editor")?.editor;
+          if (editor) editor.setValue(yaml, 1);
+          else document.querySelector("textarea[name=yaml]").value = yaml;
+        }""",
+        yaml,
+    )
+    window.button("Save").click()
+
+
+def test_an_agent_is_made_and_talked_to(
+    window: Window, stage: Theatre, client: openai.OpenAI
+) -> None:
+    page = window.open("/admin/agents")
+    window.link("New agent").click()
+    write(window, USHER)
+    window.said("Made agent 'usher'")
+    assert window.path == "/admin/agents/usher"
+
+    window.link("Chat").click()
+    page.get_by_label("Message").fill("Where do we sit?")
+    page.keyboard.press("Enter")
+    page.locator(".bubble.is-assistant", has_text=SAID).wait_for()
+    page.locator("#tree").get_by_text("gpt-4o-mini").first.wait_for()
+
+    assert ask(client, "usher") == SAID
+    assert "You show people to their seats." in preamble_of_last(stage)
+
+
+def test_an_agent_is_changed_disabled_and_reset(
+    window: Window, stage: Theatre, client: openai.OpenAI
+) -> None:
+    page = window.open("/admin/agents/stagehand")
+    label = page.locator("h1 .badge")
+    assert label.inner_text() == "yaml"
+    window.link("Edit").click()
+    text = page.locator("textarea[name=yaml]").input_value()
+    write(window, text.replace("Be brief", "Be briefer"))
+    window.said("Saved agent 'stagehand'")
+    assert label.inner_text() == "override"
+    assert page.locator(".written", has_text="Be briefer").count()
+    ask(client, "stagehand")
+    assert "Be briefer" in preamble_of_last(stage)
+
+    window.button("Disable").click()
+    window.said("Disabled agent 'stagehand'")
+    assert label.inner_text() == "tombstoned"
+    with pytest.raises(openai.NotFoundError):
+        ask(client, "stagehand")
+
+    window.button("Reset to YAML").click()
+    window.said("Agent 'stagehand' is as the file says")
+    assert label.inner_text() == "yaml"
+    assert window.questions == ["Disable 'stagehand'?"]
+    until(lambda: "stagehand" in [model.id for model in client.models.list()])
+    ask(client, "stagehand")
+    assert "Be brief" in preamble_of_last(stage)
+
+
+def test_what_was_typed_stays_when_it_is_refused(window: Window) -> None:
+    page = window.open("/admin/agents/new")
+    write(window, USHER.replace("usher", "porter").replace("openai", "nobody"))
+    refused = page.locator(".notice[role=alert]")
+    refused.wait_for()
+    assert "nobody" in refused.inner_text()
+    assert "name: porter" in page.locator("textarea[name=yaml]").input_value()
+    window.expects(422)

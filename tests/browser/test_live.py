@@ -1,0 +1,31 @@
+"""A task and a turn are watched on the live board."""
+
+import openai
+
+from tests.browser.theatre import CUE, Theatre
+from tests.browser.window import Window
+
+
+def test_a_task_is_watched(
+    window: Window, stage: Theatre, client: openai.OpenAI
+) -> None:
+    page = window.open("/admin/live")
+    page.locator("#live-state", has_text="live").wait_for()
+    task = client.post(
+        "/tasks",
+        body={"agent": "translator", "prompt": f"Stand by. {CUE}"},
+        cast_to=object,
+    )
+    running = page.locator(f"[data-list=open] [data-id='{task['id']}']")
+    running.locator("[data-f=state]", has_text="running").wait_for()
+    turn = page.locator("[data-list=turns] > *", has_text=CUE)
+    turn.wait_for()
+    assert "translator" in turn.inner_text()
+    stage.fake.release()
+    ended = page.locator(f"[data-list=ended] [data-id='{task['id']}']")
+    ended.locator("[data-f=state]", has_text="done").wait_for()
+    turn.wait_for(state="detached")
+    lately = page.locator("[data-list=finished] tr", has_text=CUE)
+    lately.locator("a").first.click()
+    page.locator("h1").wait_for()
+    assert window.path.startswith("/admin/turns/")

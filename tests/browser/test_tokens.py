@@ -1,0 +1,66 @@
+"""A token is minted, used and revoked while a client uses it."""
+
+import threading
+
+import openai
+
+from tests.browser.conftest import official
+from tests.browser.theatre import SAID, Theatre
+from tests.browser.window import Window
+
+
+def test_a_token_is_minted_used_and_revoked(window: Window, stage: Theatre) -> None:
+    page = window.open("/admin/tokens")
+    page.get_by_label("Label").fill("box office till")
+    page.get_by_label("Principal").fill("till")
+    window.button("Mint").click()
+    secret = page.locator("#secret").inner_text()
+
+    with official(stage, secret) as client:
+        replies: list[str | None] = []
+        first = threading.Event()
+
+        def use() -> None:
+            question = {"role": "user", "content": "Two for tonight?"}
+            while True:
+                reply = client.chat.completions.create(
+                    model="translator", messages=[question]
+                )
+                replies.append(reply.choices[0].message.content)
+                first.set()
+
+        refused: list[Exception] = []
+
+        def use_until_refused() -> None:
+            try:
+                use()
+            except openai.APIError as exc:
+                refused.append(exc)
+
+        user = threading.Thread(target=use_until_refused)
+        user.start()
+        assert first.wait(30)
+
+        window.link("Done").click()
+        row = page.locator("tr", has_text="box office till")
+        row.get_by_role("button", name="Revoke").click()
+        window.said("Revoked")
+        assert not row.count()
+        assert window.questions[0].startswith("Revoke 'box office till'?")
+        user.join(30)
+
+    assert isinstance(refused[0], openai.AuthenticationError)
+    assert set(replies) == {SAID}
+    assert secret not in page.content()
+
+
+def test_a_secret_is_shown_once(window: Window) -> None:
+    page = window.open("/admin/tokens")
+    page.get_by_label("Label").fill("once")
+    page.get_by_label("Principal").fill("till")
+    window.button("Mint").click()
+    secret = page.locator("#secret").inner_text()
+    window.link("Done").click()
+    window.link("once").click()
+    page.locator("h1", has_text="once").wait_for()
+    assert secret not in page.content()

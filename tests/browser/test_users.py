@@ -1,0 +1,28 @@
+"""A fact is found as a turn would recall it; a user is erased."""
+
+from tests.browser.theatre import Theatre
+from tests.browser.window import Window
+
+
+def test_a_fact_is_found_and_a_user_erased(window: Window, stage: Theatre) -> None:
+    user = next(user for user in stage.get("/admin/users")["data"] if user["facts"])
+    page = window.open("/admin/users")
+    page.locator(f"a[href='/admin/users/{user['id']}']").first.click()
+    window.link("Memory").click()
+    page.get_by_label("What is known").fill("Has a season ticket for the balcony.")
+    window.button("Add").click()
+    window.said("Has a season ticket for the balcony.")
+
+    page.get_by_label("Search as a turn recalls").fill("season ticket balcony")
+    window.button("Search").click()
+    first = page.locator("#studio article, #studio .fact").first
+    assert "Has a season ticket for the balcony." in first.inner_text()
+
+    window.link("Erase…").click()
+    page.locator("table", has_text="Rows").wait_for()
+    window.button("Erase for good").click()
+    window.said("rased")
+    gone = stage.http.get(f"/admin/users/{user['id']}")
+    assert gone.status_code == 404
+    window.open("/admin/users")
+    assert user["id"] not in page.content()
