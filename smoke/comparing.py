@@ -1,11 +1,14 @@
 """Batches side by side: what a change of a prompt has brought."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from smoke import telling
 from smoke.models import Run
+
+UNITS = ("share", "score", "turns", "seconds", "usd")
+"""In the order in which they are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +17,7 @@ class Difference:
 
     what: str
     unit: str
-    """`share`, `score`, `turns`, `seconds` or `usd`."""
+    """One of `UNITS`."""
     now: float | None
     before: float | None
 
@@ -35,25 +38,23 @@ class Difference:
 
 def differences(now: Sequence[Run], before: Sequence[Run]) -> list[Difference]:
     """Return what two batches came to, measure by measure."""
-    old = {what: value for what, _, value in _measures(before)}
-    found = [
-        Difference(what, unit, value, old.pop(what, None))
-        for what, unit, value in _measures(now)
-    ]
-    found += [Difference(what, "score", None, value) for what, value in old.items()]
+    measured, old = _measures(now), _measures(before)
+    names = sorted({**measured, **old}, key=lambda what: (UNITS.index(what[1]), what))
+    found = [Difference(*what, measured.get(what), old.get(what)) for what in names]
     return [each for each in found if (each.now, each.before) != (None, None)]
 
 
-def _measures(runs: Sequence[Run]) -> Iterator[tuple[str, str, float | None]]:
+def _measures(runs: Sequence[Run]) -> dict[tuple[str, str], float | None]:
     closed = [run for run in runs if telling.outcome(run) != "open"]
     passed = [run for run in closed if run.verdict == Run.Verdict.PASSED]
-    yield "passed", "share", len(passed) / len(closed) if closed else None
-    for name, mean in means(closed).items():
-        yield name, "score", mean
     talked = [run for run in closed if run.verdict]
-    yield "turns", "turns", _mean([run.turns for run in talked])
-    yield "duration", "seconds", _mean(_known(map(seconds, talked)))
-    yield "cost", "usd", _mean(_known(map(_usd, talked)))
+    return {
+        ("passed", "share"): len(passed) / len(closed) if closed else None,
+        **{(name, "score"): mean for name, mean in means(closed).items()},
+        ("turns", "turns"): _mean([run.turns for run in talked]),
+        ("duration", "seconds"): _mean(_known(map(seconds, talked))),
+        ("cost", "usd"): _mean(_known(map(_usd, talked))),
+    }
 
 
 def means(runs: Sequence[Run]) -> dict[str, float]:

@@ -80,6 +80,12 @@ def batch_before(run: Run) -> list[Run]:
     return [] if found is None else batches([found])[0]
 
 
+def is_judging(batch: uuid.UUID) -> bool:
+    """Return whether scores of any run of a batch are waited for."""
+    found = Run.objects.filter(batch=batch, state=Run.State.JUDGING)
+    return found.exists()
+
+
 def of_users(users: Collection[UserId]) -> Mapping[UserId, uuid.UUID]:
     """Return the runs of synthetic users, by the users."""
     found = Run.objects.filter(user_id__in=users).values_list("user_id", "pk")

@@ -18,7 +18,7 @@ from telemetry import expenses
 
 WEEK = timedelta(days=7)
 RECENT = 10
-FAILURES = 10
+FAILURES = 5
 COMMENTS = 5
 MONTH = WINDOWS[LONGEST]
 

@@ -1,5 +1,6 @@
 """Mean scores over days as lines, made on the server."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -12,6 +13,8 @@ WIDTH, HEIGHT = 600, 100
 """Of the picture's own units; it is stretched."""
 DAYS = 30
 HIGHEST = 10
+LEAST = 4
+"""Points the scale has, so that small changes look small."""
 COLOURS = 6
 """Lines that look different from each other."""
 
@@ -44,6 +47,9 @@ class Chart:
     columns: Sequence[Column]
     first: str
     last: str
+    low: int
+    """The lowest score there is on the scale."""
+    high: int
 
 
 def of(found: Sequence[OfDay], today: date, days: int) -> Chart | None:
@@ -55,19 +61,33 @@ def of(found: Sequence[OfDay], today: date, days: int) -> Chart | None:
     for each in found:
         means.setdefault(each["criterion"], {})[each["day"]] = each
     step = WIDTH / (len(shown) - 1)
+    low, high = _scale([each["mean"] for each in found])
     lines = [
-        Line(criterion, number % COLOURS + 1, _paths(by_day, shown, step))
+        Line(criterion, number % COLOURS + 1, _paths(by_day, shown, step, low, high))
         for number, (criterion, by_day) in enumerate(sorted(means.items()))
     ]
     columns = [
         Column(round((n - 0.5) * step, 1), round(step, 1), _said(day, means))
         for n, day in enumerate(shown)
     ]
-    return Chart(lines, columns, f"{shown[0]:%d %b}", f"{shown[-1]:%d %b}")
+    first, last = f"{shown[0]:%d %b}", f"{shown[-1]:%d %b}"
+    return Chart(lines, columns, first, last, low, high)
+
+
+def _scale(means: Sequence[float]) -> tuple[int, int]:
+    """Return whole points that have all means between them."""
+    low, high = math.floor(min(means)), math.ceil(max(means))
+    while high - low < LEAST:
+        low, high = max(low - 1, 0), min(high + 1, HIGHEST)
+    return low, high
 
 
 def _paths(
-    by_day: Mapping[str, OfDay], shown: Sequence[date], step: float
+    by_day: Mapping[str, OfDay],
+    shown: Sequence[date],
+    step: float,
+    low: int,
+    high: int,
 ) -> list[str]:
     """Return a path for each run of days with scores."""
     runs: list[list[str]] = [[]]
@@ -77,7 +97,8 @@ def _paths(
         if mean is None:
             runs.append([])
             continue
-        runs[-1].append(f"{number * step:.1f} {HEIGHT * (1 - mean / HIGHEST):.1f}")
+        height = HEIGHT * (high - mean) / (high - low)
+        runs[-1].append(f"{number * step:.1f} {height:.1f}")
     # A point alone is a line of no length: its round ends are seen.
     return [f"M {' L '.join(run if run[1:] else run * 2)}" for run in runs if run]
 

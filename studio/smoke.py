@@ -68,6 +68,7 @@ def brief(run: Run) -> dict[str, Any]:
 
 def compared(now: Sequence[Run], before: Sequence[Run]) -> list[dict[str, Any]]:
     """Return measures of two batches; nothing where there is none to compare with."""
-    if not now or not before:
+    is_begun = any(telling.outcome(run) != "open" for run in now)
+    if not before or not is_begun:
         return []
     return [comparing.told(each) for each in comparing.differences(now, before)]

@@ -117,10 +117,10 @@ class OneRun(Face):
     )
     def get(self, request: Request, id: str) -> Response:
         """Return a conversation as far as it is, with its calls and its scores."""
+        # What is judged would be closed by the next sweep; who watches need not wait.
         run = pages.find(id)
-        if run.state == Run.State.JUDGING and verdicts.settle(run.pk):
-            # It would be closed by the next sweep; whoever watches need not wait.
-            run.refresh_from_db()
+        if pages.is_judging(run.batch) and verdicts.settle_all():
+            run = pages.find(id)
         start = self.number("from", default=0, least=0, most=100_000)
         self.title = f"Run {run.repetition} of {run.test}"
         address = f"{PLACE}/{quote(run.test, safe='')}"

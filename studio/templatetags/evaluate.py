@@ -6,7 +6,7 @@ from typing import Any
 
 from django import template
 
-from smoke.drawing import ENDS
+from smoke import drawing
 from smoke.models import Run
 from studio import score_chart
 from studio.score_chart import Chart, OfDay
@@ -47,16 +47,13 @@ def change(value: float | None, unit: str) -> str:
 @register.filter
 def ending(why: str | None) -> str:
     """Write why a conversation ended."""
-    return str(ENDS[Run.Stop(why)]) if why else ""
+    return drawing.ENDS[Run.Stop(why)] if why else ""
 
 
 @register.filter
-def calls_told(calls: Sequence[Mapping[str, Any]]) -> str:
-    """Write what a line called in one line: its tools, else its model."""
-    tools = [call["name"] for call in calls if call["object"] == "tool_call"]
-    if tools:
-        return f"called {', '.join(tools)}"
-    return ", ".join(dict.fromkeys(str(call.get("model", "")) for call in calls))
+def tools_told(calls: Sequence[dict[str, Any]]) -> str:
+    """Write the tools a line called, in order."""
+    return ", ".join(drawing.tools(calls))
 
 
 @register.filter

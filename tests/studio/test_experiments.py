@@ -137,7 +137,7 @@ def test_a_split_tells_shares_traffic_and_the_winner(script, trials):
     assert warm["best"] + cool["best"] == pytest.approx(1)
     assert [each["count"] for each in wit["estimates"]] == [0, 0]
     page = script.get(f"/admin/experiments/{trials.name('split')}", headers=PAGE).text
-    assert "Warm wins" in page
+    assert "warm wins" in page
     assert (
         told
         == script.get(f"/admin/experiments/{trials.name('split')}").json()["beside"][
