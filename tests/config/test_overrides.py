@@ -395,7 +395,11 @@ def test_an_override_the_file_breaks_is_set_aside_until_it_fits(
         "agent 'dan' in the studio is set aside, so what the file says runs: agent "
         "'dan' uses provider 'other'"
     )
-    # Others can be changed all the same, and itself mended.
+    # Others can be changed all the same, and itself mended, but with nothing broken.
+    again = DAN.replace("gpt-d", "gpt-e")
+    assert "uses provider 'other'" in refusal(
+        overrides.save, agents, "dan", again, by=BY
+    )
     overrides.save(agents, "cleo", BOB.replace("bob", "cleo"), by=BY)
     overrides.save(agents, "dan", DAN.replace("other", "another"), by=BY)
     assert models()["dan"] == "gpt-d"
@@ -538,6 +542,15 @@ def test_without_a_database_the_yaml_runs_until_it_is_there(
     assert caplog.text.count("the database does not answer") == 1
     watcher.look()
     assert models()["bob"] == "gpt-x"
+
+
+def test_a_connection_that_broke_is_mended(agents, monkeypatch):
+    monkeypatch.setattr("config.stored.PATIENCE_SECONDS", 0.0)
+    overrides.create(agents, DAN, by=BY)
+    version = live.stored().newest()
+    connection.connection.close()
+    assert live.stored().newest() is None
+    assert live.stored().newest() == version
 
 
 def test_no_table_is_nothing_said(agents, monkeypatch):
