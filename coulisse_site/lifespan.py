@@ -34,12 +34,12 @@ class Lifespan:
             await send({"type": "lifespan.startup.failed", "message": str(exc)})
             return
         crossing.begin()
-        watchers.start()
+        watching = watchers.start()
         warming = asyncio.create_task(_warm())
         discovery = asyncio.create_task(tool_servers.discover())
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        await watchers.stop()
+        await watchers.stop(watching)
         await warming
         discovery.cancel()
         await asyncio.gather(discovery, return_exceptions=True)

@@ -13,19 +13,18 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 20.0
 
-_loop: asyncio.AbstractEventLoop | None = None
+_loops: list[asyncio.AbstractEventLoop] = []
+"""Of each server of this process: one, but in tests."""
 
 
 def begin() -> None:
     """Have this thread's event loop be the one; called when the server starts."""
-    global _loop
-    _loop = asyncio.get_running_loop()
+    _loops.append(asyncio.get_running_loop())
 
 
 def end() -> None:
     """Reach it no more; called before it stops."""
-    global _loop
-    _loop = None
+    _loops.remove(asyncio.get_running_loop())
 
 
 def wait(coroutine: Coroutine[Any, Any, T], seconds: float = PATIENCE_SECONDS) -> T:
@@ -33,9 +32,9 @@ def wait(coroutine: Coroutine[Any, Any, T], seconds: float = PATIENCE_SECONDS) -
 
     Where nothing is being served it is run on the loop of background work.
     """
-    if _loop is None:
+    if not _loops:
         return blocking.wait(coroutine, timeout_seconds=seconds)
-    future = asyncio.run_coroutine_threadsafe(coroutine, _loop)
+    future = asyncio.run_coroutine_threadsafe(coroutine, _loops[-1])
     try:
         return future.result(seconds)
     finally:

@@ -235,29 +235,30 @@ def _message(kind: str, **more: Any) -> str:
     return orjson.dumps({"type": kind, **more}).decode()
 
 
-_current: Watchers | None = None
+_all: list[Watchers] = []
+"""Of each server of this process: one, but in tests."""
 
 
-def start() -> None:
+def start() -> Watchers:
     """Let people watch this process, which answers them."""
-    global _current
-    _current = Watchers(Reporter())
-    _current.start()
+    watchers = Watchers(Reporter())
+    watchers.start()
+    _all.append(watchers)
+    return watchers
 
 
-async def stop() -> None:
+async def stop(watchers: Watchers) -> None:
     """Tell nobody anything more."""
-    global _current
-    watchers, _current = _current, None
-    if watchers is not None:
-        await watchers.stop()
+    _all.remove(watchers)
+    await watchers.stop()
 
 
 def poll() -> dict[str, Any]:
     """Return what runs; also where this process is not being served."""
-    return Watchers(Reporter()).running() if _current is None else _current.poll()
+    watchers = current()
+    return Watchers(Reporter()).running() if watchers is None else watchers.poll()
 
 
 def current() -> Watchers | None:
     """Return those who watch this process; None where it is not being served."""
-    return _current
+    return _all[-1] if _all else None
