@@ -9,7 +9,7 @@ from typing import Any
 
 from ruamel.yaml.nodes import MappingNode, Node
 
-from config import emission, grafting, placeholders, reader
+from config import document, emission, grafting, masks, placeholders, reader
 from config.config import VARS
 from config.errors import ConfigInvalid
 from config.placeholders import Expander
@@ -35,16 +35,17 @@ def verbatim(source: Source) -> Tree:
 def of(content: bytes, key: str) -> Mapping[str, str]:
     """Return the texts of a section's entries by name, in the file's order.
 
-    Each is YAML by itself: what is an alias in the file is written out. A content that
-    is no YAML has none.
+    Each is YAML by itself: what is an alias in the file is written out. Secrets, which
+    an alias may lead to and a comment hold, are masked. A content that is no YAML has
+    none.
     """
     try:
-        source = _source(content)
+        source = _source(masks.shown(document.of(content)))
+        tree = _expanding(source, _source(content))
     except ConfigInvalid:
         return MappingProxyType({})
     nodes = verbatim(source).entries(source.root, ())
     items = grafting.items(nodes.get(key)) or ()
-    tree = _expanding(source, nodes.get(VARS.key))
     found = {}
     for item in items:
         name = grafting.name_of(tree, item)
@@ -63,15 +64,16 @@ def data(text: str) -> Any:
     return verbatim(source).value(source.root, ())
 
 
-def _expanding(source: Source, variables: Node | None) -> Tree:
+def _expanding(source: Source, whole: Source) -> Tree:
     """Return what reads names as the configuration does: they may be placeholders."""
-    tree = Tree(source, Expander(os.environ))
-    known = tree.value(variables, ()) if variables is not None else {}
-    tree.expander.variables = known if isinstance(known, dict) else {}
-    return tree
+    expander = Expander(os.environ)
+    variables = verbatim(whole).entries(whole.root, ()).get(VARS.key)
+    known = None if variables is None else Tree(whole, expander).value(variables, ())
+    expander.variables = known if isinstance(known, dict) else {}
+    return Tree(source, expander)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _source(content: bytes) -> Source:
     return reader.parse(content, "")
 

@@ -21,6 +21,7 @@ from config.errors import (
     EntryUnknown,
     NothingToReset,
 )
+from config.masks import MASK
 from config.models import Action, Override, OverrideVersion
 from config.overlays import Overlay, Overlays
 from config.reader import MAX_BYTES
@@ -32,6 +33,7 @@ Label = Literal["yaml", "dynamic", "override", "tombstoned"]
 MAX_NAME = 255
 RESERVED = {"check", "new"}
 """What would hide a page of the studio."""
+MASKED = "this holds a mask in place of a secret; write what it stands for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,6 +422,8 @@ def _own_name(section: Section[Any], text: str, *, expected: str | None = None) 
     """Return what an entry calls itself; raises `ConfigInvalid` where it does not."""
     if len(text.encode()) > MAX_BYTES:
         raise _refused(section, expected, "this is larger than 1 MiB", errors.TOO_LARGE)
+    if MASK in text:
+        raise _refused(section, expected, MASKED, errors.MASKED)
     source = grafting.source(_clean(text), _label(section, expected))
     tree = entries.verbatim(source)
     named = tree.entries(source.root, ()).get("name")

@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from config.errors import ConfigInvalid
 from config.sections import Problem
+from core import redaction
 from core.errors import CoulisseError, NotFound
 from gateway import errors
 
@@ -50,9 +51,12 @@ def invalid(exc: ConfigInvalid) -> dict[str, Any]:
 def _problem(problem: Problem) -> dict[str, Any]:
     place = problem.position
     return {
-        "message": problem.message,
+        "message": redaction.every(problem.message),
         "code": problem.code,
-        "location": list(problem.location),
+        "location": [
+            redaction.every(step) if isinstance(step, str) else step
+            for step in problem.location
+        ],
         "file": place.file if place else None,
         "line": place.line if place else None,
         "column": place.column if place else None,

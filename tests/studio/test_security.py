@@ -1,0 +1,100 @@
+"""What nobody may do in the studio, whichever way they come in."""
+
+import re
+
+import pytest
+from django.urls import URLPattern
+
+from config.masks import MASK
+from studio import people, urls
+from tests.conftest import CONFIG
+
+pytestmark = pytest.mark.database
+
+SECRET = "sk-openai-secret"
+SPOKEN = CONFIG.replace(f"api_key: {SECRET}", f"api_key: &key {SECRET}").replace(
+    "agents:\n",
+    f"""agents:
+  - name: gossip
+    # It was {SECRET} before.
+    provider: openai
+    model: gpt-test
+    preamble: *key
+""",
+)
+AS_YAML = {"Content-Type": "application/yaml"}
+FACES = ("text/html", "application/json", "application/yaml")
+NOBODY = {"uuid": "018f4e2c-0000-7000-8000-000000000000"}
+
+
+def addresses() -> list[str]:
+    """Return an address for each that there is."""
+    patterns = [
+        str(each.pattern) for each in urls.urlpatterns if isinstance(each, URLPattern)
+    ]
+    return [
+        "/admin/" + re.sub(r"<(\w+):\w+>", lambda it: NOBODY.get(it[1], "x"), pattern)
+        for pattern in patterns
+    ]
+
+
+ADDRESSES = addresses()
+
+
+def test_viewers_change_nothing_at_any_address(viewer):
+    assert len(ADDRESSES) > 80
+    for address in ADDRESSES:
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            refused = viewer.request(method, address, json={})
+            assert refused.status_code == 403, (method, address)
+            assert "role_needed" in refused.text
+
+
+def test_who_has_no_role_sees_nothing_at_any_address(viewer):
+    people.staff("vera").groups.clear()
+    for address in ADDRESSES:
+        for method in ("GET", "OPTIONS", "POST"):
+            refused = viewer.request(method, address, json={})
+            assert refused.status_code == 403, (method, address)
+            assert "role_needed" in refused.text
+
+
+def test_what_an_alias_leads_to_is_masked_in_entries(script, configure):
+    configure(SPOKEN)
+    for path in ("/admin/agents", "/admin/agents/gossip", "/admin/agents/gossip/edit"):
+        for face in FACES:
+            shown = script.get(path, headers={"Accept": face})
+            assert shown.status_code == 200
+            assert SECRET not in shown.text, (path, face)
+    assert MASK in script.get("/admin/agents/gossip").json()["config"]["preamble"]
+
+
+def test_a_mask_is_not_saved_as_what_it_stands_for(script, configure):
+    configure(SPOKEN)
+    shown = script.get("/admin/agents/gossip", headers={"Accept": "application/yaml"})
+    refused = script.put("/admin/agents/gossip", content=shown.text, headers=AS_YAML)
+    assert refused.status_code == 422
+    assert "mask" in refused.json()["error"]["message"]
+    assert script.get("/admin/agents/gossip").json()["label"] == "yaml"
+
+
+def test_no_problem_quotes_a_secret(script, configure, tmp_path, settings):
+    settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
+    settings.COULISSE_STATE_DIR.mkdir()
+    configure(SPOKEN)
+    shown = script.get("/admin/config").text
+    # Its owner asks what a mask stands for, and the validator quotes it.
+    asked = shown.replace("preamble: *key", "provider: *key").replace(
+        "    provider: openai\n", "", 1
+    )
+    refused = script.put(
+        "/admin/config",
+        content=asked,
+        headers={**AS_YAML, "Accept": "application/json"},
+    )
+    assert refused.status_code == 422
+    assert "[redacted]" in refused.json()["error"]["problems"][0]["message"]
+    assert SECRET not in refused.text
+    judged = script.post("/admin/config/check", json={"yaml": asked})
+    assert judged.json()["problems"]
+    assert SECRET not in judged.text
