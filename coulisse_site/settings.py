@@ -152,7 +152,7 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_MAX_AGE = 60  # seconds
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 REST_FRAMEWORK = {
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "studio.described.Described",
     "EXCEPTION_HANDLER": "studio.refusals.handle",
 }
 SPECTACULAR_SETTINGS = {
@@ -161,6 +161,7 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
+    "POSTPROCESSING_HOOKS": ["studio.description.finished"],
 }
 UNFOLD = look.UNFOLD
 

@@ -1,10 +1,104 @@
-"""The studio's own description, for those who make clients of it."""
+"""The studio's own description, for those who make clients of it.
+
+Faces are described where they are, by `@extend_schema` or a schema of their own. What
+all have in common is said here: the groups of the menu, who may call, what refusals
+look like, and that scripts speak JSON and YAML, whatever browsers do.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
 
 from django.conf import settings
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiYamlRenderer
 from drf_spectacular.views import SpectacularAPIView
 
+from studio.described import ROOT
 from studio.faces import ByRole, Entered
+from studio.navigation import GROUPS, is_within
+
+HOME = "Home"
+OTHERS = {
+    "Monitor": ("turns",),
+    "Configure": ("auth", "config", "memory/settings", "providers", "storage"),
+}
+"""Addresses that are in no menu, by the group they belong to."""
+FACES_OF_BROWSERS = (
+    *("text/html", "application/x-www-form-urlencoded", "multipart/form-data"),
+    "application/x-yaml",
+)
+REFUSAL = {"$ref": "#/components/schemas/Refusal"}
+SHAPES = {
+    "Problem": {
+        "type": "object",
+        "description": "What is wrong at one place of the configuration.",
+        "required": ["message", "code", "location", "file", "line", "column"],
+        "properties": {
+            "message": {"type": "string"},
+            "code": {"type": ["string", "null"]},
+            "location": {"type": "array", "items": {"type": ["string", "integer"]}},
+            "file": {"type": ["string", "null"]},
+            "line": {"type": ["integer", "null"]},
+            "column": {"type": ["integer", "null"]},
+        },
+    },
+    "Refusal": {
+        "type": "object",
+        "description": "Why something was not done.",
+        "required": ["error"],
+        "properties": {
+            "error": {
+                "type": "object",
+                "required": ["message", "type"],
+                "properties": {
+                    "message": {"type": "string"},
+                    "type": {"type": "string"},
+                    "code": {"type": ["string", "null"]},
+                    "param": {"type": ["string", "null"]},
+                    "problems": {
+                        "type": "array",
+                        "items": {"$ref": "#/components/schemas/Problem"},
+                    },
+                },
+            }
+        },
+    },
+}
+REFUSALS = {
+    400: "The body or a parameter says nothing that can be understood.",
+    401: "Nobody has logged in.",
+    403: "The person's role, or the file, does not allow it.",
+    404: "There is no such thing.",
+    406: "It is told neither as the type that `Accept` names.",
+    409: "It is another now than was shown, or is there already.",
+    415: "The body is of a type that is not read.",
+    422: "The configuration would not be valid; `problems` says where and why.",
+}
+NAMES = ["password", "session"]
+"""Of the two ways in; there is none on this machine while there is no `auth.admin`."""
+
+
+class WaysIn(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """How somebody is known, as the door asks for it."""
+
+    target_class = Entered
+    name = NAMES
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> Any:
+        """Return both schemes."""
+        basic = "Those of `auth.admin.basic`."
+        session = "After a login at the identity provider of `auth.admin.oidc`."
+        return [
+            {"type": "http", "scheme": "basic", "description": basic},
+            {
+                "type": "apiKey",
+                "in": "cookie",
+                "name": settings.SESSION_COOKIE_NAME,
+                "description": session,
+            },
+        ]
 
 
 class Description(SpectacularAPIView):
@@ -15,3 +109,71 @@ class Description(SpectacularAPIView):
     renderer_classes = [OpenApiJsonRenderer, OpenApiYamlRenderer]
     urlconf = settings.COULISSE_STUDIO_URLCONF
     operator_only = False
+
+
+def finished(
+    result: dict[str, Any], generator: Any, request: Any, public: bool
+) -> dict[str, Any]:
+    """Return the whole description, with what all faces have in common.
+
+    `SPECTACULAR_SETTINGS` names this as a hook.
+    """
+    shapes = result["components"]["schemas"]
+    shapes.update(SHAPES)
+    result["tags"] = [{"name": name or HOME} for name in GROUPS]
+    for path, method, operation in operations(result):
+        operation["tags"] = [group_of(path)]
+        operation["security"] = [*({name: []} for name in NAMES), {}]
+        _leave_out_browsers(operation)
+        _add_refusals(path, method, operation)
+    return result
+
+
+def operations(described: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield every operation with its address and method."""
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def group_of(path: str) -> str:
+    """Return the group of the menu an address belongs to."""
+    for group, places in OTHERS.items():
+        if any(is_within(path, f"{ROOT}{place}") for place in places):
+            return group
+    for group, entries in GROUPS.items():
+        if any(is_within(path, entry.path) for entry in entries):
+            return group or HOME
+    return "Configure"
+
+
+def _leave_out_browsers(operation: dict[str, Any]) -> None:
+    bodies = [operation.get("requestBody", {}), *operation["responses"].values()]
+    for body in bodies:
+        for kind in FACES_OF_BROWSERS:
+            body.get("content", {}).pop(kind, None)
+
+
+def _add_refusals(path: str, method: str, operation: dict[str, Any]) -> None:
+    for status in _refusals(path, method, operation):
+        content = {"application/json": {"schema": REFUSAL}}
+        told = {"description": REFUSALS[status], "content": content}
+        operation["responses"].setdefault(str(status), told)
+
+
+def _refusals(path: str, method: str, operation: dict[str, Any]) -> Iterator[int]:
+    """Yield with which statuses an operation may be refused."""
+    writes = method != "get"
+    has_body = "requestBody" in operation
+    if has_body or operation.get("parameters"):
+        yield 400
+    yield from (401, 403)
+    if re.search(r"\{\w+\}", path):
+        yield 404
+    yield 406
+    if writes:
+        yield 409
+    if has_body:
+        yield 415
+    if writes and group_of(path) != "Monitor":
+        yield 422

@@ -52,7 +52,9 @@ class Described(AutoSchema):
 
     def get_operation_id(self) -> str:
         """Return `agents_list`."""
-        return f"{self._kind.path}_{self._verb()[0]}"
+        verb = self._verb()[0]
+        is_of_one = verb == "check" and "{" in self.path
+        return f"{self._kind.path}_{verb}{'_one' if is_of_one else ''}"
 
     def get_summary(self) -> str:
         """Return what it does."""
@@ -85,7 +87,9 @@ class Described(AutoSchema):
                 return OpenApiTypes.OBJECT
             case "create":
                 return {201: entry_shapes.detail_shape(self._kind)}
-        return entry_shapes.detail_shape(self._kind)
+            case "destroy" | "reset":
+                return {200: entry_shapes.left_shape(self._kind)}
+        return {200: entry_shapes.detail_shape(self._kind)}
 
 
 class Draft(BaseModel):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, Field, RootModel, create_model
 
 from config import overrides
 from config.models import OverrideVersion
@@ -92,6 +92,20 @@ def version(row: OverrideVersion) -> dict[str, Any]:
         "by": row.by,
         "yaml": row.body,
     }
+
+
+class Deleted(BaseModel):
+    """One that is no more, for the studio alone had it."""
+
+    name: str
+    deleted: Literal[True]
+
+
+def left_shape(kind: Kind) -> type[BaseModel]:
+    """Return the shape of what is left of one that is disabled, deleted or reset."""
+    root: Any = RootModel
+    either = root[detail_shape(kind) | Deleted]
+    return create_model(f"Left{kind.shape.__name__}", __base__=either)
 
 
 def list_shape(kind: Kind) -> type[BaseModel]:

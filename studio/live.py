@@ -1,6 +1,8 @@
 """Live: what happens now, as a page, and for scripts as it stands."""
 
 from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -14,6 +16,12 @@ class Live(Face):
     title = "Live"
     template = "studio/live.html"
 
+    @extend_schema(
+        summary="Show what happens now",
+        description="Turns that run, what ended lately, and the queue; the websocket "
+        "at `/admin/live/events` tells of each change.",
+        responses=OpenApiTypes.OBJECT,
+    )
     def get(self, request: Request) -> Response:
         return self.answer({"object": "live", **watchers.poll(), **live_rows.latest()})
 
