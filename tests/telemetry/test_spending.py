@@ -5,11 +5,13 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
@@ -22,7 +24,7 @@ from core.trace import Call
 from telemetry import expenses, spending
 from telemetry.config import SqliteConfig, TelemetryConfig
 from telemetry.expenses import Paid
-from telemetry.models import Expense
+from telemetry.models import Expense, Turn
 from telemetry.spending import Spent
 from tests.access import authors
 from tests.telemetry import turns
@@ -348,3 +350,14 @@ def test_it_says_that_nothing_is_recorded():
         "turns are kept for 7 days (telemetry.sqlite.keep_days): nothing is recorded",
     ]
     assert [*spent_lines.notes(THEN - 7 * DAY, None, TelemetryConfig(), THEN)] == []
+
+
+def test_turns_recorded_before_get_what_is_known_of_their_costs():
+    three_turns()
+    put(asked("small", 5), started_at=THEN + 2 * DAY, agent="writer")
+    before = spending.by("agent", THEN)
+    Turn.objects.filter(started_at__gte=THEN).update(known_micro_usd=0)
+    assert spending.total(THEN).micro_usd == 0
+    migration = import_module("telemetry.migrations.0007_known_costs")
+    migration.add_up(apps, None)
+    assert spending.by("agent", THEN) == before
