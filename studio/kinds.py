@@ -82,7 +82,7 @@ AGENTS = Kind(
     lead="Who answers: a model, its instructions, and what it may use.",
     icon="smart_toy",
     columns=(
-        *(("Model", ""), ("Uses", "")),
+        *(("Model", ""), ("Uses", "is-wide")),
         *(("Turns, 24 h", "number"), ("Cost, 24 h", "number")),
     ),
     row_template="studio/agents/_row.html",
