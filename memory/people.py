@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, Exists, F, Max, Min, OuterRef, Q, QuerySet, Sum
+from django.db.models.functions import Coalesce
 
 from core.ids import UserId
 from memory.models import Fact, Owner, Thread
@@ -70,20 +71,22 @@ def page(
 
 
 def _with_threads(whose: Q, after: Place | None, most: int) -> list[Person]:
-    rows = Thread.objects.filter(whose).values("user_id")
+    # By the bare column, SQLite would read threads in its order, and jump about.
+    rows = Thread.objects.filter(whose).values(user=Coalesce("user_id", "user_id"))
     counted = rows.annotate(at=Max("updated_at"), count=Count("id"), said=Sum("length"))
     return _people(counted, after, most, "count", "said")
 
 
 def _with_facts_alone(whose: Q, after: Place | None, most: int) -> list[Person]:
     rows = Owner.objects.filter(whose).filter(~_has_rows(Thread))
-    return _people(rows.annotate(at=F("created_at")), after, most)
+    named = rows.values(user=F("user_id"), at=F("created_at"))
+    return _people(named, after, most)
 
 
 def _with_failures_alone(whose: Q, after: Place | None, most: int) -> list[Person]:
     rows = by_user.failed_lately().filter(whose)
     strangers = rows.filter(~_has_rows(Thread), ~_has_rows(Owner))
-    last = strangers.values("user_id").annotate(at=Max("started_at"))
+    last = strangers.values(user=F("user_id")).annotate(at=Max("started_at"))
     return _people(last, after, most)
 
 
@@ -96,8 +99,8 @@ def _people(
 ) -> list[Person]:
     if after is not None:
         at, last_id = after
-        rows = rows.filter(Q(at__lt=at) | Q(at=at, user_id__lt=last_id))
-    found = rows.order_by("-at", "-user_id").values_list("user_id", "at", *counts)
+        rows = rows.filter(Q(at__lt=at) | Q(at=at, user__lt=last_id))
+    found = rows.order_by("-at", "-user").values_list("user", "at", *counts)
     return [Person(UserId(user_id), *rest) for user_id, *rest in found[:most]]
 
 
