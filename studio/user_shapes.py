@@ -283,8 +283,16 @@ class NewFact(Dates):
     )
 
 
+def _without_defaults(schema: dict[str, Any]) -> None:
+    """Say of no field what it is when it is left out: it stays as it is then."""
+    for field in schema["properties"].values():
+        field.pop("default", None)
+
+
 class FactChanges(Dates):
     """What changes of a fact; null clears what may be empty."""
+
+    model_config = ConfigDict(json_schema_extra=_without_defaults)
 
     content: Content = ""
     category: Category = "general"
