@@ -1,13 +1,65 @@
 """Live: what happens now, as a page, and for scripts as it stands."""
 
+from datetime import datetime
+from typing import Any, Literal
+
 from django.http import HttpResponse
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from studio import live_rows, watchers
 from studio.faces import Face
+
+
+class Doing(BaseModel):
+    """What a turn waits for."""
+
+    what: Literal["start", "model", "tools", "end"]
+    names: list[str]
+    since: datetime
+
+
+class RunningTurn(BaseModel):
+    """A turn that runs."""
+
+    id: str
+    object: Literal["turn.running"] = "turn.running"
+    user_id: str
+    thread_id: str | None
+    agent: str
+    experiment: str | None
+    origin: Literal["chat", "task", "smoke", "shadow"]
+    user_message: str = Field(description="The first words of it.")
+    stream: bool
+    started_at: datetime
+    doing: Doing
+    model_calls: int
+    tool_calls: int
+    calls: list[dict[str, Any]] = Field(
+        description="Tool calls, each with those within it."
+    )
+
+
+class Queue(BaseModel):
+    """The background's work as it stands."""
+
+    counts: dict[str, int]
+    more: bool = Field(description="Whether there are more than were counted.")
+    open: list[dict[str, Any]]
+    ended: list[dict[str, Any]]
+
+
+class Board(BaseModel):
+    """What happens now."""
+
+    object: Literal["live"] = "live"
+    turns: list[RunningTurn]
+    count: int = Field(description="How many run, those included that are not told of.")
+    processes: int = Field(description="How many were heard of.")
+    finished: list[dict[str, Any]] = Field(description="As turns are listed.")
+    tasks: Queue
 
 
 class Live(Face):
@@ -20,7 +72,7 @@ class Live(Face):
         summary="Show what happens now",
         description="Turns that run, what ended lately, and the queue; the websocket "
         "at `/admin/live/events` tells of each change.",
-        responses=OpenApiTypes.OBJECT,
+        responses=Board,
     )
     def get(self, request: Request) -> Response:
         return self.answer({"object": "live", **watchers.poll(), **live_rows.latest()})

@@ -10,6 +10,7 @@
   const badge = document.getElementById("live-state");
   const turns = new Map();
   let rows = {};
+  let isLive = false;
   let polling = 0;
   let pause = 500;
 
@@ -181,12 +182,14 @@
       const told = JSON.parse(event.data);
       if (told.type === "snapshot") {
         pause = 500;
+        isLive = true;
         clearTimeout(polling);
         state("live", "is-good");
         whole(told);
       } else changed(told);
     });
     socket.addEventListener("close", () => {
+      isLive = false;
       clearTimeout(patience);
       clearTimeout(polling);
       ask();
@@ -196,12 +199,18 @@
   }
 
   async function ask() {
+    let told = null;
+    let said = ["every two seconds", "is-warn"];
     try {
-      whole(await studio.call(board.dataset.whole, { signal: AbortSignal.timeout(10000) }));
-      state("every two seconds", "is-warn");
+      told = await studio.call(board.dataset.whole, { signal: AbortSignal.timeout(10000) });
     } catch (error) {
-      state(error.status === 401 || error.status === 403 ? "load the page again" : "not reached", "is-bad");
+      said = [error.status === 401 || error.status === 403 ? "load the page again" : "not reached", "is-bad"];
     }
+    // Meanwhile the socket may have come back, and knows better.
+    if (isLive) return;
+    if (told) whole(told);
+    state(...said);
+    clearTimeout(polling);
     polling = setTimeout(ask, LATE);
   }
 
