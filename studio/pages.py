@@ -6,9 +6,12 @@ from typing import Any
 from django.template import loader
 from rest_framework.renderers import BaseRenderer
 
+from studio import formats
 from studio.site import site
 
 REFUSED = "studio/refused.html"
+PLAIN = "studio/plain.html"
+"""For what is made for scripts, where a browser asks for it all the same."""
 SHELLS = {"colors", "csrf_token", "messages", "perms", "request", "styles", "user"}
 """What the shell's own templates go by: `answer.user` is the data's."""
 
@@ -35,7 +38,7 @@ class PageRenderer(BaseRenderer):
             template, shown = _answered(view, data, response)
         shell = {
             **site.each_context(request._request),
-            "title": view.title,
+            "title": view.title or "Data",
             "trail": view.trail,
             "is_operator": site.is_operator(request._request),
         }
@@ -47,12 +50,14 @@ class PageRenderer(BaseRenderer):
 
 
 def _answered(view: Any, data: Any, response: Any) -> tuple[str, dict[str, Any]]:
+    template = getattr(response, "template", None) or view.template
+    if not template:
+        return PLAIN, {"written": formats.dumped(formats.plain(data))}
     shown = _context(data)
-    template = view.template
     page = getattr(response, "page", None)
     if page is not None:
         shown.update(page())
-    return getattr(response, "template", None) or template, shown
+    return template, shown
 
 
 def _context(data: Any) -> dict[str, Any]:

@@ -98,3 +98,9 @@ def test_no_problem_quotes_a_secret(script, configure, tmp_path, settings):
     judged = script.post("/admin/config/check", json={"yaml": asked})
     assert judged.json()["problems"]
     assert SECRET not in judged.text
+
+
+def test_no_address_fails_for_a_browser_or_a_script(script, browser):
+    for address in ADDRESSES:
+        for asking in (script, browser.http):
+            assert asking.get(address).status_code < 500, address
