@@ -12,8 +12,8 @@ from django.test.utils import CaptureQueriesContext
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from studio import live as face
 from studio import live_rows, live_socket, watchers
-from studio.live import Board
 from telemetry import reporter
 from telemetry import running as told_of
 from telemetry.board import Board
@@ -82,7 +82,7 @@ def test_it_is_told_as_json(server, http, client, user):
     assert told["finished"][0]["completion_id"] == said.id
     assert told["tasks"].keys() == {"counts", "more", "open", "ended"}
     assert (told["turns"], told["count"], told["processes"]) == ([], 0, 1)
-    Board.model_validate(told)
+    face.Board.model_validate(told)
 
 
 def test_a_watcher_is_told_the_whole_board_and_then_what_changes(
@@ -271,7 +271,7 @@ def test_who_asks_now_and_then_is_told_what_runs(server, http, client, fake, use
         return [turn["agent"] for turn in told["turns"]]
 
     wait(lambda: agents() == ["assistant"])
-    Board.model_validate(http.get("/admin/live", headers=JSON).json())
+    face.Board.model_validate(http.get("/admin/live", headers=JSON).json())
     # From now on others are listened to, for a while.
     wait(lambda: watchers.current()._heard)
     wait(lambda: agents() == ["assistant"])
