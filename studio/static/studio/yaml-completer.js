@@ -25,54 +25,70 @@
     return steps.reduce((nodes, step) => below(root, nodes, step), alternatives(root, root));
   }
 
-  const indentOf = (line) => line.length - line.trimStart().length;
-  const KEY = /^(?<lead>\s*(?:- +)*)(?<key>"[^"]*"|'[^']*'|[^\s#'"\-:][^:#]*?)\s*:(?:\s+(?<value>.*))?$/;
+  const DASHES = /^\s*(?:- +|-$)*/;
+  const KEY = /^(?<key>"[^"]*"|'[^']*'|[^\s#"'[{&*!|>%@`][^:#]*?)\s*:(?:\s+(?<value>.*))?$/;
   const bare = (key) => key.replace(/^(["'])(.*)\1$/, "$2");
+  const isText = (value) => /^(?:[&!]\S+\s+)*[|>]/.test(value ?? "");
 
-  // The steps to the map or value a row is in, and the keys that stand there already.
-  function where(lines, row, column) {
-    const line = lines[row].slice(0, column);
-    const dashes = /^\s*(?:- +)*/.exec(line)[0];
-    let edge = dashes.length;
-    const steps = [];
-    const present = new Set();
-    const inItem = /-/.test(dashes);
-    if (inItem) steps.unshift(0);
-    const siblings = (from, by) => {
-      for (let i = from; i >= 0 && i < lines.length; i += by) {
-        const text = lines[i];
-        if (!text.trim() || text.trimStart().startsWith("#")) continue;
-        const match = KEY.exec(text);
-        const start = match ? match.groups.lead.length : indentOf(text);
-        if (indentOf(text) < edge && start < edge) break;
-        if (by > 0 && /^\s*-/.test(text) && start <= edge) break;
-        if (match && start === edge) {
-          present.add(bare(match.groups.key));
-          if (by < 0 && match.groups.lead.includes("-")) break;
-        }
-      }
-    };
-    if (!inItem) siblings(row - 1, -1);
-    siblings(row + 1, 1);
-    let limit = inItem ? indentOf(line) : edge;
-    for (let i = row - 1; i >= 0 && (limit > 0 || inItem); i--) {
-      const text = lines[i];
-      if (!text.trim() || text.trimStart().startsWith("#")) continue;
-      const indent = indentOf(text);
-      const match = KEY.exec(text);
-      const start = match ? match.groups.lead.length : indent;
-      const opens = match && !(match.groups.value ?? "").replace(/^[&!]\S+\s*/, "").replace(/#.*/, "").trim();
-      if (opens && (start < limit || (start === limit && steps[0] === 0 && !match.groups.lead.includes("-")))) {
-        steps.unshift(bare(match.groups.key));
-        limit = start;
-        if (match.groups.lead.includes("-")) { steps.unshift(0); limit = indent; }
-      } else if (match && match.groups.lead.includes("-") && start === limit && steps[0] !== 0) {
-        steps.unshift(0);
-        limit = indent;
-      }
-      if (limit === 0 && steps[0] !== 0) break;
+  // Reads lines as maps and lists that contain each other by how far they are indented.
+  class Reading {
+    constructor() {
+      this.frames = [{ column: -1, step: null, keys: new Set() }];
     }
-    return { steps, present };
+
+    get top() {
+      return this.frames.at(-1);
+    }
+
+    leave(isLeft) {
+      while (this.frames.length > 1 && isLeft(this.top)) this.frames.pop();
+    }
+
+    enter(column, step, text = false) {
+      this.frames.push({ column, step, text, keys: new Set() });
+    }
+
+    // The dashes a line begins with; returns where what follows them stands.
+    dashes(line) {
+      const lead = DASHES.exec(line)[0];
+      for (let column = 0; column < lead.length; column++) {
+        if (lead[column] !== "-") continue;
+        this.leave((it) => it.column > column || (it.column === column && it.step === 0));
+        this.enter(column, 0);
+      }
+      return lead.length;
+    }
+
+    read(line) {
+      const indent = line.length - line.trimStart().length;
+      if (!line.trim() || line.trimStart().startsWith("#")) return;
+      if (this.frames.some((it) => it.text && it.column < indent)) return;
+      const column = this.dashes(line);
+      const match = KEY.exec(line.slice(column));
+      if (!match) return;
+      const key = bare(match.groups.key);
+      this.leave((it) => it.column >= column);
+      this.top.keys.add(key);
+      this.enter(column, key, isText(match.groups.value));
+    }
+  }
+
+  // The steps to the map or value at a place, and the keys that stand there already.
+  function where(lines, row, column) {
+    const reading = new Reading();
+    lines.slice(0, row).forEach((line) => reading.read(line));
+    const line = lines[row].slice(0, column);
+    const indent = line.length - line.trimStart().length;
+    if (reading.frames.some((it) => it.text && it.column < indent)) return { steps: null, present: new Set() };
+    const edge = reading.dashes(line);
+    reading.leave((it) => it.column >= edge);
+    const place = reading.top;
+    const steps = reading.frames.slice(1).map((it) => it.step);
+    for (const later of lines.slice(row + 1)) {
+      reading.read(later);
+      if (!reading.frames.includes(place)) break;
+    }
+    return { steps, present: place.keys };
   }
 
   function words(node) {
@@ -87,6 +103,7 @@
     if (/(^|\s)#/.test(line)) return [];
     const value = /^(?<lead>\s*(?:- +)*)(?<key>[^:#]+):\s+(?<typed>\S*)$/.exec(line);
     const { steps, present } = where(lines, row, column);
+    if (steps === null) return [];
     if (value) {
       const nodes = at(schema, [...base, ...steps, bare(value.groups.key.trim())]);
       return [...new Set(nodes.flatMap(words))].filter((word) => word !== null && typeof word !== "object")

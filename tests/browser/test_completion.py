@@ -1,0 +1,88 @@
+"""Keys and choices are completed by the schema, wherever one types."""
+
+import pytest
+
+from tests.browser.theatre import Theatre
+from tests.browser.window import Window
+
+CASES = [
+    ("", "|", {"agents", "providers", "studio"}, set()),
+    ("", "agents: []\nprov|", {"providers"}, {"agents"}),
+    ("", "agents:\n  - |", {"name", "model"}, {"agents"}),
+    ("", "agents:\n  - name: a\n    |", {"model", "temperature"}, {"name", "agents"}),
+    ("", "agents:\n- name: a\n  |", {"model"}, {"name", "agents"}),
+    ("", "agents:\n  - name: a\n    |\n    model: m", {"provider"}, {"name", "model"}),
+    ("", "agents:\n  - name: a\n  - |\nusers: shared", {"name"}, {"agents"}),
+    ("", "agents:\n  - name: a\n    fallbacks:\n      - |", {"provider"}, {"name"}),
+    ("", "agents:\n  - name: a\n    memory:\n      user_state: |", {"true"}, set()),
+    ("", "agents:\n  - name: a\n    memory: true\nlimits:\n  - |", {"per"}, {"model"}),
+    ("", "limits:\n  - per: |", {"principal", "token", "agent"}, set()),
+    ("", "mcp:\n  # one\n  a:\n    transport: |", {"http", "sse", "stdio"}, set()),
+    ("", "providers:\n  openai:\n    |", {"api_key", "retries"}, {"openai"}),
+    ("", "providers:\n  openai:\n    api_key: x\n  |", set(), {"api_key", "retries"}),
+    ("", "telemetry:\n  fmt:\n    |", {"enabled"}, {"fmt", "sqlite"}),
+    ("", "telemetry: # t\n  fmt: {}\n  |", {"sqlite"}, {"fmt", "enabled"}),
+    ("", "telemetry:\n  fmt:\n    enabled: |", {"true", "false"}, set()),
+    ("", "memory:\n  user_state:\n    recall_k: 3\n    |", {"fusion"}, {"recall_k"}),
+    ("", "users: |", {"per-request", "shared"}, set()),
+    ("", "agents: [] # tem|", set(), {"temperature", "providers"}),
+    ("", "vars:\n  rules: |\n    Note: x\nagents:\n  - |", {"name"}, {"vars"}),
+    ("providers/openai", "|", {"api_key"}, {"providers"}),
+    ("telemetry", "fmt:\n  |", {"enabled"}, {"sqlite"}),
+    ("agents/0", "name: a\n|", {"model"}, {"name"}),
+    ("agents/0", "name: a\nreasoning_effort: |", {"low", "high"}, set()),
+]
+IN_A_TEXT = "agents:\n  - name: a\n    preamble: >\n      Say: x\n      mod@"
+ASK = """([schema, at, text]) => {
+  const before = text.slice(0, text.indexOf("@")).split("\\n");
+  const steps = at === "" ? [] : at.split("/").map((s) => (/^\\d+$/.test(s) ? +s : s));
+  return window.studioYaml.completions(
+    schema, steps, text.replace("@", "").split("\\n"),
+    before.length - 1, before.at(-1).length,
+  ).map((it) => it.caption);
+}"""
+
+
+@pytest.fixture
+def asked(window: Window, stage: Theatre):
+    page = window.open("/admin/config/edit")
+    page.wait_for_function("window.studioYaml !== undefined")
+    schema = page.evaluate("() => window.studio.call('/admin/config/schema')")
+    return lambda at, text: set(page.evaluate(ASK, [schema, at, text]))
+
+
+def test_what_may_stand_there_is_offered_and_nothing_else(asked):
+    wrong = {}
+    for at, text, offered, withheld in CASES:
+        found = asked(at, "@".join(text.rsplit("|", 1)))
+        if not offered <= found or withheld & found:
+            wrong[at, text] = (offered - found, withheld & found)
+    assert wrong == {}
+    assert asked("", IN_A_TEXT) == set()
+
+
+def test_it_is_offered_while_one_types(window: Window, stage: Theatre) -> None:
+    page = window.open("/admin/telemetry")
+    page.locator(".ace_content").click()
+    page.keyboard.press("Control+End")
+    page.keyboard.press("Enter")
+    page.keyboard.type("fmt:\n")
+    page.wait_for_function("window.studio !== undefined")
+    page.keyboard.type("ena")
+    page.locator(".ace_autocomplete .ace_line", has_text="enabled").first.wait_for()
+    page.keyboard.press("Enter")
+    page.keyboard.type("perhaps")
+    page.locator(".yaml-problems li", has_text="must be true or false").wait_for()
+
+
+def test_leaving_an_unsaved_text_asks_first(window: Window, stage: Theatre) -> None:
+    page = window.open("/admin/telemetry")
+    page.locator(".ace_content").click()
+    page.keyboard.type("# mine")
+    kinds: list[str] = []
+    page.on("dialog", lambda dialog: kinds.append(dialog.type))
+    window.open("/admin/settings")
+    assert kinds == ["beforeunload"]
+    window.open("/admin/telemetry")
+    window.open("/admin/settings")
+    assert kinds == ["beforeunload"]
