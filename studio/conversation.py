@@ -9,7 +9,6 @@ from rest_framework.response import Response
 from core.errors import NotFound
 from memory import reading
 from memory.reading import Conversation
-from studio import formats
 from studio import user_shapes as shapes
 from studio.of_user import AFTER, OfUser
 from studio.paging import listed, place
@@ -28,9 +27,9 @@ class ThreadUnknown(NotFound):
 
 
 class Messages(OfUser):
-    """`/admin/users/{user}/messages`, for scripts; the user's own page has them."""
+    """`/admin/users/{user}/messages`: what the user's own page shows, for scripts."""
 
-    renderer_classes = [formats.Json, formats.Yaml]
+    title = "Messages"
 
     @extend_schema(
         summary="Read a conversation of a user, the newest messages first",
