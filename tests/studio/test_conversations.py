@@ -67,13 +67,6 @@ def test_what_was_said_is_read_oldest_first(script, alice):
     assert not told["has_more"]
 
 
-def test_a_browser_sees_what_scripts_get_where_there_is_no_page(browser, alice):
-    say(alice, Message("user", "<b>Hi</b>"), Message("assistant", "Hello!"))
-    shown = page(browser, alice, "/messages")
-    assert "<h1>Data" in shown
-    assert "content: &lt;b&gt;Hi&lt;/b&gt;" in shown
-
-
 def test_long_conversations_come_page_by_page_from_the_newest(script, browser, alice):
     for number in range(30):
         say(alice, Message("user", f"q{number}"), Message("assistant", f"a{number}"))

@@ -104,3 +104,10 @@ def test_no_address_fails_for_a_browser_or_a_script(script, browser):
     for address in ADDRESSES:
         for asking in (script, browser.http):
             assert asking.get(address).status_code < 500, address
+
+
+def test_a_browser_sees_what_scripts_get_where_there_is_no_page(browser, configure):
+    configure(f"{CONFIG}\nmcp: {{far: {{url: 'http://127.0.0.1:9/mcp'}}}}\n")
+    shown = browser.get("/admin/mcp/far/tools")
+    assert shown.status_code == 200
+    assert "object: mcp.tools" in shown.text
