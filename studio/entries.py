@@ -18,7 +18,8 @@ from rest_framework.response import Response
 
 from access import audit
 from access.deeds import Deed
-from config import overrides
+from agents.config import AGENTS
+from config import live, overrides
 from config.errors import ConfigInvalid
 from config.overrides import Entry
 from config.sections import Section
@@ -210,11 +211,23 @@ class NewEntry(EntryFace):
     template = FORM
 
     def get(self, request: Request) -> Response:
-        text = self.kind.begin
+        text = begin(self.kind)
         like = request.query_params.get("like")
         if like:
             text = overrides.find(self.kind.section, like).text
         return self.answer({"yaml": text}, page=lambda: _new_form(self, text))
+
+
+def begin(kind: Kind) -> str:
+    """Return what the form of a new one begins with: of what there is."""
+    agents = list(live.current().get(AGENTS).values())
+    first, last = agents[0], agents[-1]
+    return kind.begin.format(
+        provider=first.provider,
+        model=first.model,
+        agent=first.name,
+        another=last.name if last is not first else "another",
+    )
 
 
 def _new_form(face: EntryFace, text: str) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class Kind:
     """What they are for, in a line under the title."""
     icon: str
     begin: str
-    """What the form of a new one begins with."""
+    """What the form of a new one begins with; the names in braces are the file's."""
     columns: tuple[tuple[str, str], ...] = ()
     """Of the list, between the name and the label: what the head of each says, and its
     class (`number` or "")."""
@@ -91,9 +91,9 @@ AGENTS = Kind(
     details=agents.details,
     actions_template="studio/agents/_actions.html",
     begin="""\
-name: assistant
-provider: openai
-model: gpt-4o-mini
+name: helper
+provider: {provider}
+model: {model}
 preamble: |
   You are a helpful assistant.
 """,
@@ -115,9 +115,9 @@ JUDGES = Kind(
     details=judges.details,
     actions_template="studio/judges/_actions.html",
     begin="""\
-name: quality
-provider: openai
-model: gpt-4o-mini
+name: usefulness
+provider: {provider}
+model: {model}
 sampling_rate: 0.2
 rubrics:
   helpful: Whether the reply does what was asked.
@@ -136,12 +136,12 @@ EXPERIMENTS = Kind(
     detail_template="studio/experiments/_details.html",
     details=experiments.details,
     begin="""\
-name: trial
+name: comparison
 strategy: split
 variants:
-  - agent: assistant
+  - agent: {agent}
     weight: 1
-  - agent: another
+  - agent: {another}
     weight: 1
 """,
 )
@@ -159,11 +159,11 @@ SMOKE_TESTS = Kind(
     details=smoke.details,
     actions_template="studio/smoke/_actions.html",
     begin="""\
-name: greeting
-target: assistant
+name: first-words
+target: {agent}
 persona:
-  provider: openai
-  model: gpt-4o-mini
+  provider: {provider}
+  model: {model}
   preamble: |
     You are new here and want to know what this can do for you.
     When you know, say "[FIN]".

@@ -268,6 +268,14 @@ def test_a_browser_makes_edits_disables_and_resets(browser, script):
     assert labels(script)["assistant"] == "yaml"
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.path)
+def test_a_new_one_begins_with_what_could_be_saved(script, kind):
+    text = script.get(f"/admin/{kind.path}/new").json()["yaml"]
+    checked = script.post(f"/admin/{kind.path}/check", json={"yaml": text})
+    assert checked.json() == {"problems": []}
+    assert post(script, kind.path, text).status_code == 201
+
+
 def test_a_form_that_is_refused_keeps_what_was_typed(browser, script):
     typed = {"_method": "PUT", "yaml": "name: tuned\nprovider: opena\nmodel: mine\n"}
     page = browser.submit(
