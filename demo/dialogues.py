@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -76,9 +76,23 @@ class Book:
     dialogues: Sequence[Mapping[str, Any]]
     weights: Sequence[int]
 
-    def draw(self, chance: random.Random, first: str) -> Dialogue:
-        """Return a dialogue with somebody of that first name."""
-        (told,) = chance.choices(self.dialogues, self.weights)
+    def draws(
+        self, chance: random.Random, first: str, agents: Collection[str]
+    ) -> Iterator[Dialogue]:
+        """Yield dialogues of somebody of that first name with these, without an end.
+
+        All of them come before one comes again.
+        """
+        mine = [n for n, each in enumerate(self.dialogues) if each["agent"] in agents]
+        while True:
+            # Those that weigh more tend to come first.
+            mine.sort(key=lambda n: -(chance.random() ** (1 / self.weights[n])))
+            for number in mine:
+                yield self.fill(number, chance, first)
+
+    def fill(self, number: int, chance: random.Random, first: str) -> Dialogue:
+        """Return a dialogue with words drawn for its places."""
+        told = self.dialogues[number]
         words = {name: chance.choice(each) for name, each in self.words.items()}
         return self._dialogue(_filled(told, {**words, "first": first}))
 

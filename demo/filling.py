@@ -78,9 +78,11 @@ class Month:
             self._live(person, share, old)
             self._inserts.write_if_many()
             told(person.number + 1)
-        self._work.waiting(self._people)
-        self._work.broken_off(self._people[0])
-        self._work.triggered(self._people[0])
+        staff = [each for each in self._people if each.writes_to is people.STAFF]
+        staff = staff or self._people
+        self._work.waiting(staff)
+        self._work.broken_off(staff[0])
+        self._work.triggered(staff[0])
         self._rehearsal.hold(self._calendar)
         self._purses.write(self._inserts)
         audit_rows.write(self._inserts, self._calendar, self._people[-4:], self._chance)
@@ -118,9 +120,10 @@ class Month:
         self, person: Person, turns: int
     ) -> list[tuple[datetime, Dialogue]]:
         """Return enough conversations for so many turns, in their order."""
-        book, found, planned = dialogues.book(), [], 0
+        drawn = dialogues.book().draws(self._chance, person.first, person.writes_to)
+        found, planned = [], 0
         while planned < turns:
-            dialogue = book.draw(self._chance, person.first)
+            dialogue = next(drawn)
             found.append((self._calendar.moment(self._chance), dialogue))
             planned += len(dialogue.exchanges)
         return sorted(found, key=lambda each: each[0])

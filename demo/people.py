@@ -24,6 +24,25 @@ Lindqvist Moreau Novak Okafor Pereira Quinn Rossi Sato Tamm Ueda Vasquez Weber X
 Yilmaz Zimmermann Abe Bianchi Cohen Duarte Engel Fischer Garcia Hansen Ibsen Jung
 Keller Lopes Meyer Nunes Olsen Popescu Ricci Silva Torres Ulrich Varga Wolf Young
 """.split()  # noqa: SIM905
+VISITOR, STAFF, TEACHER = (
+    ("welcome",),
+    ("dramaturg", "rota", "translator"),
+    ("school-desk", "welcome"),
+)
+"""Whom people write to: agents and experiments."""
+KINDS = (
+    VISITOR,
+    VISITOR,
+    STAFF,
+    VISITOR,
+    VISITOR,
+    STAFF,
+    VISITOR,
+    VISITOR,
+    STAFF,
+    TEACHER,
+)
+"""Of ten."""
 QUIET = 0.75
 """How quickly people speak less, by their rank; 0 is not at all."""
 
@@ -45,6 +64,11 @@ class Person:
         again = self.number // (len(FIRST) * len(LAST))
         count = f".{again + 1}" if again else ""
         return f"{self.first}.{last}{count}@{DOMAIN}".lower()
+
+    @property
+    def writes_to(self) -> Sequence[str]:
+        """The agents and experiments this one has anything to do with."""
+        return KINDS[self.number % len(KINDS)]
 
     @cached_property
     def user_id(self) -> UserId:

@@ -1,9 +1,11 @@
 """`manage.py demo`: a month that reads as one, made again by its seed, taken away."""
 
+import random
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from io import StringIO
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -167,14 +169,20 @@ def test_who_speaks_is_in_the_file():
         *agents,
         *config.get(EXPERIMENTS),
     }
-    chance = InTurn()
     for number in range(len(book.dialogues)):
-        chance.number = number
-        drawn = book.draw(chance, "Ada")
+        drawn = book.fill(number, random.Random(number), "Ada")
         for exchange in drawn.exchanges:
             assert "{" not in exchange.user + exchange.reply
             for step in exchange.calls:
                 check_step(step, agents)
+
+
+def test_nobody_says_the_same_twice_before_all_is_said():
+    book = dialogues.book()
+    count = sum(each["agent"] == "welcome" for each in book.dialogues)
+    drawn = book.draws(random.Random(1), "Ada", ["welcome"])
+    said = [dialogue.exchanges[0].reply for dialogue in islice(drawn, count)]
+    assert len(set(said)) == count
 
 
 def check_step(step: Step, agents: Any) -> None:
@@ -183,18 +191,6 @@ def check_step(step: Step, agents: Any) -> None:
     assert (step.result is None) != (step.error is None)
     for each in step.calls:
         check_step(each, agents)
-
-
-class InTurn:
-    """Chance that draws one after the other."""
-
-    number = 0
-
-    def choices(self, found: Any, weights: Any) -> Any:
-        return [found[self.number]]
-
-    def choice(self, found: Any) -> Any:
-        return found[0]
 
 
 def test_a_name_is_one_persons_alone():
