@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
@@ -20,6 +21,9 @@ from studio import mcp_state
 from studio.sections import SETTINGS, SectionFace, address_of, title_of
 from studio.written import VERSION, PartFace
 
+HIDDEN = ("", ".", "..", "new")
+"""Names whose addresses lead elsewhere."""
+
 
 class EntriesFace(SectionFace):
     """All of a map: to be looked at, added to, and written as a whole."""
@@ -35,12 +39,15 @@ class EntriesFace(SectionFace):
     )
     def post(self, request: Request) -> HttpResponseBase:
         name, text = editing.named(self._new(), self.named_by)
-        if not name or name == "new":
-            raise Invalid("an entry needs a name, and not 'new'", param="name")
+        if name in HIDDEN or not name.isprintable():
+            raise Invalid(
+                "an entry needs a name of one line, and not 'new', '.' or '..'",
+                param="name",
+            )
         details = {"section": self.key, "entry": name}
         file = self.recorded(details, editing.add, (self.key, name), text)
         noun = sections.registered()[self.key].noun
-        to = f"{self.address}/{name}"
+        to = f"{self.address}/{quote(name, safe='')}"
         said = f"Added {noun} '{name}'{self.when()}"
         data = file.data_at((self.key, name))
         answer = self.done(data, said=said, to=to, status=201)
@@ -64,7 +71,8 @@ class EntriesFace(SectionFace):
 
     def row(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a table says of one."""
-        return {"name": name, "address": f"{self.address}/{name}", **entry}
+        address = f"{self.address}/{quote(name, safe='')}"
+        return {"name": name, "address": address, **entry}
 
     def shell(self) -> dict[str, Any]:
         """Return what the page needs besides."""
@@ -105,6 +113,12 @@ class Mcp(EntriesFace):
     key = "mcp"
     template = "studio/file/mcp.html"
 
+    def rows(self, file: File) -> list[dict[str, Any]]:
+        """Return what a table says of each entry, and how it stands now."""
+        states = mcp_state.states()
+        rows = super().rows(file)
+        return [{**row, "state": states.get(row["name"])} for row in rows]
+
 
 class EntryFace(PartFace):
     """One entry of such a map."""
@@ -132,7 +146,7 @@ class EntryFace(PartFace):
     @property
     def address(self) -> str:
         """Where it is edited."""
-        return f"{address_of(self.key)}/{self.name}"
+        return f"{address_of(self.key)}/{quote(self.name, safe='')}"
 
     @extend_schema(
         summary="Show an entry of the file, without its secrets",

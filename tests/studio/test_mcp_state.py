@@ -130,6 +130,7 @@ def test_a_servers_page_shows_both(script, browser):
     assert "<code>echo</code>" in page
     page = browser.get("/admin/mcp/notes").text
     assert user in page
+    assert '<span class="badge is-good">open</span>' in browser.get("/admin/mcp").text
 
 
 def test_viewers_disconnect_nobody(viewer):
