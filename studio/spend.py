@@ -30,12 +30,9 @@ SHOWN = 100
 """Rows of a page; all are in the data."""
 
 
-class Line(BaseModel):
-    """What was spent on one: its name is under `agent`, `day`, … as asked for."""
+class Sum(BaseModel):
+    """What was spent."""
 
-    model_config = ConfigDict(extra="allow")
-
-    kind: Literal["turns", "judges"]
     turns: int | None = Field(None, description="Of a model or provider: `calls`.")
     calls: int | None = None
     input_tokens: int
@@ -45,14 +42,22 @@ class Line(BaseModel):
     unknown_judgements: int
 
 
+class SpentOn(Sum):
+    """What was spent on one: its name is under `agent`, `day`, … as asked for."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: Literal["turns", "judges"]
+
+
 class Spending(BaseModel):
     """What was spent since an instant."""
 
     object: Literal["spending"] = "spending"
     by: Literal["agent", "day", "model", "provider", "token", "user"]
     since: datetime
-    data: list[Line]
-    total: Line
+    data: list[SpentOn]
+    total: Sum
     notes: list[str] = Field(description="What the record does not have.")
 
 
