@@ -242,13 +242,33 @@ def drop(found: Layout, entry: Entry) -> list[Edit]:
             return [(entry.start, siblings[index + 1].start, "")]
         return [(siblings[index - 1].value.end, entry.value.end, "")]
     text = found.text
-    if not lines.is_indent(text, entry.start):
+    before = text[lines.start(text, entry.start) : entry.start].strip(" ")
+    if before not in ("", "?"):
         return [(entry.start, siblings[index + 1].start, "")]
     start, end = lines.start(text, entry.start), extent(found, entry)
     if start == 0:
         return [(0, lines.after(text, end), "")]
     # With the line end before it: something may be added right behind it.
-    return [(lines.end_before(text, start), end, "")]
+    before = lines.end_before(text, start)
+    if _is_alone(text, before, end) and not _keeps_breaks(siblings[:index]):
+        before = lines.end_before(text, lines.start(text, before))
+    return [(before, end, "")]
+
+
+def _is_alone(text: str, before: int, end: int) -> bool:
+    """Tell whether there is an empty line before and behind some lines."""
+    above, below = lines.start(text, before), lines.after(text, end)
+    return (
+        above > 0
+        and not f"{text[above:before]}{text[below : lines.end(text, below)]}".strip()
+    )
+
+
+def _keeps_breaks(entries: Sequence[Entry]) -> bool:
+    """Tell whether the empty lines below the last of some entries belong to it."""
+    while entries and entries[-1].value.entries:
+        entries = entries[-1].value.entries
+    return bool(entries) and entries[-1].value.style in ("|", ">")
 
 
 def extent(found: Layout, entry: Entry) -> int:

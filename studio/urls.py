@@ -82,7 +82,7 @@ urlpatterns = [
     path("settings", Settings.as_view()),
     path("settings/<str:key>", SectionFace.as_view()),
     path("providers", Providers.as_view()),
-    path("providers/<str:name>", OneProvider.as_view()),
+    path("providers/<path:name>", OneProvider.as_view()),
     path("mcp", Mcp.as_view()),
     path("mcp/<str:name>", OneMcp.as_view()),
     path("mcp/<str:name>/connections", ConnectionsFace.as_view()),

@@ -147,6 +147,17 @@ def test_entries_of_a_map_come_and_go():
     assert document.of(one.encode()).data == {"menu": {}}
 
 
+def test_an_entry_that_comes_and_goes_leaves_no_gap():
+    text = "menu:\n  soup: 3\n\n  cake: 5\n\ncooks: []\n"
+    more = put(text, ("menu", "tea"), "2")
+    assert more == text.replace("cake: 5\n", "cake: 5\n\n  tea: 2\n")
+    assert remove(more, ("menu", "tea")) == text
+    kept = "menu:\n  soup: |+\n    a\n\n  tea: 2\n\ncooks: []\n"
+    assert document.of(remove(kept, ("menu", "tea")).encode()).data["menu"] == {
+        "soup": "a\n\n\n"
+    }
+
+
 def test_entries_of_a_list_are_found_by_name():
     text = "cooks:\n- name: ann\n  speed: 1 # slow\n- {name: bob}\n"
     assert put(text, ("cooks", "ann"), "name: ann\nspeed: 2") == (
@@ -222,3 +233,13 @@ def test_any_section_can_be_removed(sample, key):
     data, text = sample
     after = document.of(remove(text, (key,)).encode())
     assert merging.same(after.data, {k: v for k, v in data.items() if k != key})
+
+
+@pytest.mark.parametrize("name", ["soup", "bread"])
+def test_an_entry_whose_key_has_a_line_of_its_own_is_removed(name):
+    text = "menu:\n  ? soup\n  : hot: 1\n\n  ? bread\n  :\n    price: 2\n  # the end\n"
+    left = remove(text, ("menu", name))
+    assert list(document.of(left.encode()).data["menu"]) == [
+        *{"soup", "bread"} - {name}
+    ]
+    assert "the end" in left

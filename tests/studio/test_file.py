@@ -236,6 +236,25 @@ def test_a_provider_comes_and_goes(script, yaml, text):
     assert script.put("/admin/providers/groq", json={}).status_code == 404
 
 
+@pytest.mark.parametrize("name", ["a/b", "a b?", "😀", "<b>", "a" * 2000])
+def test_a_provider_is_reached_whatever_its_name(script, browser, yaml, text, name):
+    made = script.post("/admin/providers", json={"name": name, "kind": "local"})
+    assert made.status_code == 201
+    place = made.headers["Location"]
+    assert script.get(place).json() == {"kind": "local"}
+    assert browser.get(place).status_code == 200
+    assert f'href="{place}"' in browser.get("/admin/providers").text
+    assert script.delete(place).status_code == 200
+    assert yaml.read_text() == text
+
+
+@pytest.mark.parametrize("name", ["new", ".", "..", "a\nb", "\r\nX: y"])
+def test_a_name_nobody_could_reach_is_refused(script, yaml, text, name):
+    made = script.post("/admin/providers", json={"name": name, "kind": "local"})
+    assert made.status_code in (400, 422)
+    assert yaml.read_text() == text
+
+
 def test_a_server_is_added_as_it_was_typed(script, yaml, text):
     body = (
         "name: more\n# remote, too\nurl: http://127.0.0.1:8/mcp # here\noauth: false\n"
