@@ -113,6 +113,12 @@ class Mcp(EntriesFace):
     key = "mcp"
     template = "studio/file/mcp.html"
 
+    def rows(self, file: File) -> list[dict[str, Any]]:
+        """Return what a table says of each entry, and how it stands now."""
+        states = mcp_state.states()
+        rows = super().rows(file)
+        return [{**row, "state": states.get(row["name"])} for row in rows]
+
 
 class EntryFace(PartFace):
     """One entry of such a map."""
