@@ -10,6 +10,9 @@ from smoke.models import Run
 UNITS = ("share", "score", "turns", "seconds", "usd")
 """In the order in which they are told."""
 
+SLIGHT = 0.05
+"""The share of a time or a cost that comes and goes by itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -30,10 +33,13 @@ class Difference:
 
     @property
     def is_better(self) -> bool | None:
-        """Whether the change is for the better; None where there is none."""
+        """Whether the change is for the better; None where it is none to speak of."""
         if not self.change or self.unit == "turns":
             return None
-        return (self.change > 0) == (self.unit in ("share", "score"))
+        if self.unit in ("share", "score"):
+            return self.change > 0
+        is_slight = abs(self.change) < SLIGHT * (self.before or 0)
+        return None if is_slight else self.change < 0
 
 
 def differences(now: Sequence[Run], before: Sequence[Run]) -> list[Difference]:

@@ -1,0 +1,69 @@
+"""Batches side by side: what is measured, and what is for the better."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from smoke import comparing
+from smoke.comparing import Difference
+from smoke.models import Run
+
+BEGAN = datetime(2026, 5, 6, tzinfo=UTC)
+
+
+def run(verdict="passed", *, turns=2, seconds=4.0, cost=1_000, **scores):
+    """A run that is closed."""
+    return Run(
+        state="done",
+        verdict=verdict,
+        turns=turns,
+        id=uuid.uuid4(),
+        cost_micro_usd=cost,
+        persona_micro_usd=0,
+        started_at=BEGAN,
+        ended_at=BEGAN + timedelta(seconds=seconds),
+        scores={
+            f"quality.{name}": {"mean": mean, "count": count}
+            for name, (mean, count) in scores.items()
+        },
+    )
+
+
+def test_means_weigh_runs_by_their_scores():
+    batch = [run(tone=(9.0, 3), wit=(5.0, 1)), run(tone=(5.0, 1))]
+    assert comparing.means(batch) == {"quality.tone": 8.0, "quality.wit": 5.0}
+
+
+def test_batches_are_measured_alike():
+    now = [run(tone=(8.0, 1), cost=None), run("failed", turns=4, seconds=6)]
+    open_ = Run(state="running", scores={})
+    before = [run(wit=(3.0, 1)), open_]
+    told = {
+        each.what: (each.now, each.before)
+        for each in comparing.differences(now, before)
+    }
+    assert told == {
+        "passed": (0.5, 1.0),
+        "quality.tone": (8.0, None),
+        "quality.wit": (None, 3.0),
+        "turns": (3.0, 2.0),
+        "duration": (5.0, 4.0),
+        # Of what is known.
+        "cost": (0.001, 0.001),
+    }
+
+
+@pytest.mark.parametrize(
+    ("unit", "now", "before", "is_better"),
+    [
+        *(("score", 8.0, 7.9, True), ("share", 0.5, 0.6, False)),
+        *(("seconds", 4.0, 5.0, True), ("usd", 0.2, 0.1, False)),
+        # Times and costs are never quite the same.
+        *(("seconds", 4.1, 4.0, None), ("usd", 0.1, 0.1, None)),
+        *(("turns", 9.0, 1.0, None), ("score", None, 1.0, None)),
+        ("usd", 0.1, 0.0, False),
+    ],
+)
+def test_what_is_for_the_better(unit, now, before, is_better):
+    assert Difference("it", unit, now, before).is_better is is_better
