@@ -30,19 +30,8 @@ VISITOR, STAFF, TEACHER = (
     ("school-desk", "welcome"),
 )
 """Whom people write to: agents and experiments."""
-KINDS = (
-    VISITOR,
-    VISITOR,
-    STAFF,
-    VISITOR,
-    VISITOR,
-    STAFF,
-    VISITOR,
-    VISITOR,
-    STAFF,
-    TEACHER,
-)
-"""Of ten."""
+KINDS = (VISITOR, VISITOR, STAFF, VISITOR, TEACHER)
+"""Of five, one after the other."""
 QUIET = 0.75
 """How quickly people speak less, by their rank; 0 is not at all."""
 

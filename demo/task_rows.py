@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import cycle
 from typing import Any
 
 import orjson
@@ -113,7 +114,7 @@ class Work:
 
     def waiting(self, people: list[Person]) -> None:
         """Add tasks that are not over."""
-        for state, person in zip(WAITING, people, strict=False):
+        for state, person in zip(WAITING, cycle(people), strict=False):
             at = self._calendar.now - timedelta(minutes=self._chance.uniform(1, 50))
             self.turn(
                 *(Whose(person.user_id, origin="task"), "rota"),
