@@ -242,33 +242,50 @@ def drop(found: Layout, entry: Entry) -> list[Edit]:
             return [(entry.start, siblings[index + 1].start, "")]
         return [(siblings[index - 1].value.end, entry.value.end, "")]
     text = found.text
-    before = text[lines.start(text, entry.start) : entry.start].strip(" ")
-    if before not in ("", "?"):
+    mark = text[lines.start(text, entry.start) : entry.start].strip(" ")
+    if mark not in ("", "?"):
         return [(entry.start, siblings[index + 1].start, "")]
     start, end = lines.start(text, entry.start), extent(found, entry)
     if start == 0:
         return [(0, lines.after(text, end), "")]
     # With the line end before it: something may be added right behind it.
-    before = lines.end_before(text, start)
-    if _is_alone(text, before, end) and not _keeps_breaks(siblings[:index]):
-        before = lines.end_before(text, lines.start(text, before))
-    return [(before, end, "")]
+    first = lines.end_before(text, start)
+    if _keeps_breaks(text, siblings[:index]):
+        end = _behind_gap(text, end)
+    elif _is_between_gaps(text, first, end):
+        first = lines.end_before(text, lines.start(text, first))
+    return [(first, end, "")]
 
 
-def _is_alone(text: str, before: int, end: int) -> bool:
-    """Tell whether there is an empty line before and behind some lines."""
-    above, below = lines.start(text, before), lines.after(text, end)
+def _is_between_gaps(text: str, first: int, end: int) -> bool:
+    """Tell whether there is an empty line above and below some lines."""
+    above = lines.start(text, first)
+    is_last = lines.after(text, end) == len(text)
     return (
         above > 0
-        and not f"{text[above:before]}{text[below : lines.end(text, below)]}".strip()
+        and not text[above:first].strip()
+        and (is_last or _behind_gap(text, end) > end)
     )
 
 
-def _keeps_breaks(entries: Sequence[Entry]) -> bool:
+def _behind_gap(text: str, end: int) -> int:
+    """Return where the empty lines below a line end."""
+    while (below := lines.after(text, end)) < len(text):
+        stop = lines.end(text, below)
+        if text[below:stop].strip():
+            break
+        end = stop
+    return end
+
+
+def _keeps_breaks(text: str, entries: Sequence[Entry]) -> bool:
     """Tell whether the empty lines below the last of some entries belong to it."""
     while entries and entries[-1].value.entries:
         entries = entries[-1].value.entries
-    return bool(entries) and entries[-1].value.style in ("|", ">")
+    value = entries[-1].value if entries else None
+    if value is None or value.style not in ("|", ">"):
+        return False
+    return "+" in text[value.start : value.start + 3]
 
 
 def extent(found: Layout, entry: Entry) -> int:

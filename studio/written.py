@@ -141,7 +141,7 @@ class PartFace(Written):
 
     def replaced(self) -> File:
         """Write the body there, and leave all else as it is."""
-        details = {"section": self.at[0], "entry": ".".join(self.at[1:])}
+        details = dict(zip(("section", "entry"), self.at, strict=False))
         if self.is_text():
             return self.recorded(details, editing.put, self.at, self.text())
         data = self.typed() if self.is_form else self.data()

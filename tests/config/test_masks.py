@@ -188,6 +188,13 @@ def test_entries_without_names_are_known_by_what_they_say():
         kept(changed.replace("red", "white"), text)
 
 
+def test_names_are_shown_whatever_they_look_like():
+    door = "{name: sk-0123456789abcdef0123, key: x}"
+    text = f"vaults: {{a: {{doors: [{door}, {{name: b, key: y}}]}}}}\n"
+    assert shown(text) == text.replace("x}", f"{MASK}}}").replace("y}", f"{MASK}}}")
+    assert kept(shown(text), text) == text
+
+
 def test_plain_lists_of_secrets_are_known_by_their_places():
     text = "vaults: {a: {doors: [{name: x, codes: [one, two, three]}]}}\n"
     typed = shown(text).replace(f"[{MASK}, {MASK}, {MASK}]", f"[{MASK}, new, {MASK}]")

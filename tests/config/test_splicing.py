@@ -154,7 +154,7 @@ def test_an_entry_that_comes_and_goes_leaves_no_gap():
     assert remove(more, ("menu", "tea")) == text
     kept = "menu:\n  soup: |+\n    a\n\n  tea: 2\n\ncooks: []\n"
     assert document.of(remove(kept, ("menu", "tea")).encode()).data["menu"] == {
-        "soup": "a\n\n\n"
+        "soup": "a\n\n"
     }
 
 
