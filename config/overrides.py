@@ -31,8 +31,10 @@ from config.spelling import did_you_mean
 Label = Literal["yaml", "dynamic", "override", "tombstoned"]
 
 MAX_NAME = 255
-RESERVED = {"check", "new"}
+RESERVED = {"check", "new", "runs", ".", ".."}
 """What would hide a page of the studio."""
+ACTIONS = {"check", "edit", "past", "reset", "results", "retry", "runs", "scores"}
+"""What would, at the end of a name with slashes: pages about an entry end so."""
 MASKED = "this holds a mask in place of a secret; write what it stands for"
 
 
@@ -164,7 +166,8 @@ def create(section: Section[Any], text: str, *, by: str) -> str:
                 f"another {section.noun} is already called '{name}'; choose another "
                 "name, or change that one"
             )
-        if name in RESERVED:
+        _, slash, end = name.rpartition("/")
+        if name in RESERVED or (slash and end in ACTIONS):
             raise _refused(
                 section, name, f"'{name}' is a page of the studio; choose another name"
             )

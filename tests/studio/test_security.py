@@ -111,3 +111,11 @@ def test_a_browser_sees_what_scripts_get_where_there_is_no_page(browser, configu
     shown = browser.get("/admin/mcp/far/tools")
     assert shown.status_code == 200
     assert "object: mcp.tools" in shown.text
+
+
+@pytest.mark.parametrize("name", ["..", ".", "check", "runs", "a/edit", "a/b/scores"])
+def test_a_name_that_would_hide_a_page_is_refused(script, name):
+    body = {"name": name, "provider": "openai", "model": "gpt-test"}
+    refused = script.post("/admin/agents", json=body)
+    assert refused.status_code == 422
+    assert "is a page of the studio" in refused.json()["error"]["message"]
