@@ -15,6 +15,7 @@ from studio import experiments
 from studio.templatetags import evaluate
 from telemetry.models import Turn
 from tests.conftest import CONFIG
+from tests.studio.test_user_shapes import fits
 
 pytestmark = pytest.mark.database
 
@@ -113,6 +114,7 @@ def results(script, trials, strategy, **query):
     address = f"/admin/experiments/{trials.name(strategy)}/results"
     told = script.get(address, params=query)
     assert told.status_code == 200, told.text
+    fits(experiments.ExperimentResults, told.json())
     return told.json()
 
 

@@ -15,12 +15,13 @@ from core.ids import TurnId, UserId, new_turn_id
 from judges.config import JUDGES
 from judges.models import Feedback, Score
 from smoke.models import Run
-from studio import judges
+from studio import judge_work, judges
 from tasks import judging, queue
 from tasks.models import Task
 from telemetry import expenses
 from telemetry.config import TELEMETRY
 from telemetry.expenses import Paid
+from tests.studio.test_user_shapes import fits
 from tests.tasks.test_judge_command import Past
 
 pytestmark = pytest.mark.database
@@ -182,6 +183,7 @@ def test_scores_are_listed_with_their_reasons(script, browser, past, monkeypatch
     address, found, after = f"/admin/judges/{past.judge}/scores", [], ""
     while True:
         page = script.get(address, params={"after": after}).json()
+        fits(judge_work.GivenScores, page)
         found += page["data"]
         if not page["has_more"]:
             break
@@ -200,6 +202,7 @@ def test_past_replies_are_reckoned_and_then_scored(script, browser, past):
     address = f"/admin/judges/{past.judge}/past"
     told = script.get(address, params={"limit": 2, "since": "300d"}).json()
     assert (told["to_judge"], told["judged"], told["added"]) == (2, 0, 0)
+    fits(judge_work.Reckoned, told)
     assert told["tokens"] > 0
     assert told["cost_usd"] > 0
     assert not Task.objects.filter(user_id=past.user_id, kind="judge").exists()

@@ -9,10 +9,11 @@ from config import live
 from smoke import runs
 from smoke.config import SMOKE_TESTS
 from smoke.models import Run
-from studio import smoke
+from studio import smoke, smoke_shapes
 from tests.judges.stage import answer
 from tests.smoke.conftest import Holding, cast, holding  # noqa: F401  fixtures
 from tests.smoke.stage import with_test
+from tests.studio.test_user_shapes import fits
 
 pytestmark = pytest.mark.database
 
@@ -53,6 +54,8 @@ def test_a_script_launches_a_test_and_reads_what_was_said(script, cast, holding)
         *("persona", "assistant", "persona"),
     ]
     assert (run["outcome"], run["stopped_because"]) == ("passed", "persona_marker")
+    fits(smoke_shapes.SmokeRun, run)
+    fits(smoke_shapes.Batch, batch)
     since = script.get(f"{told.headers['Location']}?from=2").json()
     assert [line["position"] for line in since["lines"]] == [2]
     assert {each["repetition"] for each in run["batch_runs"]} == {1, 2}
@@ -71,6 +74,7 @@ def test_what_is_watched_is_closed_as_soon_as_it_is_judged(script, cast, holding
     ]
     replies = [line for line in told["lines"] if line["speaker"] == "assistant"]
     assert [score["value"] for score in replies[0]["scores"]] == [4, 9]
+    fits(smoke_shapes.SmokeRun, told)
     page = script.get(address, headers=PAGE).text
     assert "not as expected" in page
     assert "Because of accuracy." in page
@@ -122,6 +126,7 @@ def test_two_batches_are_compared(script, cast, holding):  # noqa: F811
     assert by["quality.tone"]["is_better"] is None
     assert [batch["passed"] for batch in told["batches"]] == [1, 0]
     run = script.get(f"/admin/smoke/runs/{run.pk}").json()
+    fits(smoke_shapes.SmokeRun, run)
     assert run["compared"] == told["compared"]
 
 
@@ -132,6 +137,7 @@ def test_pages_of_runs_go_on(script, cast, monkeypatch):  # noqa: F811
         found, after = [], ""
         while True:
             page = script.get(address, params={"after": after}).json()
+            fits(smoke_shapes.BatchList, page)
             found += [batch["id"] for batch in page["data"]]
             if not page["has_more"]:
                 break
