@@ -1,0 +1,25 @@
+"""A conversation is read, and what happened in a turn is looked into."""
+
+from tests.browser.theatre import Theatre
+from tests.browser.window import Window
+
+
+def test_a_turn_is_looked_into_where_it_was_said(
+    window: Window, stage: Theatre
+) -> None:
+    user = next(user for user in stage.get("/admin/users")["data"] if user["turns"] > 9)
+    page = window.open(f"/admin/users/{user['id']}")
+    happened = page.locator("details.happened").last
+    assert happened.locator(".tree").count() == 0
+    happened.locator(":scope > summary").click()
+    happened.locator(".tree summary").first.wait_for()
+    happened.locator(".tree summary").first.click()
+    happened.get_by_text("Prompt").first.wait_for()
+    happened.get_by_role("link", name="open the turn").click()
+    page.locator("h1", has_text="Turn ").wait_for()
+    window.link("The conversation").click()
+    page.locator(".bubbles").wait_for()
+    assert window.path == f"/admin/users/{user['id']}"
+    window.link("Scores").click()
+    page.locator("h1", has_text="Scores").wait_for()
+    assert window.harms == []
