@@ -1,49 +1,85 @@
 """What operators changed in the month."""
 
 import random
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
 from access.models import AuditEntry
+from demo import acting
 from demo.bulk import Inserts
 from demo.people import DOMAIN, Person
 from demo.rhythm import Calendar
+from memory import fact_ids
 
 ACTION = "demo.fill"
 """The entry that says what a demo made."""
 MAKER = f"demo@{DOMAIN}"
-DEEDS: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("token.create", "4f3c…", {"label": "kiosk", "budget": "monthly"}),
-    ("token.revoke", "4f3c…", {"label": "kiosk"}),
-    ("override.save", "agent front-desk-warm", {"section": "agents"}),
-    ("override.reset", "agent front-desk-warm", {"section": "agents"}),
-    ("config.write", "coulisse.yaml", {"sections": ["judges"]}),
-    ("task.retry", "71c9…", {}),
-    ("trigger.fire", "new-review", {}),
-    ("fact.update", "b81d…", {"fields": ["content"]}),
-    ("user.export", "3a40…", {}),
-)
+
+Deed = tuple[str, str, dict[str, Any]]
+"""What was done, to what, and more about it."""
 
 
-def write(
-    inserts: Inserts, calendar: Calendar, staff: list[Person], chance: random.Random
-) -> None:
-    """Add a few deeds for every day."""
-    midnight = calendar.start.replace(hour=0, minute=0, second=0, microsecond=0)
-    for day in range(calendar.days):
-        for _ in range(chance.randrange(4)):
-            at = midnight + timedelta(days=day, hours=chance.uniform(8, 19))
-            action, target, details = chance.choice(DEEDS)
-            inserts.add(
-                AuditEntry,
-                at=min(at, calendar.now),
-                actor=f"oidc:{chance.choice(staff).name}",
-                action=action,
-                target=target,
-                details=details,
-                origin=f"192.0.2.{chance.randrange(2, 250)}",
-                request_id=f"req_{chance.getrandbits(48):012x}",
-            )
+class Audit:
+    """The deeds of a few operators."""
+
+    def __init__(
+        self,
+        inserts: Inserts,
+        calendar: Calendar,
+        people: list[Person],
+        chance: random.Random,
+    ) -> None:
+        self._inserts = inserts
+        self._calendar = calendar
+        self._people = people
+        self._chance = chance
+
+    def write(self) -> None:
+        """Add a few deeds for every day."""
+        begin = self._calendar.start
+        midnight = begin.replace(hour=0, minute=0, second=0, microsecond=0)
+        for day in range(self._calendar.days):
+            for _ in range(self._chance.randrange(3)):
+                hours = self._chance.uniform(8, 19)
+                deed = self._chance.choice(self._kinds())()
+                self.add(midnight + timedelta(days=day, hours=hours), deed)
+
+    def add(self, at: datetime, deed: Deed) -> None:
+        """Add what one of them did."""
+        action, target, details = deed
+        somebody = self._chance.choice(self._people[-3:])
+        self._inserts.add(
+            AuditEntry,
+            at=min(max(at, self._calendar.start), self._calendar.now),
+            actor=f"oidc:{somebody.name}",
+            action=action,
+            target=target,
+            details=details,
+            origin=f"192.0.2.{self._chance.randrange(2, 250)}",
+            request_id=f"req_{self._chance.getrandbits(48):012x}",
+        )
+
+    def _kinds(self) -> list[Callable[[], Deed]]:
+        return [
+            lambda: ("agent.save", "front-desk-warm", {}),
+            lambda: ("agent.reset", "front-desk-warm", {}),
+            lambda: ("config.write", "coulisse.yaml", {"sections": ["judges"]}),
+            lambda: ("task.retry", str(acting.uuid_of(self._chance)), {}),
+            lambda: ("trigger.fire", "new-review", {}),
+            lambda: (
+                "memory.change",
+                self._fact(),
+                {**self._user(), "fields": ["content"]},
+            ),
+            lambda: ("user.export", self._user()["user"], {}),
+        ]
+
+    def _fact(self) -> str:
+        return fact_ids.write(acting.uuid_of(self._chance))
+
+    def _user(self) -> dict[str, str]:
+        return {"user": str(self._chance.choice(self._people).user_id)}
 
 
 def note(inserts: Inserts, now: datetime, **details: Any) -> None:

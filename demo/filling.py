@@ -10,6 +10,7 @@ from core import tokens
 from core.messages import Message
 from demo import acting, audit_rows, dialogues, people, token_rows
 from demo.acting import Actor, Played
+from demo.audit_rows import Audit
 from demo.bulk import Inserts
 from demo.dialogues import Dialogue
 from demo.fact_rows import Known
@@ -62,8 +63,12 @@ class Month:
         self._work = Work(*given, self._calendar, self._chance)
         self._rehearsal = Rehearsal(*given, self._jury, self._chance)
         self._experiments = config.get(EXPERIMENTS)
+        self._audit = Audit(
+            *(self._inserts, self._calendar, self._people, self._chance)
+        )
         self._purses = token_rows.mint(
-            self._inserts, self._people, self._calendar.start, self._chance
+            *(self._inserts, self._people, self._calendar, self._chance),
+            self._audit,
         )
         self.turns = 0
         self.messages = 0
@@ -85,7 +90,7 @@ class Month:
         self._work.triggered(staff[0])
         self._rehearsal.hold(self._calendar)
         self._purses.write(self._inserts)
-        audit_rows.write(self._inserts, self._calendar, self._people[-4:], self._chance)
+        self._audit.write()
         audit_rows.note(
             self._inserts,
             self._calendar.now,

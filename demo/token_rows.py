@@ -12,8 +12,10 @@ from access.models import Meter, Token
 from access.windows import CALENDAR_MONTH, EVER
 from demo import acting
 from demo.acting import Played
+from demo.audit_rows import Audit
 from demo.bulk import Inserts
 from demo.people import Person
+from demo.rhythm import Calendar
 
 LABELS = ("laptop", "website", "phone app", "ticket kiosk", "intranet", "ci")
 DOLLAR = 1_000_000
@@ -73,31 +75,38 @@ class Purses:
 
 
 def mint(
-    inserts: Inserts, people: list[Person], start: datetime, chance: random.Random
+    inserts: Inserts,
+    people: list[Person],
+    calendar: Calendar,
+    chance: random.Random,
+    audit: Audit,
 ) -> Purses:
     """Give tokens to some; nobody has their keys."""
     purses = Purses()
     for person in people[2::EVERY][:MOST]:
         number = len(purses.tokens)
         purses.tokens[person.number] = token_id = acting.uuid_of(chance)
-        made_at = start + timedelta(hours=number)
-        inserts.add(
-            Token,
-            id=token_id,
-            digest=f"{chance.getrandbits(256):064x}",
-            label=f"{LABELS[number % len(LABELS)]} of {person.first}",
-            principal=person.name,
-            agents=["welcome"] if number % 5 == 4 else None,
-            created_at=made_at,
+        row: dict[str, Any] = {
+            "id": token_id,
+            "digest": f"{chance.getrandbits(256):064x}",
+            "label": f"{LABELS[number % len(LABELS)]} of {person.first}",
+            "principal": person.name,
+            "agents": ["welcome"] if number % 5 == 4 else None,
+            "created_at": min(calendar.start + timedelta(hours=number), calendar.now),
             **TERMS[number % len(TERMS)],
-            **_end(number, start),
-        )
+            **_end(number, calendar),
+        }
+        inserts.add(Token, **row)
+        known = {name: row[name] for name in ("label", "principal")}
+        audit.add(row["created_at"], ("token.create", str(token_id), known))
+        if "revoked_at" in row:
+            audit.add(row["revoked_at"], ("token.revoke", str(token_id), known))
     return purses
 
 
-def _end(number: int, start: datetime) -> dict[str, datetime]:
+def _end(number: int, calendar: Calendar) -> dict[str, datetime]:
     if number % 7 == 3:
-        return {"revoked_at": start + timedelta(days=20)}
+        return {"revoked_at": calendar.now - (calendar.now - calendar.start) / 3}
     if number % 7 == 5:
-        return {"expires_at": datetime(start.year + 2, 1, 1, tzinfo=UTC)}
+        return {"expires_at": datetime(calendar.now.year + 2, 1, 1, tzinfo=UTC)}
     return {}
