@@ -150,15 +150,6 @@ def counts_of_facts(users: Sequence[UserId]) -> dict[UserId, dict[str, int]]:
     return counts
 
 
-def is_seen(user_id: UserId) -> bool:
-    """Return whether there is anything of a user at all."""
-    return (
-        Thread.objects.filter(user_id=user_id).exists()
-        or Owner.objects.filter(user_id=user_id).exists()
-        or by_user.has_turns(user_id)
-    )
-
-
 def counts_by_category(user_id: UserId) -> dict[str, int]:
     """Return how many active facts there are of a user in each category."""
     rows = Fact.objects.filter(user_id=user_id, status="active").values_list("category")

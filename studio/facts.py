@@ -15,6 +15,7 @@ from access import audit
 from access.deeds import Deed
 from config import live
 from core import redaction
+from core.errors import CoulisseError
 from gateway import memory_wire
 from gateway.memory_schemas import (
     MAX_QUERY_LENGTH,
@@ -118,9 +119,12 @@ class Facts(OfUser):
             status=201,
         )
 
-    def refill(self) -> Mapping[str, Any]:
-        """Return the list with the new fact as it was typed."""
-        return {**_listed(self), **_shown(self), "typed": self.data()}
+    def refill(self) -> Mapping[str, Any] | None:
+        """Return the list with the new fact as it was typed, if there is a list."""
+        try:
+            return {**_listed(self), **_shown(self), "typed": self.data()}
+        except CoulisseError:
+            return None
 
 
 SAID = {

@@ -10,6 +10,7 @@ from rest_framework.response import Response
 
 from access import audit
 from core import redaction
+from core.errors import NotFound
 from gateway.memory_schemas import DeletedMemory, Memory, MemoryChange
 from memory import fact_ids, facts, telling
 from memory.known import KnownFact
@@ -85,9 +86,12 @@ class OneFact(OfUser):
             data.pop("back", None)
         return data
 
-    def refill(self) -> Mapping[str, Any]:
-        """Return the fact with what was typed over it."""
-        return {**self._told(), **self._shown(), "typed": self.data()}
+    def refill(self) -> Mapping[str, Any] | None:
+        """Return the fact with what was typed over it, if there is one."""
+        try:
+            return {**self._told(), **self._shown(), "typed": self.data()}
+        except NotFound:
+            return None
 
     def _fact(self) -> KnownFact:
         return facts.get(self.user_id, read_id(self.kwargs["id"]))

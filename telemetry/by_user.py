@@ -66,11 +66,6 @@ def _used(
     return Used(turns, unknown, int(micro_usd or 0), first_at, last_at)
 
 
-def has_turns(user_id: UserId) -> bool:
-    """Return whether any turn of a user is recorded."""
-    return Turn.objects.filter(user_id=user_id).exists()
-
-
 def failed_lately() -> QuerySet[Turn]:
     """Return the newest failed turns."""
     failed = Turn.objects.filter(outcome=Outcome.ERROR)

@@ -293,6 +293,17 @@ def test_a_form_that_is_refused_keeps_what_was_typed(browser, seen):
     assert ">Has a dog</textarea>" in page.text
 
 
+def test_forms_about_what_is_not_there_say_so(browser, seen):
+    gone = browser.submit(
+        at(seen, uuid.uuid4()), {"_method": "PATCH", "content": "x"}, of=at(seen)
+    )
+    assert gone.status_code == 404
+    assert "no such fact" in gone.text
+    nobody = browser.submit(at(uuid.uuid4()), {"content": ""}, of=at(seen))
+    assert nobody.status_code == 400
+    assert "content" in nobody.text
+
+
 def test_memory_leads_to_a_users_facts(browser, seen, user):
     save(seen, "Likes plums")
     page = browser.get(f"/admin/memory?q={user}").text
