@@ -126,11 +126,11 @@ class EntryFace(Face):
             str(self._fields().get("version", "")) if self.is_form else ""
         )
         said = said or self.request.headers.get("If-Match", "").strip('"')
-        if said == "":
-            return None
-        if not said.isdecimal():
-            raise Invalid("'version' must be a whole number", param="version")
-        return int(said)
+        return _whole("version", said)
+
+    def whole_number(self, name: str) -> int | None:
+        """Return a whole number of the query, where it is said."""
+        return _whole(name, self.request.query_params.get(name, ""))
 
     def told(self, name: str, *, status: int = 200) -> Response:
         """Return one of them in full."""
@@ -139,7 +139,8 @@ class EntryFace(Face):
         if self.request.accepted_renderer.format == "yaml":
             return self.answer(entry.text, status=status)
         details = self.kind.details(name, entry.value)
-        data = entry_shapes.detailed(entry, details)
+        before = self.whole_number("before")
+        data = entry_shapes.detailed(entry, details, before=before)
         page = {**self.shell(), "entry": entry, "details": details}
         return self.answer(data, status=status, page=lambda: page)
 
@@ -160,6 +161,14 @@ class EntryFace(Face):
             "own_files": overrides.files(section, name or _name_in(section, yaml)),
         }
         return {**self.shell(), **form, **editor, **more}
+
+
+def _whole(name: str, said: str) -> int | None:
+    if said == "":
+        return None
+    if not said.isdecimal() or len(said) > 18:
+        raise Invalid(f"'{name}' must be a whole number", param=name)
+    return int(said)
 
 
 def _name_in(section: Section[Any], text: str) -> str | None:
@@ -296,7 +305,7 @@ class EditEntry(EntryFace):
     def _text(self, entry: Entry, version: str) -> str:
         if version == "":
             return entry.text
-        if not version.isdecimal():
+        if not version.isdecimal() or len(version) > 18:
             raise NotFound(f"There is no version '{version}'")
         return overrides.version(self.kind.section, entry.name, int(version)).body
 

@@ -11,6 +11,9 @@ from config.models import OverrideVersion
 from config.overrides import Entry
 from studio.kinds import Kind
 
+HISTORY = 20
+"""Versions of an entry that are shown at once."""
+
 
 class Listed(BaseModel):
     """One of a list."""
@@ -52,7 +55,10 @@ class Detailed(Listed):
     )
     written: str | None = Field(description="As the file has it.")
     diff: str = Field(description="What the studio changes, as a unified diff.")
-    history: list[Version] = Field(description="The newest first, at most 20.")
+    history: list[Version] = Field(
+        description="The newest first, at most 20; those before one by `?before=`."
+    )
+    has_more: bool = Field(description="Whether there are older ones.")
 
 
 def listed(entry: Entry, beside: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,15 +77,20 @@ def listed(entry: Entry, beside: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def detailed(entry: Entry, details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry in full."""
-    told = overrides.history(entry.section, entry.name)
+def detailed(
+    entry: Entry, details: Mapping[str, Any], *, before: int | None = None
+) -> dict[str, Any]:
+    """Return an entry in full, with what was done to it before a version."""
+    told = overrides.history(
+        entry.section, entry.name, before=before, limit=HISTORY + 1
+    )
     return {
         **listed(entry, details),
         "yaml": entry.text,
         "written": entry.written,
         "diff": overrides.diff(entry),
-        "history": [version(each) for each in told],
+        "history": [version(each) for each in told[:HISTORY]],
+        "has_more": len(told) > HISTORY,
     }
 
 

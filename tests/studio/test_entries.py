@@ -1,5 +1,7 @@
 """Agents, judges, experiments and smoke tests in the studio: pages and their API."""
 
+from datetime import UTC, datetime
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -174,6 +176,7 @@ def test_what_the_validator_says_is_told_verbatim(script):
         ("GET", "agents/nobody", "", 404, "no agent is called"),
         ("GET", "agents/nobody/edit", "", 404, "no agent is called"),
         ("GET", "agents/tuned/edit?from=7", "", 404, "has no version 7"),
+        ("GET", f"agents/tuned/edit?from={'9' * 30}", "", 404, "no version"),
         ("GET", "agents/tuned/edit?from=x", "", 404, "no version"),
         ("GET", "agents/tuned/reset", "", 405, ""),
     ],
@@ -310,6 +313,21 @@ def test_the_history_can_be_edited_from(browser, script):
     page = browser.get(f"/admin/agents/bob/edit?from={first}")
     assert "model: gpt-x # the new one" in page.text
     assert "model: gpt-y" in browser.get("/admin/agents/new?like=bob").text
+
+
+def test_a_long_history_has_pages(browser, script):
+    post(script, "agents", BOB)
+    for _ in range(22):
+        OverrideVersion.objects.create(
+            section="agents", name="bob", action="saved", at=datetime.now(UTC), by="x"
+        )
+    first = script.get("/admin/agents/bob").json()
+    assert (len(first["history"]), first["has_more"]) == (20, True)
+    oldest = first["history"][-1]["id"]
+    rest = script.get(f"/admin/agents/bob?before={oldest}").json()
+    assert (len(rest["history"]), rest["has_more"]) == (3, False)
+    assert f"?before={oldest}#configuration" in browser.get("/admin/agents/bob").text
+    assert script.get("/admin/agents/bob?before=x").status_code == 400
 
 
 def test_what_is_broken_says_why(browser, script, configure):
