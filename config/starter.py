@@ -3,10 +3,12 @@
 import os
 import tempfile
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from config import reader
+from config import document, places, reader, splicing
+from config.document import Document
 from config.errors import StarterRefused
 
 Starter = Literal["anthropic", "demo", "local", "openai", "tour"]
@@ -54,3 +56,16 @@ def _put(content: bytes, target: Path) -> None:
     except BaseException:
         os.unlink(name)
         raise
+
+
+@lru_cache(maxsize=1)
+def _tour() -> Document:
+    return document.of((TEMPLATES / "tour.yaml").read_bytes(), "tour.yaml")
+
+
+def example(key: str) -> str:
+    """Return what the tour says under a key, with its comments; "" for nothing."""
+    entry = places.find(_tour(), (key,))
+    if entry is None:
+        return ""
+    return splicing.written(_tour().layout, entry, _tour().text)

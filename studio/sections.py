@@ -10,7 +10,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from config import editing, planned, sections
+from config import editing, planned, sections, starter
 from config.editing import File
 from config.errors import ConfigInvalid
 from config.places import Place
@@ -132,7 +132,11 @@ class SectionFace(PartFace):
     def shell(self) -> dict[str, Any]:
         """Return what the page needs besides."""
         section = sections.registered()[self.key]
-        more = {"section": section, "page": PAGES.get(self.key)}
+        more = {
+            "section": section,
+            "page": PAGES.get(self.key),
+            "example": starter.example(self.key),
+        }
         return {**super().shell(), "lead": described(self.key), **more}
 
 

@@ -328,6 +328,13 @@ def test_the_cards_say_what_is_set(script, browser, yaml):
         assert browser.get(cards[key]["address"]).status_code == 200
 
 
+def test_a_section_that_is_not_set_is_shown_by_example(browser, yaml):
+    page = browser.get("/admin/settings/limits").text
+    assert "<details open>" in page
+    assert "requests_per_minute: 60" in page
+    assert "<details open>" not in browser.get("/admin/telemetry").text
+
+
 def test_a_form_saves_a_section(browser, yaml, text):
     page = browser.submit(
         "/admin/telemetry",
