@@ -64,8 +64,10 @@ class Seen:
         self.count = message["count"]
         return message
 
-    def until(self, condition):
+    def until(self, condition, seconds=10):
+        until = time.monotonic() + seconds
         while not condition():
+            assert time.monotonic() < until
             self.read()
 
 
@@ -175,6 +177,8 @@ def test_who_leaves_is_forgotten(server, running):
         ws.recv(timeout=10)
         assert len(watching._watching) == 1
     wait(lambda: not watching._watching)
+    watching._polled_until = -1.0  # Another test asked.
+    wait(lambda: not watching._reporter._sinks)
 
 
 def wait(condition, seconds=5):

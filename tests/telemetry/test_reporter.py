@@ -82,9 +82,15 @@ class Process:
 @asynccontextmanager
 async def processes(broker, count):
     made = [Process(broker) for _ in range(count)]
+    async with running(*made):
+        yield made
+
+
+@asynccontextmanager
+async def running(*made):
     tasks = [asyncio.create_task(each.reporter.run()) for each in made]
     try:
-        yield made
+        yield
     finally:
         for task in tasks:
             task.cancel()
@@ -123,10 +129,17 @@ async def test_without_anybody_who_watches_nothing_is_sent():
         web.reporter.stop_listening(web.reporter._sinks[0])
         await until(lambda: not worker.board.is_watched())
         await until(lambda: not web.board.is_watched())
-        before = len(broker.sent)
+        before, looked = len(broker.sent), []
+
+        def look():
+            looked.append(turn)
+            return turn
+
         worker.board.take_down(turn.turn_id)
+        worker.board.put_up(turn.turn_id, look)
         await asyncio.sleep(reporters.WATCH_SECONDS)
         assert len(broker.sent) == before
+        assert looked == []
 
 
 async def test_only_what_changed_is_sent_and_now_and_then_a_word():
@@ -180,6 +193,37 @@ async def test_what_was_lost_with_the_broker_is_told_when_it_is_back():
         worker.board.put_up(turn.turn_id, lambda: turn)
         await asyncio.sleep(reporters.WATCH_SECONDS / 2)
         broker.is_away = False
+        await until(lambda: str(turn.turn_id) in web.heard())
+
+
+class Flaky:
+    """A way to the broker on which a frame may be lost, without its knowing."""
+
+    def __init__(self, broker):
+        self._broker = broker
+        self.loses = 0
+
+    def __getattr__(self, name):
+        return getattr(self._broker, name)
+
+    async def group_send(self, group, message):
+        if message["type"] == "live.frame" and self.loses:
+            self.loses -= 1
+            raise ConnectionError("lost")
+        await self._broker.group_send(group, message)
+
+
+async def test_what_one_process_could_not_send_is_sent_when_it_is_asked_again():
+    broker = Broker()
+    flaky = Flaky(broker)
+    web, worker = Process(broker), Process(flaky)
+    async with running(web, worker):
+        web.watch()
+        await until(lambda: len({frame.process for frame in web.frames}) == 2)
+        turn = a_turn()
+        flaky.loses = 1
+        worker.board.put_up(turn.turn_id, lambda: turn)
+        await until(lambda: not flaky.loses)
         await until(lambda: str(turn.turn_id) in web.heard())
 
 
