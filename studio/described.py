@@ -18,6 +18,6 @@ class Described(AutoSchema):
 
     def get_operation_id(self) -> str:
         """Return `tasks_one_cancel_do`."""
-        steps = self.path.removeprefix(ROOT).split("/")
+        steps = (self.path.removeprefix(ROOT) or "home").split("/")
         named = ["one" if step.startswith("{") else step for step in steps]
-        return "_".join([*filter(None, named), self.VERBS[self.method]])
+        return "_".join([*named, self.VERBS[self.method]])

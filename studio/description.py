@@ -7,13 +7,18 @@ look like, and that scripts speak JSON and YAML, whatever browsers do.
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 from django.conf import settings
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiYamlRenderer
-from drf_spectacular.views import SpectacularAPIView
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from studio.described import ROOT
 from studio.faces import ByRole, Entered
@@ -101,14 +106,40 @@ class WaysIn(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
         ]
 
 
-class Description(SpectacularAPIView):
+class PlainJson(OpenApiJsonRenderer):
+    """The same for who asks for no more than JSON."""
+
+    media_type = "application/json"
+
+
+class PlainYaml(OpenApiYamlRenderer):
+    """As YAML is called elsewhere in the studio."""
+
+    media_type = "application/yaml"
+
+
+class Description(APIView):
     """`/admin/openapi.json`: OpenAPI 3.1 of every address here."""
 
     authentication_classes = [Entered]
     permission_classes = [ByRole]
-    renderer_classes = [OpenApiJsonRenderer, OpenApiYamlRenderer]
-    urlconf = settings.COULISSE_STUDIO_URLCONF
+    renderer_classes = [OpenApiJsonRenderer, PlainJson, OpenApiYamlRenderer, PlainYaml]
     operator_only = False
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return Response(whole())
+
+
+@cache
+def whole() -> dict[str, Any]:
+    """Return the description; it takes a second, and is the same for everybody."""
+    # It has no types.
+    generator: Any = cast(Any, SchemaGenerator)(
+        urlconf=settings.COULISSE_STUDIO_URLCONF
+    )
+    described: dict[str, Any] = generator.get_schema(request=None, public=True)
+    return described
 
 
 def finished(

@@ -52,6 +52,13 @@ def test_it_is_valid_and_served(script) -> None:
     validate(told.json())
 
 
+def test_it_is_told_as_plain_json_and_as_yaml(script) -> None:
+    plain = script.get("/admin/openapi.json", headers={"Accept": "application/json"})
+    assert plain.json()["openapi"].startswith("3.1")
+    yaml = script.get("/admin/openapi.json", headers={"Accept": "application/yaml"})
+    assert yaml.text.startswith("openapi: 3.1")
+
+
 def test_nothing_had_to_be_guessed(described: dict) -> None:
     assert list(GENERATOR_STATS._error_cache) == []
     assert list(GENERATOR_STATS._warn_cache) == []
