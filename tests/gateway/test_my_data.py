@@ -67,7 +67,7 @@ async def test_no_connection_is_held_between_pieces(hands, monkeypatch):
     monkeypatch.setattr(export, "MESSAGES", 4)
     await lane.run_to_end(talk, owner, "plums", turns=5)
     first, place = await lane.run(export.piece, owner, export.START)
-    pieces = my_data._pieces(owner, first, place)
+    pieces = my_data.pieces(owner, first, place)
     written = [await anext(pieces) for _ in range(3)]
     assert await asyncio.wait_for(lane.run(erasure.count, owner), 5)
     written += [piece async for piece in pieces]
@@ -90,7 +90,7 @@ async def test_a_piece_that_fails_breaks_the_document_off(hands, monkeypatch):
         raise OperationalError("gone")
 
     monkeypatch.setattr(export, "piece", down)
-    pieces = my_data._pieces(owner, first, place)
+    pieces = my_data.pieces(owner, first, place)
     assert await anext(pieces)
     with pytest.raises(DatabaseDown):
         await anext(pieces)
