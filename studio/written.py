@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.http.response import HttpResponseBase
-from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import ParseError
 from rest_framework.response import Response
@@ -20,6 +19,7 @@ from config.editing import File, Write
 from config.errors import ConfigInvalid
 from config.places import Place
 from core.errors import Invalid
+from studio import described
 from studio.faces import WRITTEN, Face
 
 ACTION = "config.write"
@@ -31,16 +31,10 @@ VERSION = OpenApiParameter(
 )
 
 
-class Described(AutoSchema):
+class Described(described.Described):
     """Describes such a face by its address."""
 
     VERBS = {"DELETE": "remove", "GET": "show", "POST": "add", "PUT": "save"}
-
-    def get_operation_id(self) -> str:
-        """Return `providers_one_save`."""
-        steps = self.path.removeprefix("/admin/").split("/")
-        named = ["one" if step.startswith("{") else step for step in steps]
-        return "_".join([*named, self.VERBS[self.method]])
 
     def get_tags(self) -> list[str]:
         """Return the group."""
