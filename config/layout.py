@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import (
     AliasEvent,
     DocumentStartEvent,
@@ -22,15 +23,30 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.tokens import (
     AnchorToken,
+    BlockEndToken,
     BlockEntryToken,
+    BlockMappingStartToken,
+    BlockSequenceStartToken,
+    FlowMappingEndToken,
+    FlowMappingStartToken,
+    FlowSequenceEndToken,
+    FlowSequenceStartToken,
     TagToken,
     ValueToken,
 )
 
 from config import lines
+from config.reader import MAX_DEPTH
 
 Kind = Literal["alias", "list", "map", "scalar"]
 MERGE = "<<"
+BEGIN = (
+    BlockMappingStartToken
+    | BlockSequenceStartToken
+    | FlowMappingStartToken
+    | FlowSequenceStartToken
+)
+END = BlockEndToken | FlowMappingEndToken | FlowSequenceEndToken
 
 
 class Unplaceable(Exception):
@@ -131,7 +147,11 @@ class _Reading:
         self._colons: list[int] = []
         self._contents: list[int] = []
         self._properties: list[tuple[int, int]] = []
+        depth = 0
         for token in _yaml().scan(text):
+            depth += isinstance(token, BEGIN) - isinstance(token, END)
+            if depth > MAX_DEPTH:
+                raise YAMLError("the document is nested too deeply")
             self._note(token)
 
     def _of_one_document(self) -> Iterator[Any]:
@@ -259,5 +279,5 @@ def _adopt(entry: Entry) -> None:
 
 def _yaml() -> YAML:
     yaml = YAML(typ="safe", pure=True)
-    yaml.max_depth = 64
+    yaml.max_depth = MAX_DEPTH
     return yaml

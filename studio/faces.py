@@ -30,7 +30,7 @@ from django.http import HttpRequest, HttpResponseRedirect, QueryDict
 from django.http.response import HttpResponseBase
 from pydantic import BaseModel, ValidationError
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.parsers import FormParser, JSONParser, MultiPartParser
+from rest_framework.parsers import FormParser, MultiPartParser
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -96,7 +96,7 @@ class Face(APIView):
     permission_classes = [ByRole]
     renderer_classes = [formats.Json, formats.Yaml, PageRenderer]
     parser_classes = [
-        JSONParser,
+        formats.JsonParser,
         formats.YamlParser,
         formats.XYamlParser,
         FormParser,

@@ -9,13 +9,12 @@ import orjson
 from django.utils.functional import Promise
 from pydantic import BaseModel
 from rest_framework.exceptions import ParseError
-from rest_framework.parsers import BaseParser
+from rest_framework.parsers import BaseParser, JSONParser
 from rest_framework.renderers import BaseRenderer
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import LiteralScalarString
 
-from config import placeholders, reader
+from config import entries, reader
 from config.errors import ConfigInvalid
 
 
@@ -95,6 +94,22 @@ class Csv(BaseRenderer):
         return _dumped(data)
 
 
+class JsonParser(JSONParser):
+    """Reads a JSON body; one that is nested without end is refused, too."""
+
+    def parse(
+        self,
+        stream: Any,
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return what the body says; raises `ParseError` for what is no JSON."""
+        try:
+            return super().parse(stream, media_type, parser_context)
+        except RecursionError:
+            raise ParseError("The body is nested too deeply") from None
+
+
 class YamlParser(BaseParser):
     """Reads a YAML body by the rules of `coulisse.yaml`."""
 
@@ -120,18 +135,13 @@ def loaded(content: bytes) -> Any:
     """Return what a YAML text says; raises `ParseError`, with the place."""
     try:
         source = reader.parse(content, "body")
-        return _shown(YAML(typ="safe", pure=True).load(source.text))
-    except (ConfigInvalid, YAMLError, ValueError) as exc:
+        tree = entries.verbatim(source)
+        value = tree.value(source.root, ())
+        if tree.problems:
+            raise ConfigInvalid(tree.problems)
+    except ConfigInvalid as exc:
         raise ParseError(str(exc).partition("\n")[0]) from exc
-
-
-def _shown(value: Any) -> Any:
-    """Return a value with its placeholders as they were written."""
-    if isinstance(value, dict):
-        return {_shown(key): _shown(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_shown(entry) for entry in value]
-    return placeholders.show(value) if isinstance(value, str) else value
+    return value
 
 
 def dumped(value: Any) -> str:
