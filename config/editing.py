@@ -260,6 +260,9 @@ def _change_content(
         held.check(_in_force(before), _judged(after))
 
         def write() -> File:
+            # Editors take no lock, and to judge takes a while.
+            if reader.read(file) != before:
+                raise FileChanged
             disk.replace(file, after)
             return File(after, file)
 

@@ -104,6 +104,16 @@ def test_a_file_that_changed_meanwhile_is_not_written_over(house):
     assert house.read_text().endswith("soup: 4\n# by hand\n")
 
 
+def test_an_edit_by_hand_while_it_is_judged_is_not_lost(house):
+    def record(write):
+        house.write_text(FILE + "# by hand\n")
+        return write()
+
+    with pytest.raises(FileChanged):
+        editing.put(("menu",), "soup: 4", record=record)
+    assert house.read_text() == FILE + "# by hand\n"
+
+
 def test_entries_come_and_go(house):
     editing.add(("menu", "cake"), "5")
     assert house.read_text() == FILE + "  cake: 5\n"
