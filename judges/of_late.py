@@ -1,11 +1,12 @@
 """What judges gave of late: means over a day, a week, a month, by day, in rows."""
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Avg, Count, Q, Sum
+from django.db.models import Avg, Count, Q, Sum, Value
 
 from judges.models import Score
 from telemetry.spans import Day, Plain
@@ -37,6 +38,9 @@ class Window:
         return Window(self.count + other.count, self.total + other.total)
 
 
+NONE = Window(0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Given:
     """What a judge gave one agent by one criterion, by the windows' names."""
@@ -55,62 +59,56 @@ class OfDay:
     scores: Window
 
 
-def by_agent(judge: str, now: datetime) -> list[Given]:
-    """Return what a judge gave in the last month, by criterion and agent.
+@dataclass(frozen=True, slots=True)
+class Month:
+    """What a judge gave in the last month; days and agents without are left out."""
 
-    One query, of an index alone.
-    """
-    sums: dict[str, Any] = {}
-    for name, span in WINDOWS.items():
-        within = Q(judged_at__gte=now - span)
-        sums[f"count_{name}"] = Count("value", filter=within)
-        sums[f"total_{name}"] = Sum("value", filter=within)
+    by_agent: Sequence[Given]
+    """By criterion, then agent."""
+    by_day: Sequence[OfDay]
+    """By day, then criterion."""
+
+    @property
+    def by_criterion(self) -> dict[str, Mapping[str, Window]]:
+        """The windows of all agents together."""
+        found: dict[str, dict[str, Window]] = {}
+        for each in self.by_agent:
+            sums = found.setdefault(each.criterion, dict.fromkeys(WINDOWS, NONE))
+            for name, window in each.windows.items():
+                sums[name] += window
+        return {**found}
+
+
+def month(judge: str, now: datetime) -> Month:
+    """Return what a judge gave of late; a query for each window, of an index alone."""
+    days: dict[tuple[str, str], Window] = defaultdict(lambda: NONE)
+    agents: dict[tuple[str, str], dict[str, Window]] = {}
+    for day, criterion, agent, *sums in _sums(judge, now, LONGEST, Day("judged_at")):
+        window = Window(*sums)
+        days[day, criterion] += window
+        of = agents.setdefault((criterion, agent), dict.fromkeys(WINDOWS, NONE))
+        of[LONGEST] += window
+    for name in WINDOWS.keys() - {LONGEST}:
+        for _, criterion, agent, *sums in _sums(judge, now, name, Value("")):
+            # One that was given since the month was read.
+            of = agents.setdefault((criterion, agent), dict.fromkeys(WINDOWS, NONE))
+            of[name] = Window(*sums)
+    return Month(
+        [Given(*key, windows) for key, windows in sorted(agents.items())],
+        [OfDay(*key, window) for key, window in sorted(days.items())],
+    )
+
+
+def _sums(judge: str, now: datetime, window: str, day: Any) -> Any:
+    since = now - WINDOWS[window]
     rows = (
-        _of(judge, now)
+        Score.objects.filter(judge=judge, judged_at__gte=since)
         # As expressions: SQLite else reads all there ever was in their order.
-        .values(what=Plain("criterion"), whose=Plain("agent"))
-        .annotate(**sums)
-        .order_by("what", "whose")
-    )
-    return [
-        Given(
-            *(row["what"], row["whose"]),
-            {
-                name: Window(row[f"count_{name}"], row[f"total_{name}"] or 0)
-                for name in WINDOWS
-            },
-        )
-        for row in rows
-    ]
-
-
-def by_criterion(given: Collection[Given]) -> dict[str, Mapping[str, Window]]:
-    """Return the same for all agents together."""
-    found: dict[str, dict[str, Window]] = {}
-    for each in given:
-        sums = found.setdefault(each.criterion, dict.fromkeys(WINDOWS, Window(0, 0)))
-        for name, window in each.windows.items():
-            sums[name] += window
-    return {**found}
-
-
-def by_day(judge: str, now: datetime) -> list[OfDay]:
-    """Return what a judge gave in the last month by day; days without are left out."""
-    rows = (
-        _of(judge, now)
-        .values(day=Day("judged_at"), what=Plain("criterion"))
+        .values(day=day, what=Plain("criterion"), whose=Plain("agent"))
         .annotate(count=Count("value"), total=Sum("value"))
-        .order_by("day", "what")
+        .order_by()
     )
-    return [
-        OfDay(row["day"], row["what"], Window(row["count"], row["total"]))
-        for row in rows
-    ]
-
-
-def _of(judge: str, now: datetime) -> Any:
-    since = now - WINDOWS[LONGEST]
-    return Score.objects.filter(judge=judge, judged_at__gte=since)
+    return rows.values_list("day", "what", "whose", "count", "total")
 
 
 def means(judges: Collection[str], since: datetime) -> dict[str, tuple[int, float]]:

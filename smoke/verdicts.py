@@ -14,6 +14,7 @@ from smoke.expectations import Mean, Seen
 from smoke.models import Line, Run
 from tasks import judging, queue
 from tasks.models import Task
+from telemetry.spans import Plain
 
 SCORES_SECONDS = 600.0
 """How long the scores of a conversation are waited for."""
@@ -32,7 +33,9 @@ def settle_all(*, now: datetime | None = None) -> int:
     """Close all runs that can be closed; return how many."""
     now = now or datetime.now(UTC)
     found = Run.objects.filter(state=Run.State.JUDGING)
-    tasks = Task.objects.filter(kind=judging.KIND, state__in=queue.OPEN)
+    tasks = Task.objects.alias(is_open=queue.IS_OPEN).filter(
+        kind=judging.KIND, is_open=True
+    )
     users = tasks.filter(user_id__in=found.values("user_id"))
     awaited = set(users.values_list("user_id", flat=True))
     return sum(
@@ -43,7 +46,9 @@ def settle_all(*, now: datetime | None = None) -> int:
 
 
 def _judging(run: Run) -> QuerySet[Task]:
-    return Task.objects.filter(user_id=run.user_id, kind=judging.KIND)
+    # By the user's few, not by all that judges ever did.
+    tasks = Task.objects.alias(sort=Plain("kind")).filter(sort=judging.KIND)
+    return tasks.filter(user_id=run.user_id)
 
 
 def _is_awaited(run: Run) -> bool:

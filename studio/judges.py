@@ -41,18 +41,18 @@ def overview() -> Mapping[str, Any]:
 def details(name: str, judge: JudgeConfig | None) -> Mapping[str, Any]:
     """Return what a judge gave, to whom, what it failed at, and what that cost."""
     now = datetime.now(UTC)
-    given = of_late.by_agent(name, now)
+    given = of_late.month(name, now)
     agents = judge_past.of(live.current(), name)
     counts = judge_upkeep.counts(name, now - WEEK)
     spent = expenses.of_judge(name, {w: now - span for w, span in WINDOWS.items()})
     return {
         "means": [
             {"criterion": criterion, **_windows(windows)}
-            for criterion, windows in of_late.by_criterion(given).items()
+            for criterion, windows in given.by_criterion.items()
         ],
         "by_agent": [
             {"agent": each.agent, "criterion": each.criterion, **_windows(each.windows)}
-            for each in given
+            for each in given.by_agent
         ],
         "days": [
             {
@@ -61,7 +61,7 @@ def details(name: str, judge: JudgeConfig | None) -> Mapping[str, Any]:
                 "mean": each.scores.mean,
                 "count": each.scores.count,
             }
-            for each in of_late.by_day(name, now)
+            for each in given.by_day
         ],
         "counts": {**asdict(counts), "due": counts.due},
         "spent": {window: asdict(bill) for window, bill in spent.items()},

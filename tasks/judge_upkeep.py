@@ -1,10 +1,11 @@
 """What became of the replies that fell to a judge, and another try for what failed."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.db.models import Count, Q
+from django.db.models import BooleanField, Count, ExpressionWrapper, Q, QuerySet
 
 from tasks import judge_receipts, judging, queue
 from tasks.models import Task
@@ -39,10 +40,11 @@ class Counts:
 def counts(judge: str, since: datetime) -> Counts:
     """Return what became of the replies that fell to a judge since then."""
     found = Task.objects.filter(origin=judging.origin(judge), created_at__gte=since)
-    skipped = Q(state=Task.State.DONE, result__contains=SKIPPED)
-    by_state = dict(
-        found.exclude(skipped).order_by().values_list("state").annotate(Count("pk"))
+    is_skipped = ExpressionWrapper(
+        Q(state=Task.State.DONE, result__contains=SKIPPED), BooleanField()
     )
+    rows = found.values_list("state", is_skipped).annotate(Count("pk")).order_by()
+    by_state = {state: count for state, skipped, count in rows if not skipped}
     told = Counts(
         queued=by_state.get(Task.State.QUEUED, 0),
         running=by_state.get(Task.State.RUNNING, 0),
@@ -50,10 +52,16 @@ def counts(judge: str, since: datetime) -> Counts:
         failed=by_state.get(Task.State.ERRORED, 0),
         cancelled=by_state.get(Task.State.CANCELLED, 0),
     )
-    for task in found.filter(skipped).only("result").iterator():
-        why = judge_receipts.read(task).skipped or "unknown"
-        told.skipped[why] = told.skipped.get(why, 0) + 1
+    if any(skipped for _, skipped, _ in rows):
+        told.skipped = _reasons(found)
     return told
+
+
+def _reasons(found: QuerySet[Task]) -> dict[str, int]:
+    """Return why tasks had nothing to judge, and how many each."""
+    skipped = found.filter(state=Task.State.DONE, result__contains=SKIPPED)
+    whys = (judge_receipts.read(task).skipped for task in skipped.only("result"))
+    return dict(Counter(why or "unknown" for why in whys))
 
 
 def failures(judge: str, limit: int) -> list[Task]:

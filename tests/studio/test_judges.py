@@ -181,7 +181,7 @@ def test_scores_are_listed_with_their_reasons(script, browser, past, monkeypatch
     )
     give(past, 9, user_id=run.user_id, origin="smoke", days=9)
     address, found, after = f"/admin/judges/{past.judge}/scores", [], ""
-    while True:
+    for _ in range(9):
         page = script.get(address, params={"after": after}).json()
         fits(judge_work.GivenScores, page)
         found += page["data"]
