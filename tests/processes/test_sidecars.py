@@ -234,7 +234,7 @@ def test_one_is_started_again_when_somebody_asks(
     assert names(project) == ["first", "second"]
     with pytest.raises(SidecarUnknown):
         sidecar_pages.restart(config, project.state, "third")
-    server.end()
+    assert server.end().count("is to start again") == 2
     assert told(0)["state"] == "unknown"
     assert not project.state.sidecar_lines.exists()
 

@@ -70,6 +70,15 @@ def test_what_cannot_be_reached_says_why_each_time_it_is_asked(script):
     assert script.get("/admin/mcp/gone/tools").json()["state"] == "failed"
 
 
+def test_one_that_is_mended_is_reached_at_once(configure, script, tmp_path):
+    program = tmp_path / "late"
+    configure(f"{CONFIG}mcp: {{late: {{command: {program}}}}}\n")
+    assert script.post("/admin/mcp/late/tools").json()["state"] == "failed"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} "{CHILD}"\n')
+    program.chmod(0o700)
+    assert script.post("/admin/mcp/late/tools").json()["state"] == "open"
+
+
 def test_one_with_sign_in_is_left_to_its_users(script):
     told = script.post("/admin/mcp/notes/tools").json()
     assert (told["signs_in"], told["state"], told["tools"]) == (True, "idle", [])
