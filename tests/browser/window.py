@@ -58,6 +58,13 @@ class Window:
         harm = next(harm for harm in self.harms if harm.startswith(f"{status} "))
         self.harms.remove(harm)
 
+    def settle(self) -> None:
+        """Wait until nothing moves on the page any more."""
+        self.page.evaluate("document.fonts.ready.then(() => null)")
+        if self.path == "/admin/live":
+            self.page.locator("#live-state", has_text="live").wait_for()
+        self.page.wait_for_load_state("networkidle")
+
     def is_too_wide(self) -> bool:
         """Return whether the page scrolls sideways."""
         return bool(
