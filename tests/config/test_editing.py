@@ -292,6 +292,11 @@ def test_it_may_be_changed_where_the_file_says_so(guarded):
     assert loader.load(guarded).get(MENU)["gun"] == 200
 
 
+def test_an_edit_cannot_allow_itself(guarded):
+    with pytest.raises(HeldByFile):
+        editing.write(FILE + "  gun: 101\nvars: {n: '7'}\nkitchen: {open: false}\n")
+
+
 def test_a_broken_file_is_held_against_what_runs(guarded):
     live.start()
     guarded.write_text(guarded.read_text() + "oven: 1\n")

@@ -191,6 +191,13 @@ def test_the_last_value_of_a_text_is_not_that_of_the_file():
         splicing.drop(document.of(b"a: 1").layout, document.of(b"a: 1").entries[("a",)])
 
 
+def test_an_alias_stands_for_the_last_anchor_of_its_name_above_it():
+    text = "a: &x {k: 1}\nb: *x\nc: &x {k: 2}\nd: *x\n"
+    entries = document.of(text.encode()).entries
+    assert entries["b", "k"] is entries["a", "k"]
+    assert entries["d", "k"] is entries["c", "k"]
+
+
 def test_what_an_anchor_brings_is_changed_and_removed_where_it_stands_alone():
     text = "a: &x\n  k: 1\n  m: 2\nb: {<<: *x, l: 2}\nc: *x\n"
     for place in [("b", "k"), ("c", "k")]:
