@@ -24,5 +24,18 @@ class Overlays:
     """Of the last change, any change; 0 before the first. Processes compare it."""
     entries: tuple[Overlay, ...] = ()
 
+    def having(self, one: Overlay) -> "Overlays":
+        """Return all with one of them changed, or added as the last."""
+        at = (one.section, one.name)
+        changed = [one if (o.section, o.name) == at else o for o in self.entries]
+        return Overlays(
+            self.version, tuple(changed if one in changed else [*changed, one])
+        )
+
+    def without(self, section: str, name: str) -> "Overlays":
+        """Return the others."""
+        left = (o for o in self.entries if (o.section, o.name) != (section, name))
+        return Overlays(self.version, tuple(left))
+
 
 NONE = Overlays()

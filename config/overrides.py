@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from django.db import connection, transaction
 
-from config import effective, entries, errors, grafting, live, stored
+from config import drafts, effective, entries, live, stored
 from config.errors import (
     ConfigInvalid,
     EntryChanged,
@@ -21,21 +21,12 @@ from config.errors import (
     EntryUnknown,
     NothingToReset,
 )
-from config.masks import MASK
 from config.models import Action, Override, OverrideVersion
 from config.overlays import Overlay, Overlays
-from config.reader import MAX_BYTES
-from config.sections import Config, Position, Problem, Section
+from config.sections import Config, Problem, Section
 from config.spelling import did_you_mean
 
 Label = Literal["yaml", "dynamic", "override", "tombstoned"]
-
-MAX_NAME = 255
-RESERVED = {"check", "new", "runs", ".", ".."}
-"""What would hide a page of the studio."""
-ACTIONS = {"check", "edit", "past", "reset", "results", "retry", "runs", "scores"}
-"""What would, at the end of a name with slashes: pages about an entry end so."""
-MASKED = "this holds a mask in place of a secret; write what it stands for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +136,9 @@ def compared(was: str, now: str, was_in: str, now_in: str) -> str:
     return "\n".join(lines)
 
 
-def name_of(section: Section[Any], text: str) -> str:
-    """Return what an entry calls itself; raises `ConfigInvalid` where it does not."""
-    return _own_name(section, text)
-
-
 def create(section: Section[Any], text: str, *, by: str) -> str:
     """Add an entry and return the name it gives itself; raises `EntryTaken`."""
-    name = _own_name(section, text)
+    name = drafts.own_name(section, text)
 
     def check(config: Config, row: Override | None) -> None:
         written = entries.of(config.content, section.key)
@@ -166,11 +152,7 @@ def create(section: Section[Any], text: str, *, by: str) -> str:
                 f"another {section.noun} is already called '{name}'; choose another "
                 "name, or change that one"
             )
-        _, slash, end = name.rpartition("/")
-        if name in RESERVED or (slash and end in ACTIONS):
-            raise _refused(
-                section, name, f"'{name}' is a page of the studio; choose another name"
-            )
+        drafts.hides_no_page(section, name)
 
     _save(section, name, text, by, check)
     return name
@@ -184,7 +166,7 @@ def save(
     `version` is that of the entry as it was shown: it is refused with `EntryChanged`
     if somebody changed it since. Raises `ConfigInvalid`, with the validator's words.
     """
-    _expected(section, name, text)
+    drafts.expected_name(section, name, text)
 
     def check(config: Config, row: Override | None) -> None:
         _unchanged(section, name, row, version)
@@ -205,11 +187,11 @@ def tombstone(
         _unchanged(section, name, row, version)
         entry = _found(config, section, name, row)
         if entry.label == "dynamic":
-            _judge(config, _without(overlays, section, name), section, name)
+            _judge(config, overlays.without(section.key, name), section, name)
             _delete(section, name, Action.REMOVED, by)
         elif entry.label != "tombstoned":
             gone = Overlay(section.key, name, None)
-            _judge(config, _with(overlays, gone), section, name)
+            _judge(config, overlays.having(gone), section, name)
             _write(gone, Action.TOMBSTONED, by)
 
 
@@ -232,7 +214,7 @@ def reset(
                 f"{section.noun} '{name}' is not in the file, so there is nothing to "
                 "reset it to; delete it instead"
             )
-        _judge(config, _without(overlays, section, name), section, name)
+        _judge(config, overlays.without(section.key, name), section, name)
         _delete(section, name, Action.RESET, by)
 
 
@@ -244,18 +226,16 @@ def problems(
     Without a name it is a new one.
     """
     try:
-        own = _expected(section, name, text) if name else _own_name(section, text)
-        config, overlay = live.current(), Overlay(section.key, own, _clean(text))
-        _judge(config, _with(config.overlays, overlay), section, own)
+        own = (
+            drafts.expected_name(section, name, text)
+            if name
+            else drafts.own_name(section, text)
+        )
+        config, overlay = live.current(), Overlay(section.key, own, drafts.clean(text))
+        _judge(config, config.overlays.having(overlay), section, own)
     except ConfigInvalid as exc:
         return exc.problems
     return ()
-
-
-def files(section: Section[Any], name: str | None) -> list[str]:
-    """Return how problems call the entry they are in, rather than another one."""
-    unnamed = _label(section, None)
-    return [unnamed] if name is None else [unnamed, _label(section, name)]
 
 
 # What changes have in common.
@@ -282,11 +262,11 @@ def _save(
     by: str,
     check: Callable[[Config, Override | None], None],
 ) -> None:
-    overlay = Overlay(section.key, name, _clean(text))
+    overlay = Overlay(section.key, name, drafts.clean(text))
     with _changing() as (config, overlays):
         row = Override.objects.filter(section=section.key, name=name).first()
         check(config, row)
-        _judge(config, _with(overlays, overlay), section, name)
+        _judge(config, overlays.having(overlay), section, name)
         _write(overlay, Action.SAVED, by)
 
 
@@ -342,21 +322,6 @@ def _remember(
     )
 
 
-def _with(overlays: Overlays, one: Overlay) -> Overlays:
-    """Return all with one of them changed, or added as the last."""
-    at = (one.section, one.name)
-    changed = [one if (o.section, o.name) == at else o for o in overlays.entries]
-    return Overlays(
-        overlays.version, tuple(changed if one in changed else [*changed, one])
-    )
-
-
-def _without(overlays: Overlays, section: Section[Any], name: str) -> Overlays:
-    at = (section.key, name)
-    left = (each for each in overlays.entries if (each.section, each.name) != at)
-    return Overlays(overlays.version, tuple(left))
-
-
 def _unchanged(
     section: Section[Any], name: str, row: Override | None, version: int | None
 ) -> None:
@@ -410,67 +375,3 @@ def _entry(
         changed_at=row.changed_at,
         changed_by=row.changed_by,
     )
-
-
-# What is saved.
-
-
-def _clean(text: str) -> str:
-    """Return a text as it is stored: plain line ends, the last line ended, too."""
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    return text if text.endswith("\n") else f"{text}\n"
-
-
-def _own_name(section: Section[Any], text: str, *, expected: str | None = None) -> str:
-    """Return what an entry calls itself; raises `ConfigInvalid` where it does not."""
-    if len(text.encode()) > MAX_BYTES:
-        raise _refused(section, expected, "this is larger than 1 MiB", errors.TOO_LARGE)
-    if MASK in text:
-        raise _refused(section, expected, MASKED, errors.MASKED)
-    source = grafting.source(_clean(text), _label(section, expected))
-    tree = entries.verbatim(source)
-    named = tree.entries(source.root, ()).get("name")
-    name = None if named is None else tree.value(named, ())
-    if name is None or name == "":
-        hint = f"; write 'name: {expected}'" if expected else ""
-        raise _refused(
-            section,
-            expected,
-            f"{section.noun}: 'name' is missing{hint}",
-            errors.MISSING,
-        )
-    if not isinstance(name, str):
-        says = f"{section.noun}: 'name' must be text; put it in quotes"
-        raise _refused(section, expected, says)
-    if len(name) > MAX_NAME or not name.isprintable():
-        says = f"{section.noun}: 'name' must be one line of at most {MAX_NAME} letters"
-        raise _refused(section, expected, says)
-    return name
-
-
-def _expected(section: Section[Any], name: str, text: str) -> str:
-    """Return the name it has by its address; raises `ConfigInvalid` for another."""
-    own = _own_name(section, text, expected=name)
-    if own == name:
-        return name
-    raise _refused(
-        section,
-        name,
-        f"this is called '{own}', and '{name}' by its address; to give it another "
-        "name make a new one and delete this",
-        errors.OTHER_NAME,
-    )
-
-
-def _label(section: Section[Any], name: str | None) -> str:
-    return f"new {section.noun}" if name is None else grafting.label(section, name)
-
-
-def _refused(
-    section: Section[Any],
-    name: str | None,
-    says: str,
-    code: str = errors.WRONG_VALUE,
-) -> ConfigInvalid:
-    place = Position(_label(section, name), 1, 1)
-    return ConfigInvalid([Problem((), says, code, place)])

@@ -19,7 +19,7 @@ from rest_framework.response import Response
 from access import audit
 from access.deeds import Deed
 from agents.config import AGENTS
-from config import live, overrides
+from config import drafts, live, overrides
 from config.errors import ConfigInvalid
 from config.overrides import Entry
 from config.sections import Section
@@ -158,7 +158,7 @@ class EntryFace(Face):
         editor = {
             "at": f"{section.key}/0",
             "check": f"{to}/check",
-            "own_files": overrides.files(section, name or _name_in(section, yaml)),
+            "own_files": drafts.files(section, name or _name_in(section, yaml)),
         }
         return {**self.shell(), **form, **editor, **more}
 
@@ -174,7 +174,7 @@ def _whole(name: str, said: str) -> int | None:
 def _name_in(section: Section[Any], text: str) -> str | None:
     """Return what a text that may be wrong calls itself."""
     try:
-        return overrides.name_of(section, text)
+        return drafts.own_name(section, text)
     except ConfigInvalid:
         return None
 
@@ -197,7 +197,7 @@ class Entries(EntryFace):
 
     def post(self, request: Request) -> HttpResponseBase:
         text = self.written()
-        name = overrides.name_of(self.kind.section, text)
+        name = drafts.own_name(self.kind.section, text)
         self.recorded("create", name, overrides.create, text)
         noun = self.kind.section.noun
         to = self.kind.place_of(name)
@@ -329,9 +329,7 @@ class Check(EntryFace):
         text = self.entry(Draft).yaml
         found = overrides.problems(self.kind.section, text, name=name)
         told = refusals.invalid(ConfigInvalid(found))["error"]["problems"]
-        own = overrides.files(
-            self.kind.section, name or _name_in(self.kind.section, text)
-        )
+        own = drafts.files(self.kind.section, name or _name_in(self.kind.section, text))
         return self.answer({"problems": [_of_draft(each, own) for each in told]})
 
 
