@@ -361,3 +361,10 @@ def test_turns_recorded_before_get_what_is_known_of_their_costs():
     migration = import_module("telemetry.migrations.0007_known_costs")
     migration.add_up(apps, None)
     assert spending.by("agent", THEN) == before
+
+
+def test_of_the_first_day_only_what_came_since_counts():
+    put(asked("small", 5), started_at=THEN)
+    put(asked("small", 6), started_at=THEN + DAY / 8)
+    [day] = spending.by("day", THEN + DAY / 8)
+    assert (day.key, day.turns, day.micro_usd) == ("2100-01-01", 1, 6)
