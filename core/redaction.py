@@ -24,6 +24,11 @@ API_KEY = re.compile(r"\bsk-[\w-]{16,}")
 JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*")
 BEARER = re.compile(r"\b(bearer\s+)[\w.~+/=-]{16,}", re.IGNORECASE)
 BASIC = re.compile(r"\b(basic\s+)([A-Za-z0-9+/_-]{4,}={0,2})", re.IGNORECASE)
+GIVEN = re.compile(
+    r"((?:(?<![\w-])--?|[?&])[\w.-]*(?:key|passw|secret|token)[\w.-]*=)[^\s&#$\"']{8,}",
+    re.IGNORECASE,
+)
+"""`--api-key=…` of a command, `?token=…` of an address."""
 URL_PASSWORD = re.compile(r"(://[^\s/:@]*:)[^\s/@]+(?=@)")
 
 _known: dict[str, None] = {}
@@ -80,6 +85,8 @@ def alike(text: str) -> str:
         text = JWT.sub(MARK, text)
     if "://" in text and "@" in text:
         text = URL_PASSWORD.sub(rf"\1{MARK}", text)
+    if "=" in text:
+        text = GIVEN.sub(rf"\1{MARK}", text)
     low = text.lower()
     if "bearer" in low:
         text = BEARER.sub(rf"\1{MARK}", text)

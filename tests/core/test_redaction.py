@@ -76,6 +76,8 @@ OTHERS = [
     (f"basic {base64.b64encode(b'a:' + b'?' * 9).decode()}", "basic"),
     ("to postgres://ada:p%40ss@db:5432/x", "to postgres://ada:[redacted]@db:5432/x"),
     ("redis://:hidden@localhost/0", "redis://:[redacted]@localhost/0"),
+    ("uvx it --api-key=abcdefgh1 -v", "uvx it --api-key=[redacted] -v"),
+    ("http://x/mcp?exaApiKey=abc-def-1&b=2", "http://x/mcp?exaApiKey=[redacted]&b=2"),
     ("token eyJhbGciOiJI.eyJzdWIiOiIx.c2ln", "token [redacted]"),
 ]
 
@@ -96,6 +98,7 @@ def test_what_looks_like_a_secret_goes(said, left):
         "basic authentication is required, basic knowledge of it, too",
         "http://localhost:8421/v1 of ada@example.com",
         "sk-short, task-forces-and-whatever-else, risk-averse-investors-here",
+        "--max=12345678 ?page=12345678 --token=${MY_TOKEN} a?b=monkeys-of-all-kinds",
         "turn 5f0cb7a4-27b6-4e0a-9a55-0ab6c9d0b3e1 of assistant: ok in 1.87 s",
         "",
     ],
