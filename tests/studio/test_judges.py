@@ -113,7 +113,7 @@ def test_nothing_falls_to_a_judge_unseen(script, past):
     assert told["counts"] == {
         "queued": 1,
         "running": 0,
-        "done": 1,
+        "done": 2,
         "failed": 1,
         "cancelled": 1,
         "skipped": {"the turn is not stored": 3},
@@ -196,7 +196,7 @@ def test_scores_are_listed_with_their_reasons(script, browser, past, monkeypatch
     assert (found[0]["run_id"], found[-1]["run_id"]) == (None, str(run.pk))
     low = script.get(address, params={"most": 1, "criterion": "accuracy"}).json()
     assert [each["value"] for each in low["data"]] == [1, 0]
-    assert "Because it is 0." in browser.get(address).text
+    assert "Because it is 1." in browser.get(address).text
     assert script.get(address, params={"most": 11}).status_code == 400
 
 
