@@ -24,6 +24,9 @@ test: dev ## Run the whole suite: no network, no key
 	$(BIN)/pytest
 	$(BIN)/python -m tests.postgres -m database
 
+pictures: dev ## Take the pictures of docs/studio.md, with Chromium
+	$(BIN)/pytest tests/browser/test_pictures.py --screenshots docs/studio
+
 lint: dev ## Check style, types, layers and migrations
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -70,4 +73,4 @@ $(VENV)/local-installed: requirements-local.txt | $(VENV)/installed
 		|| { echo "There is no local model for this platform: set ANTHROPIC_API_KEY or OPENAI_API_KEY, then run: $(MANAGE) init --force && make run"; exit 1; }
 	@touch $@
 
-.PHONY: help setup run worker local-model test lint bench bench-memory format schema clean dev
+.PHONY: help setup run worker local-model test pictures lint bench bench-memory format schema clean dev

@@ -14,6 +14,7 @@ from tests.browser.window import Window
 from tests.processes.conftest import Project, end
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+PICTURES = "test_pictures.py"
 FLAGS = ("--no-sandbox", "--disable-dev-shm-usage", "--font-render-hinting=none")
 
 
@@ -26,13 +27,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what takes pictures where nobody says whereto."""
+    wanted = config.getoption("--screenshots", default=None)
+    return True if collection_path.name == PICTURES and wanted is None else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if CHROMIUM is None:
+        terminalreporter.write_line(
+            "no Chromium: the studio's pages were not looked at (apt install chromium)"
+        )
+
+
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[object]:
     """The browser; where there is none, every test that wants it is skipped."""
     # It keeps an event loop running in this thread: no longer than these tests.
     playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright")
     if CHROMIUM is None:
-        pytest.skip("no Chromium: the studio is not looked at")
+        pytest.skip("no Chromium")
     with playwright.sync_playwright() as driver:
         try:
             browser = driver.chromium.launch(

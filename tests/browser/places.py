@@ -1,5 +1,6 @@
 """The pages of the studio: those of the menu, and one of each kind below them."""
 
+import re
 from typing import NamedTuple
 
 from studio.navigation import GROUPS
@@ -16,10 +17,15 @@ class Place(NamedTuple):
     """How its title begins."""
 
 
+OVERVIEW = "overview"
 MENU = [
-    Place(entry.title.lower().replace(" ", "-"), entry.path, entry.title)
-    for entries in GROUPS.values()
-    for entry in entries
+    Place(OVERVIEW, "/admin/", "Home"),
+    *(
+        Place(re.sub(r"\W", "-", entry.title.lower()), entry.path, entry.title)
+        for group, entries in GROUPS.items()
+        if group
+        for entry in entries
+    ),
 ]
 BELOW = [
     Place("agent", "/admin/agents/front-desk", "front-desk"),

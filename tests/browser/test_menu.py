@@ -3,7 +3,7 @@
 import pytest
 
 from tests.browser import looking
-from tests.browser.places import PLACES, Place, found
+from tests.browser.places import OVERVIEW, PLACES, Place, found
 from tests.browser.theatre import Theatre
 from tests.browser.window import Window
 
@@ -26,7 +26,7 @@ def test_a_page_has_a_title_and_a_way_back(
     assert title.endswith("Coulisse")
     # The menu's own link apart, there is a way home beside the title.
     trail = page.locator("nav.trail, #content-main, .breadcrumbs, main").first
-    assert trail.get_by_role("link", name="Home").count() == (place.name != "home")
+    assert trail.get_by_role("link", name="Home").count() == (place.name != OVERVIEW)
 
 
 @every_page

@@ -63,7 +63,8 @@ class Window:
         self.page.evaluate("document.fonts.ready.then(() => null)")
         if self.path == "/admin/live":
             self.page.locator("#live-state", has_text="live").wait_for()
-        self.page.wait_for_load_state("networkidle")
+        if self.page.locator("[data-yaml-editor]").count():
+            self.page.locator(".ace_content").first.wait_for()
 
     def is_too_wide(self) -> bool:
         """Return whether the page scrolls sideways."""
