@@ -226,11 +226,11 @@ def problems(
     Without a name it is a new one.
     """
     try:
-        own = (
-            drafts.expected_name(section, name, text)
-            if name
-            else drafts.own_name(section, text)
-        )
+        if name is None:
+            own = drafts.own_name(section, text)
+            drafts.hides_no_page(section, own)
+        else:
+            own = drafts.expected_name(section, name, text)
         config, overlay = live.current(), Overlay(section.key, own, drafts.clean(text))
         _judge(config, config.overlays.having(overlay), section, own)
     except ConfigInvalid as exc:

@@ -226,8 +226,10 @@ def test_names_are_one_and_the_same(agents):
     for name in ('"a\\nb"', "n" * 256):
         told = refusal(overrides.create, agents, f"name: {name}\n", by=BY)
         assert "one line of at most 255" in told
-    told = refusal(overrides.create, agents, DAN.replace("dan", "new"), by=BY)
-    assert "a page of the studio" in told
+    hiding = DAN.replace("dan", "new")
+    assert "a page of the studio" in refusal(overrides.create, agents, hiding, by=BY)
+    (told,) = overrides.problems(agents, hiding)
+    assert "a page of the studio" in told.message
 
 
 def test_a_name_that_is_taken_is_a_conflict(agents):
