@@ -6,7 +6,14 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from gateway.memory_schemas import Content, Importance, Instant, Key, read_instant
+from gateway.memory_schemas import (
+    Content,
+    Importance,
+    Instant,
+    Key,
+    read_instant,
+    without_defaults,
+)
 from gateway.turn_schemas import TurnUsage
 from memory.known import Category
 
@@ -283,16 +290,10 @@ class NewFact(Dates):
     )
 
 
-def _without_defaults(schema: dict[str, Any]) -> None:
-    """Say of no field what it is when it is left out: it stays as it is then."""
-    for field in schema["properties"].values():
-        field.pop("default", None)
-
-
 class FactChanges(Dates):
     """What changes of a fact; null clears what may be empty."""
 
-    model_config = ConfigDict(json_schema_extra=_without_defaults)
+    model_config = ConfigDict(json_schema_extra=without_defaults)
 
     content: Content = ""
     category: Category = "general"
