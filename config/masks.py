@@ -99,12 +99,17 @@ def _within(
     is_free: bool,
 ) -> Iterator[tuple[Location, str]]:
     """Yield the secrets in a value; in one that is free, names are anyone's."""
+    before: Any = None
     for step, child in _entries(value):
         below = outline.below(schema, nodes, step)
         free = not outline.declares(nodes, step)
         if isinstance(step, int):
             free = is_free or not below
-        yield from _within(child, (*place, step), below, schema, is_free=free)
+        if isinstance(step, int) and _is_announced(before, child):
+            yield (*place, step), masked(child)
+        else:
+            yield from _within(child, (*place, step), below, schema, is_free=free)
+        before = child
     if value is None or isinstance(value, dict | list):
         return
     is_hidden = any(node.get("writeOnly") is True for node in nodes)
@@ -113,6 +118,16 @@ def _within(
         hidden = masked(text)
         if hidden != text:
             yield place, hidden
+
+
+def _is_announced(option: Any, argument: Any) -> bool:
+    """Return whether an argument is a secret by the one before it: `--password`."""
+    if not isinstance(option, str) or not isinstance(argument, str):
+        return False
+    is_named = option.startswith("-") and "=" not in option
+    is_value = bool(argument) and not argument.startswith("-")
+    hidden = is_named and is_value and secret_values.is_secret(option, argument)
+    return hidden and masked(argument) != argument
 
 
 def _entries(value: Any) -> Iterable[tuple[str | int, Any]]:

@@ -7,9 +7,17 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from core.errors import Unavailable
 from providers import blocking
 
 T = TypeVar("T")
+
+
+class TookTooLong(Unavailable):
+    """That took too long: whoever was asked did not answer."""
+
+    code = "took_too_long"
+
 
 PATIENCE_SECONDS = 20.0
 
@@ -37,5 +45,7 @@ def wait(coroutine: Coroutine[Any, Any, T], seconds: float = PATIENCE_SECONDS) -
     future = asyncio.run_coroutine_threadsafe(coroutine, _loops[-1])
     try:
         return future.result(seconds)
+    except TimeoutError:
+        raise TookTooLong from None
     finally:
         future.cancel()

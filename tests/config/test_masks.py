@@ -219,6 +219,15 @@ def test_a_secret_an_alias_leads_to_is_hidden_where_it_stands():
     assert masks.data(document.of(text.encode()))["loose"]["word"] == MASK
 
 
+def test_an_argument_is_a_secret_by_the_option_before_it():
+    text = (
+        "vaults:\n  a:\n    extra:\n"
+        "      args: [--password, hunter2, --verbose, -v, --token, ${T}, --key, -n]\n"
+    )
+    assert shown(text) == text.replace("hunter2", MASK)
+    assert kept(shown(text), text) == text
+
+
 def test_a_private_key_moves_with_its_lines():
     text = "vaults:\n  a:\n    password: |\n      -- BEGIN\n      abc\n    note: x\n"
     typed = f"vaults:\n    a:\n        note: y\n        password: {MASK}\n"
