@@ -46,7 +46,7 @@ class Run(models.Model):
     user_id = models.UUIDField()
     """The synthetic user: of this run alone."""
     origin = models.CharField(max_length=32)
-    """What launched it: `command`, `schedule`."""
+    """What launched it: `command`, `schedule`, `studio`."""
     settings = models.JSONField()
     """The test as it was then."""
     state = models.CharField(max_length=16, choices=State, default=State.QUEUED)

@@ -55,7 +55,9 @@ class Batch(BaseModel):
     id: UUID
     test: str
     target: str
-    origin: str = Field(description="What launched it: `command`, `schedule`, a way.")
+    origin: str = Field(
+        description="What launched it: `command`, `schedule`, `studio`."
+    )
     created_at: datetime
     passed: int
     failed: int
