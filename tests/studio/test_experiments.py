@@ -204,6 +204,7 @@ def test_what_no_judge_scores_is_said(script, trials):
 
 def test_the_list_takes_one_query(script, trials):
     counts = []
+    trials.serve("shadow", "cool", origin="shadow")
     for number in (1, 5):
         trials.serve("split", "cool", number)
         trials.serve("bandit", "warm", number)
@@ -213,6 +214,7 @@ def test_the_list_takes_one_query(script, trials):
     assert counts == [1, 1]
     assert told[trials.name("split")]["turns"] == 6
     assert told[trials.name("blind")]["turns"] == 0
+    assert told[trials.name("shadow")]["turns"] == 0
     page = script.get("/admin/experiments", headers=PAGE).text
     assert trials.name("split") in page
 

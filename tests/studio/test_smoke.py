@@ -65,8 +65,9 @@ def test_a_script_launches_a_test_and_reads_what_was_said(script, cast, holding)
 def test_what_is_watched_is_closed_as_soon_as_it_is_judged(script, cast, holding):  # noqa: F811
     cast.judge = answer(accuracy=4, tone=9)
     run = of(launch(script, "judged"))
-    holding.take(run)
     address = f"/admin/smoke/runs/{run.pk}"
+    assert [each["is_met"] for each in script.get(address).json()["expected"]] == [None]
+    holding.take(run)
 
     def is_over():
         holding.kick()
