@@ -14,6 +14,7 @@ class Site(UnfoldAdminSite):  # type: ignore[misc]  # it has no types
 
     site_title = site_header = "Coulisse"
     index_title = "Tables"
+    index_template = "studio/tables.html"
 
     def has_permission(self, request: HttpRequest) -> bool:
         """Return whether this person may look."""
