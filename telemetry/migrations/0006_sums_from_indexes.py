@@ -18,6 +18,18 @@ class Migration(migrations.Migration):
             model_name='turn',
             name='telemetry_turn_at',
         ),
+        migrations.RemoveIndex(
+            model_name='turn',
+            name='telemetry_turn_of_user',
+        ),
+        migrations.RemoveIndex(
+            model_name='turn',
+            name='telemetry_turn_experiment',
+        ),
+        migrations.RemoveIndex(
+            model_name='expense',
+            name='telemetry_expense_at',
+        ),
         migrations.AddField(
             model_name='turn',
             name='known_micro_usd',
@@ -30,5 +42,21 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='turn',
             index=models.Index(fields=['started_at', 'id', 'agent', 'user_id', 'token_id', 'origin', 'outcome', 'seconds', 'model_calls', 'input_tokens', 'output_tokens', 'cost_micro_usd', 'known_micro_usd'], name='telemetry_turn_at'),
+        ),
+        migrations.AddIndex(
+            model_name='turn',
+            index=models.Index(fields=['user_id', 'started_at', 'id', 'outcome', 'model_calls', 'input_tokens', 'output_tokens', 'cost_micro_usd', 'known_micro_usd'], name='telemetry_turn_of_user'),
+        ),
+        migrations.AddIndex(
+            model_name="turn",
+            index=models.Index(
+                condition=models.Q(("experiment__isnull", False)),
+                fields=["experiment", "agent", "origin", "started_at"],
+                name="telemetry_turn_experiment",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name='expense',
+            index=models.Index(fields=['spent_at', 'id', 'purpose', 'name', 'agent', 'provider', 'model', 'input_tokens', 'output_tokens', 'cost_micro_usd'], name='telemetry_expense_at'),
         ),
     ]
