@@ -188,7 +188,8 @@ class Held:
             for name, each in self.scores.items()
         }
         failures = [
-            f"the mean of {name} is {means[name]['mean']:g}, below {least:g}"
+            f"{name} is {means[name]['mean']:.2f} in the mean of "
+            f"{means[name]['count']} scores (at least {least:g})"
             for name, least in test.expect.min_score.items()
             if name in means and means[name]["mean"] < least
         ]
