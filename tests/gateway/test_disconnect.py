@@ -184,7 +184,10 @@ def settled() -> None:
 
 def belongs(task: asyncio.Task) -> bool:
     name = task.get_coro().__qualname__
-    return not name.startswith(("Server.", "LifespanOn.", "serve.", "uvicorn"))
+    return not name.startswith(
+        # What serves, and what tells the live board.
+        ("Server.", "LifespanOn.", "serve.", "uvicorn", "Reporter.", "Watchers.")
+    )
 
 
 def test_a_client_that_stops_reading_has_left(server, fake, user, monkeypatch):
