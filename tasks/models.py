@@ -97,12 +97,10 @@ class Task(models.Model):
             ),
             models.Index(fields=["-created_at", "id"], name="tasks_task_newest"),
             models.Index(fields=["origin", "-created_at"], name="tasks_task_origin"),
-            # What the studio lists.
+            # What the studio lists. None begins with the kind: SQLite would look for
+            # work that waits among all there ever was of it.
             models.Index(
                 fields=["agent", "-created_at", "id"], name="tasks_task_of_agent"
-            ),
-            models.Index(
-                fields=["kind", "-created_at", "id"], name="tasks_task_of_kind"
             ),
             models.Index(
                 fields=["-finished_at"],

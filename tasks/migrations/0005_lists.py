@@ -16,10 +16,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='task',
-            index=models.Index(fields=['kind', '-created_at', 'id'], name='tasks_task_of_kind'),
-        ),
-        migrations.AddIndex(
-            model_name='task',
             index=models.Index(condition=models.Q(('finished_at__isnull', False)), fields=['-finished_at'], name='tasks_task_ended'),
         ),
     ]
