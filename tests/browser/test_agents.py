@@ -26,7 +26,8 @@ def preamble_of_last(stage: Theatre) -> str:
     asked = [
         body["messages"][0]["content"]
         for body in stage.fake.bodies
-        if "Where do we sit?" in str(body["messages"][-1])
+        # What is learnt from it afterwards quotes it.
+        if body["messages"][-1]["content"] == "Where do we sit?"
     ]
     return asked[-1]
 

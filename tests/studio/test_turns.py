@@ -88,5 +88,5 @@ def test_turns_are_listed_and_narrowed(script, browser):
     assert error(script.get(path, params={"outcome": "x"}), 400)["param"] == "outcome"
     everyone = ok(script.get("/admin/turns", params={"outcome": "error"}))["data"]
     assert {turn["outcome"] for turn in everyone} == {"error"}
-    page = browser.get("/admin/turns?outcome=error").text
+    page = browser.get(f"{path}?outcome=error").text
     assert "It broke" in page

@@ -13,7 +13,7 @@ from core.ids import UserId
 from telemetry import expenses, glance
 from telemetry.config import TelemetryConfig
 from telemetry.expenses import Paid
-from telemetry.models import Expense
+from telemetry.models import Expense, Turn
 from tests.telemetry.turns import put
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
@@ -25,8 +25,10 @@ ADA, BOB = UserId(uuid.UUID(int=1)), UserId(uuid.UUID(int=2))
 
 @pytest.fixture
 def alone(database: None) -> Iterator[None]:
-    """Nothing a test keeps is there afterwards."""
+    """Nothing others kept is there, and nothing a test keeps is afterwards."""
     with transaction.atomic():
+        Turn.objects.all().delete()
+        Expense.objects.all().delete()
         yield
         transaction.set_rollback(True)
 
