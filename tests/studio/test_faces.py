@@ -102,7 +102,7 @@ def test_who_is_kept_out_does_not_even_look(viewer, operator):
         operator.put("/admin/people/olga", json={"role": "viewer"}).status_code == 400
     )
     assert operator.put("/admin/people/nobody", json={}).status_code == 404
-    by_whom = operator.get("/admin/audit?action=person&target=vera").json()["data"]
+    by_whom = operator.get("/admin/audit?action=person&actor=olga").json()["data"]
     assert [entry["actor"] for entry in by_whom] == ["studio: olga"] * 2
 
 
