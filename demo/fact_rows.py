@@ -13,11 +13,13 @@ from demo.acting import Played
 from demo.bulk import Inserts
 from demo.dialogues import Exchange, Learnt
 from demo.turn_rows import Transcript
-from memory import lexicon, passages, vocabulary
+from memory import fact_ids, lexicon, passages, vocabulary
 from memory.models import Fact, FactChange, Lesson, Owner, Passage
 
 LEARNT_AFTER_SECONDS = 20
 """How long after a turn it is learnt from."""
+RECALLED = 6
+"""How many facts a turn is told at most."""
 LOST = 0.004
 """The share of turns that nothing can be learnt from."""
 UNREADABLE = "the model's answer is no JSON: 'Here is what I noticed: the user …'"
@@ -34,6 +36,12 @@ class Known:
         self._chance = chance
         self._facts: dict[str, dict[str, Any]] = {}
         """The active ones, by category and key."""
+
+    @property
+    def recalled(self) -> list[str]:
+        """What a turn would be told now."""
+        newest = [*self._facts.values()][-RECALLED:]
+        return [fact_ids.write(fact["id"]) for fact in newest]
 
     def study(self, exchange: Exchange, played: Played, thread: Transcript) -> None:
         """Learn from a turn that was just said, or fail to."""

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from config.sections import Config
@@ -162,7 +162,7 @@ class Month:
                     said_tokens=thread.tokens,
                     trouble=self._calendar.trouble(at),
                 )
-                self._keep(played, whose, thread)
+                self._keep(played, replace(whose, recalled=known.recalled), thread)
                 taken += 1
                 at = played.ended_at + self._pause()
                 if played.outcome != "error":

@@ -34,6 +34,7 @@ class Whose:
     origin: str = "chat"
     token_id: uuid.UUID | None = None
     is_streamed: bool = True
+    recalled: Sequence[str] = ()
 
 
 def record(inserts: Inserts, played: Played, whose: Whose) -> int | None:
@@ -62,6 +63,7 @@ def record(inserts: Inserts, played: Played, whose: Whose) -> int | None:
         known_micro_usd=sum(call.cost_micro_usd or 0 for call in asked),
         model_calls=len(asked),
         tool_calls=len(flat) - len(asked),
+        recalled=" ".join(whose.recalled),
         **_usage(usage),
     )
     for position, parent, depth, call in flat:

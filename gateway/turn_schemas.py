@@ -119,6 +119,7 @@ class ListedTurn(Outline):
 
 
 class Turn(Outline):
+    recalled: list[str] = Field(description="The facts the agent was told, by id.")
     calls: list[ModelCall | ToolCall] = Field(description="In order of beginning.")
 
 

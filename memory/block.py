@@ -1,8 +1,10 @@
 """What is told of a user in a prompt: quoted, in order, and no longer than allowed."""
 
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from typing import NamedTuple
 
 from core import tokens
 from memory import suspicion
@@ -37,8 +39,17 @@ class Memories:
     """What was said before, the oldest first."""
 
 
-def render(memories: Memories, max_tokens: int, zone: tzinfo = UTC) -> str:
-    """Return the text for a prompt, or "" when there is nothing to tell.
+class Block(NamedTuple):
+    """What a prompt says of a user."""
+
+    text: str
+    """"" when there is nothing to tell."""
+    facts: Sequence[uuid.UUID]
+    """Those that are in it."""
+
+
+def render(memories: Memories, max_tokens: int, zone: tzinfo = UTC) -> Block:
+    """Return what a prompt says of a user.
 
     Facts go in first, then older messages, as long as they fit in `max_tokens`;
     summaries stand for the conversation itself and are not counted. Days are those of
@@ -46,13 +57,14 @@ def render(memories: Memories, max_tokens: int, zone: tzinfo = UTC) -> str:
     Source: "What gets injected into the prompt" of the reference.
     """
     budget = _Budget(max_tokens - tokens.estimate(NOTICE))
+    about = _affordable(_unique(memories), budget, zone)
     sections = [
-        _section(ABOUT, (_fact_line(f, zone) for f in _unique(memories)), budget),
-        _section(EARLIER, _message_lines(memories.messages, budget, zone), budget=None),
-        _section(SO_FAR, map(quoted, memories.summaries), budget=None),
+        _section(ABOUT, about.values()),
+        _section(EARLIER, _message_lines(memories.messages, budget, zone)),
+        _section(SO_FAR, map(quoted, memories.summaries)),
     ]
     told = [section for section in sections if section]
-    return "\n\n".join([*told, NOTICE]) if told else ""
+    return Block("\n\n".join([*told, NOTICE]) if told else "", tuple(about))
 
 
 class _Budget:
@@ -70,9 +82,17 @@ class _Budget:
         return True
 
 
-def _section(title: str, lines: Iterable[str], budget: _Budget | None) -> str:
-    kept = [line for line in lines if budget is None or budget.affords(line)]
-    return "\n".join([title, *kept]) if kept else ""
+def _section(title: str, lines: Iterable[str]) -> str:
+    lines = list(lines)
+    return "\n".join([title, *lines]) if lines else ""
+
+
+def _affordable(
+    facts: Iterable[KnownFact], budget: _Budget, zone: tzinfo
+) -> dict[uuid.UUID, str]:
+    """Return the lines of the facts that fit, in their order."""
+    lines = ((fact.id, _fact_line(fact, zone)) for fact in facts)
+    return {fact_id: line for fact_id, line in lines if budget.affords(line)}
 
 
 def _unique(memories: Memories) -> Iterable[KnownFact]:

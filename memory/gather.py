@@ -5,6 +5,7 @@ important ones (salience) and those that resemble the question (relevance).
 Source: "Tri-Hybrid Retrieval" of a SQLite agent memory.
 """
 
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
@@ -57,6 +58,8 @@ class Gathered:
     """The conversation, oldest first."""
     block: str = ""
     """What else to tell the model, or ""."""
+    facts: Sequence[uuid.UUID] = ()
+    """Those of the user that it tells."""
 
 
 def gather(user_id: UserId, wanted: Wanted) -> Gathered:
@@ -72,11 +75,12 @@ def gather(user_id: UserId, wanted: Wanted) -> Gathered:
         reserved += sum(map(tokens.estimate, summaries))
     recent = _recent(conversation, wanted, wanted.max_tokens - reserved)
     if wanted.recall is None or state is None:
-        return Gathered(recent.messages, block.render(Memories(summaries=summaries), 0))
+        told = block.render(Memories(summaries=summaries), 0)
+        return Gathered(recent.messages, *told)
     memories = _recall(user_id, wanted, wanted.recall, state, recent)
     memories = replace(memories, summaries=summaries)
     zone = dates.zone_of(wanted.time_zone) if wanted.time_zone else UTC
-    return Gathered(recent.messages, block.render(memories, state.block_tokens, zone))
+    return Gathered(recent.messages, *block.render(memories, state.block_tokens, zone))
 
 
 def _read(user_id: UserId, wanted: Wanted) -> Conversation | None:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
-from django.db.models import Case, F, Q, TextField, Value, When
+from django.db.models import Case, F, Q, QuerySet, TextField, Value, When
 from django.db.models.functions import Length
 
 from core import redaction
@@ -171,10 +171,11 @@ def _size(characters: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """A fact that was learnt from a message."""
+    """A fact as it is now."""
 
     id: UUID
-    message_id: int
+    message_id: int | None
+    """The message it was learnt from, if that is kept."""
     content: str
     category: str
     status: str
@@ -183,9 +184,17 @@ class Learnt:
 def learnt(user_id: UserId, message_ids: Sequence[int]) -> list[Learnt]:
     """Return the facts that were learnt from these messages of a user."""
     rows = Fact.objects.filter(user_id=user_id, message__in=message_ids)
-    found = rows.order_by("created_at", "id").values_list(
-        "id", "message_id", "content", "category", "status"
-    )
+    return _learnt(rows.order_by("created_at", "id"))
+
+
+def recalled(user_id: UserId, fact_ids: Sequence[UUID]) -> list[Learnt]:
+    """Return facts of a user in this order, without those that are gone."""
+    found = _learnt(Fact.objects.filter(user_id=user_id, id__in=fact_ids))
+    return sorted(found, key=lambda fact: fact_ids.index(fact.id))
+
+
+def _learnt(facts: QuerySet[Fact]) -> list[Learnt]:
+    found = facts.values_list("id", "message_id", "content", "category", "status")
     return [
         Learnt(fact_id, message_id, redaction.own(content), *rest)
         for fact_id, message_id, content, *rest in found

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -19,7 +19,7 @@ from studio.faces import Face
 from studio.of_user import AFTER, OfUser
 from studio.paging import listed, place
 from studio.queries import choice
-from studio.user_shapes import Feedback, Score
+from studio.user_shapes import Feedback, Score, ToldFact
 from telemetry import records, telling, turn_ids
 from telemetry.config import TELEMETRY
 from telemetry.known import Origin, Record
@@ -53,9 +53,12 @@ class TurnList(BaseModel):
 
 
 class JudgedTurn(Turn):
-    """A turn, and what judges and its user say of it."""
+    """A turn, what it was told, and what judges and its user say of it."""
 
     origin: Origin  # type: ignore[assignment]
+    recalled_facts: list[ToldFact] = Field(
+        description="What was recalled, as it is now, without what is forgotten since."
+    )
     scores: list[Score]
     feedback: Feedback | None
 
@@ -139,6 +142,7 @@ class OneTurn(Face):
         self.title = f"Turn {str(record.turn_id)[:8]}"
         told = {
             **telling.turn(record),
+            "recalled_facts": conversations.recalled(record),
             "scores": [
                 conversations.score(row) for row in scores.of_turns([record.turn_id])
             ],

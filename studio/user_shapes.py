@@ -164,8 +164,8 @@ class ScoreList(BaseModel):
     feedback: list[UserFeedback]
 
 
-class LearntFact(BaseModel):
-    """A fact that was learnt from a message."""
+class ToldFact(BaseModel):
+    """A fact that was learnt from a message, or that a turn was told."""
 
     id: str
     content: str
@@ -221,7 +221,7 @@ class Message(BaseModel):
     importance: float
     summarised: bool
     created_at: datetime
-    learnt: list[LearntFact]
+    learnt: list[ToldFact]
     calls: list[MessageCall] = []
     turn: MessageTurn | None = None
     scores: list[Score] = []

@@ -80,6 +80,8 @@ class Turn(models.Model):
     model_calls = models.IntegerField()
     """How many there are, at every depth."""
     tool_calls = models.IntegerField()
+    recalled = models.TextField(blank=True, default="", db_default="")
+    """The facts that the prompt told, by what clients call them, with spaces."""
 
     class Meta:
         constraints = [

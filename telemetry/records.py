@@ -35,7 +35,7 @@ def insert(record: Record, settings: TelemetryConfig) -> None:
     if not settings.sqlite.enabled:
         return
     stored = rows.Rows(record, settings.sqlite.max_payload_bytes)
-    _insert(Turn, (*rows.OUTLINE, *rows.COUNTS, rows.KNOWN_COST), [stored.turn])
+    _insert(Turn, rows.TURN, [stored.turn])
     _insert(ModelCallRow, rows.MODEL_CALL, stored.model_calls)
     _insert(ToolCallRow, rows.TOOL_CALL, stored.tool_calls)
 
@@ -81,13 +81,13 @@ def tree(turn_id: TurnId, user_id: UserId | None = None) -> Record | None:
 
 def whole(turns: QuerySet[Turn]) -> list[Record]:
     """Return turns with all they called, in three queries."""
-    found = list(turns.values_list(*rows.OUTLINE))
+    found = list(turns.values_list(*rows.OUTLINE, rows.RECALLED))
     ids = [row[0] for row in found]
     model_calls = _by_turn(ModelCallRow, rows.MODEL_CALL, ids)
     tool_calls = _by_turn(ToolCallRow, rows.TOOL_CALL, ids)
     calls = ((model_calls[row[0]], tool_calls[row[0]]) for row in found)
     return [
-        Record(*(*rows.outline(row), rows.nested(*called)))
+        Record(*(*rows.outline(row[:-1]), row[-1].split(), rows.nested(*called)))
         for row, called in zip(found, calls, strict=True)
     ]
 

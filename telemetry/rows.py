@@ -29,6 +29,8 @@ OUTLINE = (
 )
 COUNTS = ("model_calls", "tool_calls")
 KNOWN_COST = "known_micro_usd"
+RECALLED = "recalled"
+TURN = (*OUTLINE, *COUNTS, KNOWN_COST, RECALLED)
 PLACE = ("turn_id", "position", "parent_position", "started_at", "seconds", "error")
 MODEL_CALL = (
     *(*PLACE, "agent", "provider", "model", "finish_reason"),
@@ -84,6 +86,7 @@ class Rows:
             *counts(record.usage),
             *(len(self.model_calls), len(self.tool_calls)),
             sum(row[_COST] or 0 for row in self.model_calls),
+            " ".join(record.recalled),
         )
 
     def _model_call(self, position: int, parent: int | None, call: ModelCall) -> Row:

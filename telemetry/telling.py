@@ -19,8 +19,12 @@ COMPLETION = "chatcmpl-"
 
 def turn(record: Record) -> dict[str, Any]:
     """Return a turn as a `turn` object, with the tree of its calls."""
-    more = {"error": record.error, "calls": list(calls(record.calls))}
-    return {**outline(record), **more}
+    return {
+        **outline(record),
+        "error": record.error,
+        "recalled": list(record.recalled),
+        "calls": list(calls(record.calls)),
+    }
 
 
 def listed(turn: Listed) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from memory import fact_ids, reading
 from memory.reading import Conversation, Learnt, Said
 from telemetry import excerpts, telling
 from telemetry.excerpts import TopCall
-from telemetry.known import Outline
+from telemetry.known import Outline, Record
 
 Told = dict[str, Any]
 
@@ -44,7 +44,7 @@ class _Around:
     calls: Mapping[UUID, Sequence[TopCall]]
     scores: Mapping[UUID, Sequence[Score]]
     feedback: Mapping[UUID, Feedback]
-    learnt: Mapping[int, Sequence[Learnt]]
+    learnt: Mapping[int | None, Sequence[Learnt]]
 
 
 def page(
@@ -127,11 +127,17 @@ def _message(message: Said, around: _Around) -> Told:
         "importance": message.importance,
         "summarised": message.is_summarised,
         "created_at": telling.instant(message.created_at),
-        "learnt": [_learnt(fact) for fact in around.learnt.get(message.id, ())],
+        "learnt": [_fact(fact) for fact in around.learnt.get(message.id, ())],
     }
 
 
-def _learnt(fact: Learnt) -> Told:
+def recalled(turn: Record) -> list[Told]:
+    """Return the facts a turn was told, as they are now; those that are gone lack."""
+    known = [fact_id for name in turn.recalled if (fact_id := fact_ids.read(name))]
+    return [_fact(fact) for fact in reading.recalled(turn.user_id, known)]
+
+
+def _fact(fact: Learnt) -> Told:
     return {
         "id": fact_ids.write(fact.id),
         "content": fact.content,

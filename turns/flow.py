@@ -158,6 +158,7 @@ async def prepare(request: TurnRequest) -> Turn:
         began=began,
         config=config,
         allowance=allowance,
+        recalled=past.facts,
         tools=tools,
         experiment=route.experiment,
     )

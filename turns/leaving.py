@@ -9,6 +9,7 @@ from core.errors import CoulisseError, recorded
 from core.events import Serving
 from core.messages import Message
 from core.reply import Reply
+from memory import fact_ids
 from memory.transcript import Entry
 from providers import prices
 from telemetry.known import Outcome, Record
@@ -116,6 +117,7 @@ def record(
         token_id=request.caller.token_id,
         cost_micro_usd=trace.cost(turn.record),
         usage=trace.usage(turn.record),
+        recalled=[fact_ids.write(fact_id) for fact_id in turn.recalled],
         calls=turn.record,
     )
 

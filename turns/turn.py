@@ -1,6 +1,7 @@
 """A turn: what a client asks, and what is known once it is ready to run."""
 
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -89,6 +90,8 @@ class Turn:
     """The file as it was when the turn began."""
     allowance: Allowance
     """What it may use, and where that is charged."""
+    recalled: Sequence[uuid.UUID] = ()
+    """The facts of the user that the prompt tells."""
     tools: Sequence[Tool] = ()
     """The agent's own, for this user."""
     experiment: str = ""

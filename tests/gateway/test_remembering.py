@@ -7,10 +7,12 @@ import pytest
 
 from access import identity
 from core.events import Usage
-from memory import facts, passages
+from memory import fact_ids, facts, passages
 from memory.known import Draft
 from memory.models import Lesson, Message, Passage, Summary, Thread
 from providers.fake_wires import Answer
+from telemetry import records
+from telemetry.models import Turn
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask, body, post, prompt, refused, stored
 
@@ -73,6 +75,15 @@ def test_another_users_facts_are_never_told(client, fake, user):
     know("stranger-" + user, "The user lives in Lisbon")
     ask(client, user, "Lisbon?")
     assert told(fake.requests[-1]) == ""
+
+
+def test_the_record_has_what_was_told(client, fake, user):
+    (pinned,) = know(user, "The user is allergic to nuts", is_pinned=True)
+    (home, _) = know(user, "The user lives in Lisbon", "The user owns a bicycle")
+    reply = ask(client, user, "Is Lisbon far from here?")
+    (record,) = records.whole(Turn.objects.filter(user_id=identity.derive(user)))
+    assert record.recalled[:2] == [fact_ids.write(pinned), fact_ids.write(home)]
+    assert reply.id == f"chatcmpl-{record.turn_id.hex}"
 
 
 def test_pinned_facts_are_told_whatever_is_asked(client, fake, user):

@@ -3,15 +3,21 @@
 import time
 import uuid
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from core import tokens
 from memory import block, dates
-from memory.block import Memories, render
+from memory.block import Memories
 from memory.known import FoundMessage, KnownFact
 
 NOW = datetime(2026, 5, 1, 9, 30, tzinfo=UTC)
+
+
+def render(*told: Any) -> str:
+    """Return what a prompt says."""
+    return block.render(*told).text
 
 
 def fact(content: str, **fields) -> KnownFact:
@@ -169,6 +175,12 @@ def test_it_keeps_to_its_budget(budget):
 def test_a_fact_too_long_does_not_keep_out_those_after_it():
     found = Memories(facts=[fact("word " * 400), fact("short")])
     assert lines(found, 100) == ["- [fact] short"]
+
+
+def test_it_says_which_facts_it_tells():
+    told, long, again = fact("short"), fact("word " * 400), fact("shorter")
+    memories = Memories(standing=[told], facts=[long, again, told])
+    assert block.render(memories, 100).facts == (told.id, again.id)
 
 
 def test_summaries_are_told_whatever_the_budget_for_facts():

@@ -4,10 +4,13 @@ import uuid
 
 import pytest
 
+from core.ids import UserId
 from core.trace import Attempt
 from judges import scores
 from judges.answers import Verdict
 from judges.scores import Judged
+from memory import fact_ids, facts
+from memory.known import Draft
 from tests.gateway.calls import error
 from tests.gateway.hands import ok
 from tests.telemetry.turns import NOON, SECOND, deep, model_call, put, tool_call
@@ -52,6 +55,32 @@ def test_its_page_has_every_depth(browser):
     ):
         assert text in page
     assert page.count("<li>") >= 10
+
+
+def test_it_shows_what_was_recalled(script, browser):
+    user_id, stranger = UserId(uuid.uuid4()), UserId(uuid.uuid4())
+    tea, cake = known(user_id, "likes tea", "bakes cakes")
+    (secret,) = known(stranger, "owes money")
+    told = [fact_ids.write(each) for each in (cake, secret, tea)]
+    turn = put(user_id=user_id, recalled=told)
+    facts.forget(user_id, cake, by="operator")
+    shown = ok(script.get(f"/admin/turns/{turn.turn_id}"))
+    assert shown["recalled"] == told
+    assert [(each["content"], each["status"]) for each in shown["recalled_facts"]] == [
+        *(("bakes cakes", "deleted"), ("likes tea", "active"))
+    ]
+    page = browser.get(f"/admin/turns/{turn.turn_id}").text
+    assert "3 facts of the user" in page
+    assert f'href="/admin/users/{user_id}/facts/{fact_ids.write(tea)}"' in page
+    assert "deleted since" in page
+    assert "What is erased since is not shown." in page
+    assert "owes money" not in page
+
+
+def known(user_id: UserId, *contents: str) -> list[uuid.UUID]:
+    drafts = [Draft(content) for content in contents]
+    saved = facts.save(user_id, drafts, [None] * len(drafts), by="user")
+    return [each.fact_id for each in saved]
 
 
 def test_its_fragment_is_the_tree_alone(browser):

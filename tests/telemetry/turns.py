@@ -64,6 +64,7 @@ def record(*calls: Call, **fields: Any) -> Record:
         "token_id": None,
         "cost_micro_usd": 1_500,
         "usage": Usage(200, 40, 128, 64, 16),
+        "recalled": ["mem_1", "mem_2"],
         **fields,
     }
     return Record(**given, calls=calls)
