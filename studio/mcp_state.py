@@ -91,7 +91,7 @@ class ToolsFace(Face):
         """Ask a server what it offers, now; users' own are asked when they use it."""
         server = server_of(name)
         looking = looks.look(live.current(), name, pool=POOL)
-        told = _told(name, server, crossing.wait(looking))
+        told = _told(name, server, crossing.ask(looking))
         count = len(told["tools"])
         said = told["error"] or f"'{name}' offers {count} tools"
         return self.done(told, said=said, to=f"{PLACE}/{name}")
@@ -128,7 +128,7 @@ class ConnectionFace(Face):
         ending = SIGN_INS.disconnect(
             live.current(), name, UserId(user), note=lambda: audit.write(deed)
         )
-        if not crossing.wait(ending):
+        if not crossing.ask(ending):
             raise NotConnected
         told = {"object": "mcp.connection.deleted", "server": name, "deleted": True}
         return self.done(

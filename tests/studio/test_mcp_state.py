@@ -1,7 +1,10 @@
 """MCP servers in the studio: their tools, and who is connected to them."""
 
+import socket
 import sys
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,9 +14,10 @@ from django.test.utils import CaptureQueriesContext
 
 from access.models import AuditEntry
 from mcp_bridge.models import McpToken
-from studio import mcp_state
+from studio import crossing, mcp_state
 from tests import mcp_bridge
 from tests.conftest import CONFIG
+from tests.gateway.calls import error
 
 pytestmark = pytest.mark.database
 
@@ -68,6 +72,30 @@ def test_what_cannot_be_reached_says_why_each_time_it_is_asked(script):
         assert told["state"] == "failed"
         assert "cannot be connected to" in told["error"]
     assert script.get("/admin/mcp/gone/tools").json()["state"] == "failed"
+
+
+def test_servers_that_hang_leave_the_studio_its_threads(configure, script):
+    with ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            for _ in range(crossing.MOST_ASKED)
+        ]
+        at = [each.getsockname()[1] for each in silent]
+        servers = [
+            f"  s{port}: {{url: 'http://127.0.0.1:{port}/mcp', oauth: false}}\n"
+            for port in at
+        ]
+        configure(f"{CONFIG}mcp:\n{''.join(servers)}")
+        pool = stack.enter_context(ThreadPoolExecutor())
+        looks = [pool.submit(script.post, f"/admin/mcp/s{port}/tools") for port in at]
+        heard = [each.accept()[0] for each in silent]
+        refused = error(script.post(f"/admin/mcp/s{at[0]}/tools"), 503)
+        assert refused["code"] == "too_many_asked"
+        assert script.get("/admin/mcp").status_code == 200
+        for each in (*heard, *silent):
+            each.close()
+        assert [look.result().json()["state"] for look in looks] == ["failed"] * 2
+    assert script.post(f"/admin/mcp/s{at[0]}/tools").json()["state"] == "failed"
 
 
 def test_one_that_is_mended_is_reached_at_once(configure, script, tmp_path):
