@@ -10,6 +10,20 @@ from config.sections import Location
 Place = tuple[str, ...]
 
 
+def pointer(place: Place) -> str:
+    """Return a place in one text: `providers/openai`, a slash in a key as `~1`.
+
+    Source: RFC 6901, but for the slash it begins with.
+    """
+    return "/".join(key.replace("~", "~0").replace("/", "~1") for key in place)
+
+
+def pointed(text: str) -> Place:
+    """Return the place of such a text."""
+    keys = text.split("/") if text else []
+    return tuple(key.replace("~1", "/").replace("~0", "~") for key in keys)
+
+
 def find(doc: Document, place: Place) -> Entry | None:
     """Return what stands at a place; None for nothing."""
     where = location(doc, place)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from config import editing, schema, sections
+from config import editing, places, schema, sections
 from config.editing import File
 from config.errors import ConfigInvalid
 from core.errors import Invalid
@@ -118,7 +118,11 @@ class Draft(BaseModel):
     """A text that may be saved."""
 
     yaml: str = Field(max_length=2 * 1024 * 1024)
-    at: str = Field("", description="Where: `telemetry`, `providers/openai`; the file.")
+    at: str = Field(
+        "",
+        description="Where: `telemetry`, `providers/openai`, with ~1 for the slash of "
+        "a name; the file.",
+    )
 
 
 class ConfigCheck(Face):
@@ -134,8 +138,7 @@ class ConfigCheck(Face):
     def post(self, request: Request) -> Response:
         draft = self.entry(Draft)
         if draft.at:
-            place = tuple(draft.at.split("/"))
-            problems = editing.check_at(place, draft.yaml)
+            problems = editing.check_at(places.pointed(draft.at), draft.yaml)
         else:
             problems = editing.check(draft.yaml)
         told = invalid(ConfigInvalid(problems))["error"]["problems"]

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from access import audit
 from access.deeds import Deed
-from config import editing, errors, reader
+from config import editing, errors, places, reader
 from config.editing import File, Write
 from config.errors import ConfigInvalid
 from config.places import Place
@@ -149,7 +149,7 @@ class PartFace(Written):
 
     def shell(self) -> dict[str, Any]:
         """Return what the page needs besides."""
-        return {"to": self.address, "method": "PUT", "at": "/".join(self.at)}
+        return {"to": self.address, "method": "PUT", "at": places.pointer(self.at)}
 
     def refill(self) -> Mapping[str, Any] | None:
         """Return the form as it was filled in."""

@@ -414,6 +414,7 @@ def test_a_draft_is_judged_and_not_written(script, yaml, text):
     assert line == 2
     assert "must be true or false" in says
     assert problems(yaml=f"api_key: {MASK}", at="providers/openai") == []
+    assert problems(yaml="kind: openai\napi_key: k", at="providers/our~1own") == []
     ((line, says),) = problems(yaml="a: [", at="telemetry")
     assert line == 1
     assert yaml.read_text() == text

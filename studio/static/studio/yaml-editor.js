@@ -10,12 +10,17 @@
     return dark ? "ace/theme/github_dark" : "ace/theme/github_light_default";
   }
 
+  // A place is written as config/places.py does: "~1" is a slash within a name.
+  function step(text) {
+    return /^\d+$/.test(text) ? Number(text) : text.replaceAll("~1", "/").replaceAll("~0", "~");
+  }
+
   function begin(box) {
     const area = box.querySelector("textarea");
     const frame = box.querySelector(".yaml-frame");
     const list = box.querySelector(".yaml-problems");
     const form = area.form;
-    const base = box.dataset.at ? box.dataset.at.split("/").map((step) => (/^\d+$/.test(step) ? Number(step) : step)) : [];
+    const base = box.dataset.at ? box.dataset.at.split("/").map(step) : [];
 
     const editor = ace.edit(frame, {
       mode: "ace/mode/yaml", theme: theme(), value: area.value, useWorker: false, tabSize: 2, useSoftTabs: true,
