@@ -69,7 +69,8 @@ class JudgeConfig(BaseModel):
         default=1.0,
         ge=0,
         le=1,
-        description="Which share of the replies it scores; drawn for each.",
+        description="Which share of the replies it scores; drawn for each, but in "
+        "smoke tests, where it scores all unless this is 0.",
     )
     timeout_seconds: float = Field(
         default=60.0,

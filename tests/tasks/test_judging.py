@@ -304,6 +304,19 @@ def test_judges_draw_apart(server, configure, user_id, monkeypatch):
     assert set(counts) == {1, 2}
 
 
+@pytest.mark.parametrize(("rate", "count"), [("0", 0), ("0.000001", 20)])
+def test_a_reply_in_a_test_is_judged_unless_the_judge_is_parked(
+    server, configure, user_id, rate, count
+):
+    configure(STAGE.replace("sampling_rate: 0\n", f"sampling_rate: {rate}\n"))
+    agent = JUDGED.model_copy(update={"judges": ("never",)})
+    drafts = [
+        judging.drafts(agent, turn_id=new_turn_id(), user_id=user_id, origin="smoke")
+        for _ in range(20)
+    ]
+    assert sum(map(len, drafts)) == count
+
+
 def test_a_reply_is_judged_once_however_often_it_is_asked(
     working, judge, fake, user_id
 ):
