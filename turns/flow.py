@@ -7,10 +7,11 @@ Streaming or not, a turn is the same events; the way in encodes them.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from access import identity
 from agents import lineup, loop
@@ -25,13 +26,15 @@ from core.events import Begun, Event, Finished
 from core.ids import UserId
 from core.messages import Message
 from core.reply import Reply
-from core.tools import definition
+from core.tools import Tool, definition
 from memory import gather, plan, wake
 from memory.gather import Gathered, Wanted
 from memory.lessons import Study
+from memory.plan import Memory
+from memory.transcript import Entry
 from telemetry import logs
 from telemetry.config import TELEMETRY
-from telemetry.known import Outcome
+from telemetry.known import Outcome, Record
 from turns import (
     afterwards,
     allowances,
@@ -54,6 +57,8 @@ from turns.granting import Allowance, Wish
 from turns.routing import Route
 from turns.toolbox import Toolbox
 from turns.turn import Moment, Turn, TurnRequest
+
+Write = Callable[[], None]
 
 logger = logging.getLogger(__name__)
 
@@ -103,40 +108,15 @@ async def prepare(request: TurnRequest) -> Turn:
     """Find who asks and who answers, and compose the prompt."""
     began = Moment()
     config = live.current()
-    routing.check(config, request.agent)
-    identity.check_agent(request.caller, request.agent)
-    user_id = identity.resolve(
-        config, request.caller, request.safety_identifier, request.user
-    )
+    user_id = _who_asks(config, request)
     route = await routing.find(config, request.agent, user_id)
     agent = route.agent
-    options = request.options
-    settings, remembering = plan.of_agent(config, agent.name)
-    if options.is_memory_off:
-        remembering = None
+    memory = _memory(config, request, agent)
     new: Sequence[Message] = context.new_messages(request.messages)
-    box = Toolbox(config, user_id, options, request=request)
-    tools = await box.open(agent)
-    toolbox.check_names(agent, tools, request.tools)
+    tools = await _tools(config, request, user_id, agent)
     system = _system(request, agent)
-    sent_tokens = context.count_tokens([*system, *new]) + context.count_tool_tokens(
-        [*request.tools, *map(definition, tools)]
-    )
-    wanted = Wanted(
-        options.thread,
-        agent.context_tokens - sent_tokens,
-        settings,
-        mid_exchange=context.is_mid_exchange(new),
-        recall=None
-        if remembering is None
-        else await recollection.query(
-            remembering, recollection.last_said(request.messages)
-        ),
-        brings_history=options.uses_client_history,
-        time_zone=options.time_zone,
-    )
-    if options.uses_client_history:
-        sent_tokens += context.count_tokens(request.messages)
+    sent_tokens = _count([*system, *new], [*request.tools, *map(definition, tools)])
+    wanted = await _wanted(request, memory, new, agent.context_tokens - sent_tokens)
     wish = _wish(request, config, route, user_id, sent_tokens, began)
     past, allowance = await _past(wanted, wish)
     try:
@@ -150,10 +130,8 @@ async def prepare(request: TurnRequest) -> Turn:
         user_id=user_id,
         new=new,
         prompt=[*system, *context.told(past.block), *spoken],
-        memory=settings,
-        study=None
-        if remembering is None or not request.learns
-        else Study(agent.name, options.time_zone),
+        memory=memory.settings,
+        study=_study(request, memory, agent),
         telemetry=config.get(TELEMETRY),
         began=began,
         config=config,
@@ -164,12 +142,61 @@ async def prepare(request: TurnRequest) -> Turn:
     )
 
 
+def _who_asks(config: Config, request: TurnRequest) -> UserId:
+    """Return the user; raises what is wrong with whom is asked, and by whom."""
+    routing.check(config, request.agent)
+    identity.check_agent(request.caller, request.agent)
+    return identity.resolve(
+        config, request.caller, request.safety_identifier, request.user
+    )
+
+
+def _memory(config: Config, request: TurnRequest, agent: AgentConfig) -> Memory:
+    """Return how the agent remembers; without a plan where the request wants none."""
+    memory = plan.of_agent(config, agent.name)
+    return Memory(memory.settings, None) if request.options.is_memory_off else memory
+
+
+async def _tools(
+    config: Config, request: TurnRequest, user_id: UserId, agent: AgentConfig
+) -> list[Tool]:
+    """Return the agent's own; raises `Invalid` for a name the client brings, too."""
+    box = Toolbox(config, user_id, request.options, request=request)
+    tools = await box.open(agent)
+    toolbox.check_names(agent, tools, request.tools)
+    return tools
+
+
 def _system(request: TurnRequest, agent: AgentConfig) -> list[Message]:
     """Return the system messages: the agent's, the request's and what it asks for."""
     instructions = [request.options.language_instruction]
     if request.format is not None:
         instructions.append(request.format.instruction)
     return context.system_messages(agent.preamble, instructions, request.messages)
+
+
+def _count(messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> int:
+    return context.count_tokens(messages) + context.count_tool_tokens(tools)
+
+
+async def _wanted(
+    request: TurnRequest, memory: Memory, new: Sequence[Message], max_tokens: int
+) -> Wanted:
+    """Return what the turn wants of the past, which may take so many tokens."""
+    options = request.options
+    recall = None
+    if memory.plan is not None:
+        said = recollection.last_said(request.messages)
+        recall = await recollection.query(memory.plan, said)
+    return Wanted(
+        options.thread,
+        max_tokens,
+        memory.settings,
+        mid_exchange=context.is_mid_exchange(new),
+        recall=recall,
+        brings_history=options.uses_client_history,
+        time_zone=options.time_zone,
+    )
 
 
 def _wish(
@@ -180,6 +207,9 @@ def _wish(
     sent_tokens: int,
     began: Moment,
 ) -> Wish:
+    """Return what the turn wants to use; the client's history is sent with the rest."""
+    if request.options.uses_client_history:
+        sent_tokens += context.count_tokens(request.messages)
     return Wish(
         config=config,
         caller=request.caller,
@@ -193,6 +223,13 @@ def _wish(
         is_incognito=request.options.is_incognito,
         is_exempt=request.origin == "smoke",
     )
+
+
+def _study(request: TurnRequest, memory: Memory, agent: AgentConfig) -> Study | None:
+    """Return the wish to learn from the turn, if it is one to learn from."""
+    if memory.plan is None or not request.learns:
+        return None
+    return Study(agent.name, request.options.time_zone)
 
 
 def _conversation(
@@ -260,33 +297,20 @@ async def finish(
     whatever became of it. Raises `Unwanted` if nobody may store it any more.
     """
     charge = leaving.charge(turn)
+    record = leaving.record(turn, reply, outcome, error)
     settle = partial(granting.settle, turn.allowance, charge)
+    also = partial(_follow, Ended(turn, reply, record), outcome)
     is_incognito = turn.request.options.is_incognito
     is_void = outcome == "error" and (
         turn.request.origin == "task" or not reply.said_something
     )
     study = None if is_void else turn.study
-    record = leaving.record(turn, reply, outcome, error)
-    also = partial(_follow, Ended(turn, reply, record), outcome)
     try:
         if is_incognito:
-            if turn.allowance.is_charged or turn.request.on_end is not None:
-                await lane.run_to_end(keeping.keep_nothing, settle=settle, also=also)
+            await _keep_nothing(turn, settle, also)
             return
-        await lane.run_to_end(
-            keeping.keep,
-            turn.user_id,
-            turn.request.options.thread,
-            turn.request.turn_id,
-            () if is_void else leaving.entries(turn, reply, outcome),
-            study=study,
-            cap=turn.memory.working_memory_cap,
-            record=record,
-            results=leaving.results(turn.new),
-            telemetry=turn.telemetry,
-            settle=settle,
-            also=also,
-        )
+        entries = () if is_void else leaving.entries(turn, reply, outcome)
+        await _keep(turn, record, entries, study, settle, also)
     except DatabaseDown as exc:
         if charge.tokens or turn.allowance.reservation is not None:
             lost = replace(record, outcome="error", error=recorded(error or exc))
@@ -297,6 +321,32 @@ async def finish(
     logs.turn_ended(record)
     if study is not None:
         wake.soon()
+
+
+async def _keep_nothing(turn: Turn, settle: Write, also: Write) -> None:
+    if turn.allowance.is_charged or turn.request.on_end is not None:
+        await lane.run_to_end(keeping.keep_nothing, settle=settle, also=also)
+
+
+async def _keep(
+    turn: Turn,
+    record: Record,
+    entries: Sequence[Entry],
+    study: Study | None,
+    settle: Write,
+    also: Write,
+) -> None:
+    await lane.run_to_end(
+        keeping.keep,
+        record,
+        entries,
+        study=study,
+        cap=turn.memory.working_memory_cap,
+        results=leaving.results(turn.new),
+        telemetry=turn.telemetry,
+        settle=settle,
+        also=also,
+    )
 
 
 def _follow(ended: Ended, outcome: Outcome) -> None:

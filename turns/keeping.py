@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from django.db import transaction
 from django.db.utils import DataError, IntegrityError
 
-from core.ids import TurnId, UserId
 from memory import history
 from memory.lessons import Study
 from memory.transcript import Entry
@@ -21,14 +20,11 @@ logger = logging.getLogger(__name__)
 
 
 def keep(
-    user_id: UserId,
-    thread: str,
-    turn_id: TurnId,
+    record: Record,
     entries: Sequence[Entry],
     *,
     study: Study | None,
     cap: int,
-    record: Record,
     results: Mapping[str, str],
     telemetry: TelemetryConfig,
     settle: Callable[[], None],
@@ -44,13 +40,20 @@ def keep(
     """
 
     def append() -> None:
-        history.append(user_id, thread, turn_id, entries, study=study, cap=cap)
+        history.append(
+            record.user_id,
+            record.thread,
+            record.turn_id,
+            entries,
+            study=study,
+            cap=cap,
+        )
 
     try:
         with transaction.atomic():
             # First the thread is locked, as by those who erase a user.
             append()
-            client_calls.answered(user_id, results, telemetry)
+            client_calls.answered(record.user_id, results, telemetry)
             records.insert(record, telemetry)
             also()
             # Last, because others wait for the meters it holds.
@@ -60,7 +63,7 @@ def keep(
         settle()
         raise
     except (DataError, IntegrityError):
-        logger.exception(UNRECORDED, turn_id)
+        logger.exception(UNRECORDED, record.turn_id)
     try:
         with transaction.atomic():
             append()
