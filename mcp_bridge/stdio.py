@@ -28,8 +28,12 @@ from mcp.shared.message import SessionMessage
 from mcp_bridge import child
 from mcp_bridge.address import Address
 from mcp_bridge.errors import ServerUnreachable
+from mcp_bridge.guarding import Guard
 
 logger = logging.getLogger(__name__)
+
+GUARD = Guard()
+"""Ends the children of this process, and theirs, when it is killed."""
 
 TOKEN_VARIABLE = "MCP_OAUTH_TOKEN"  # noqa: S105 (a name)
 
@@ -88,6 +92,7 @@ async def connect(
         kill_group(process)
         with anyio.CancelScope(shield=True):
             await _is_gone(process, GRACE_SECONDS)
+        GUARD.forget(process.pid)
         _close_pipes(process)
 
 
@@ -106,7 +111,7 @@ async def _start(address: Address) -> Process:
         environment[TOKEN_VARIABLE] = address.token
     command = _find(address, folder, environment)
     try:
-        return await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             *_bound_to_us(command, address.server.args),
             stdin=PIPE,
             stdout=PIPE,
@@ -122,6 +127,8 @@ async def _start(address: Address) -> Process:
             f"the MCP server '{address.name}' cannot start: {reason}",
             server=address.name,
         ) from exc
+    GUARD.mind(process.pid)
+    return process
 
 
 def _find(address: Address, folder: Path, environment: dict[str, str]) -> str:
@@ -266,8 +273,9 @@ async def _write(process: Process, outgoing: Outgoing) -> None:
 
 async def _watch(process: Process) -> None:
     """End the output of a child that is gone; its own children may hold it open."""
-    while process.returncode is None:  # noqa: ASYNC110 (a process tells us nothing)
+    while process.returncode is None:
         await anyio.sleep(WATCH_SECONDS)
+        GUARD.look()
     await anyio.sleep(GRACE_SECONDS)  # What it said last is read meanwhile.
     _close_pipes(process)
 

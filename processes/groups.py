@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 
 from mcp_bridge import child as bound
+from mcp_bridge.guarding import Guard
 from processes import leftovers
 from processes.errors import CannotStart
-from processes.guarding import Guard
 from processes.output import Pipe, Stream
 
 LOOK_SECONDS = 0.02

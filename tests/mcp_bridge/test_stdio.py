@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mcp_bridge import connection
+from mcp_bridge import connection, stdio
 from mcp_bridge.address import Address
 from mcp_bridge.config import ServerConfig
 from mcp_bridge.errors import (
@@ -19,7 +19,15 @@ from mcp_bridge.errors import (
     ToolFailed,
 )
 from mcp_bridge.pool import Pool
-from tests.mcp_bridge.conftest import HERE, configured, gone, opened, raw, use
+from tests.mcp_bridge.conftest import (
+    HERE,
+    children,
+    configured,
+    gone,
+    opened,
+    raw,
+    use,
+)
 
 pytestmark = pytest.mark.usefixtures("spick_and_span")
 
@@ -247,14 +255,13 @@ from tests.mcp_bridge.conftest import configured, opened, raw, use
 
 async def main():
     tools = await opened(configured(it=raw("stubborn")), Pool())
-    print(await use(tools["pid"]), flush=True)
+    print(await use(tools["pid"]), await use(tools["spawn"]), flush=True)
     await asyncio.sleep(60)
 
 asyncio.run(main())
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills orphans for us")
 async def test_no_child_outlives_us_even_if_we_are_killed():
     root = HERE.parent.parent
     parent = await asyncio.create_subprocess_exec(
@@ -263,7 +270,20 @@ async def test_no_child_outlives_us_even_if_we_are_killed():
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(root)},
     )
-    pid = int(await parent.stdout.readline())
+    pids = [int(pid) for pid in (await parent.stdout.readline()).split()]
     parent.kill()
     await parent.wait()
-    assert await gone(pid)
+    assert len(pids) == 2
+    for pid in pids:
+        assert await gone(pid)
+
+
+async def test_what_minds_the_children_is_there_as_long_as_they_are(pool, monkeypatch):
+    monkeypatch.setattr(stdio, "WATCH_SECONDS", 0.01)
+    before = children()
+    tools = await opened(configured(it=raw()), pool)
+    (guard,) = children() - before - {int(await use(tools["pid"]))}
+    os.kill(guard, signal.SIGKILL)
+    while len(children() - before - {guard}) < 2:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await use(tools["echo"])
