@@ -1,16 +1,12 @@
 """`/v1/memories`: what is known of a user, in the user's hands."""
 
 import uuid
-from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from ninja import Body, Query, Router
 
 from access import audit
-from access.deeds import Deed
 from core.errors import Invalid
 from core.ids import UserId
 from gateway import memory_wire
@@ -32,9 +28,8 @@ from gateway.memory_schemas import (
 )
 from memory import fact_ids, facts, search, suspicion, telling
 from memory.errors import FactUnknown
-from memory.known import Draft, FoundFact, FoundMessage, Saved
+from memory.known import FoundFact, FoundMessage
 from turns import lane, remembering
-from turns.recollection import Vector
 
 BY = "user"
 
@@ -70,7 +65,7 @@ async def _place(
     if after is None:
         return None
     try:
-        last = await lane.run(facts.get, user_id, _id(after))
+        last = await lane.run(facts.get, user_id, fact_ids.require(after))
     except FactUnknown as exc:
         raise Invalid(
             "'after' must be the last_id of the page before", param="after"
@@ -88,22 +83,11 @@ async def create_memory(
     request: HttpRequest, asked: Query[CallerQuery], body: Body[NewMemory]
 ) -> HttpResponse:
     user_id = identify(request, asked, body)
-    draft = Draft(
-        body.content,
-        category=body.category,
-        importance=body.importance,
-        key=body.key,
-        is_pinned=body.pinned,
-        source="user",
-        valid_from=body.valid_from,
-        valid_to=body.valid_to,
-        expires_at=body.expires_at,
-        held_because=suspicion.why_held(body.content, ""),
-    )
+    draft = body.draft("user", held_because=suspicion.why_held(body.content, ""))
     vector = await remembering.embed(body.content)
     (saved,) = await lane.run_to_end(
         audit.recorded,
-        _telling_which(deed(request, "memory.create", user_id, "memory")),
+        remembering.telling_which(deed(request, "memory.create", user_id, "memory")),
         facts.save,
         user_id,
         [draft],
@@ -114,17 +98,6 @@ async def create_memory(
     )
     fact = await lane.run(facts.get, user_id, saved.fact_id)
     return json_response(memory_wire.saved(fact, saved), status=201)
-
-
-def _telling_which(saving: Deed) -> Callable[[list[Saved]], Deed]:
-    """Return what tells which memory was saved, once that is known."""
-
-    def told(saved: list[Saved]) -> Deed:
-        (one,) = saved
-        details = {**saving.details, "outcome": one.outcome}
-        return replace(saving, target=fact_ids.write(one.fact_id), details=details)
-
-    return told
 
 
 # Before `{memory_id}`, which would take `search` for an id.
@@ -194,7 +167,7 @@ async def show_memory(
     request: HttpRequest, memory_id: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
     user_id = identify(request, asked)
-    fact = await lane.run(facts.get, user_id, _id(memory_id))
+    fact = await lane.run(facts.get, user_id, fact_ids.require(memory_id))
     return json_response(telling.fact(fact))
 
 
@@ -212,13 +185,13 @@ async def change_memory(
 ) -> HttpResponse:
     user_id = identify(request, asked, body)
     # Asked first, so that nobody has us embed for what is not theirs.
-    fact = await lane.run(facts.get, user_id, _id(memory_id))
+    fact = await lane.run(facts.get, user_id, fact_ids.require(memory_id))
     changes = body.changes()
     if suspicion.why_held(changes.get("content", ""), ""):
         # As when it is saved: no prompt has it until a person says it may.
         changes.setdefault("status", "held")
     if changes:
-        vector = await _new_vector(fact.content, changes)
+        vector = await remembering.embed_again(fact.content, changes)
         fact = await lane.run_to_end(
             audit.recorded,
             deed(request, "memory.change", user_id, memory_id, fields=[*changes]),
@@ -232,13 +205,6 @@ async def change_memory(
             error=vector.error,
         )
     return json_response(telling.fact(fact))
-
-
-async def _new_vector(content: str, changes: dict[str, Any]) -> Vector:
-    """Embed a text that is new, or that searches have lost."""
-    if "content" not in changes and "status" not in changes:
-        return Vector(None)
-    return await remembering.embed(changes.get("content", content))
 
 
 @router.delete(
@@ -256,7 +222,7 @@ async def delete_memory(
         deed(request, "memory.delete", user_id, memory_id),
         facts.forget,
         user_id,
-        _id(memory_id),
+        fact_ids.require(memory_id),
         by=BY,
     )
     told = {"id": fact_ids.write(fact.id), "object": "memory.deleted", "deleted": True}
@@ -273,14 +239,6 @@ async def show_history(
     request: HttpRequest, memory_id: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
     user_id = identify(request, asked)
-    steps = await lane.run(facts.history, user_id, _id(memory_id))
+    steps = await lane.run(facts.history, user_id, fact_ids.require(memory_id))
     told = [telling.change(step) for step in steps]
     return json_response({"object": "list", "data": told, "has_more": False})
-
-
-def _id(name: str) -> uuid.UUID:
-    """Return the id; what is none is answered as one nobody has."""
-    fact_id = fact_ids.read(name)
-    if fact_id is None:
-        raise FactUnknown
-    return fact_id

@@ -20,6 +20,7 @@ from gateway.callers import CallerBody, CallerQuery
 from memory.known import (
     MAX_CONTENT_LENGTH,
     Category,
+    Draft,
     Fusion,
     Outcome,
     Source,
@@ -153,17 +154,39 @@ class Dated(CallerBody):
         return self
 
 
-class NewMemory(Dated):
-    """Body of `POST /v1/memories`."""
+class Remembered(BaseModel):
+    """What is said of a fact that shall be remembered, by whomever."""
 
     content: Content
     category: Category = "general"
     importance: Importance = 5
     key: Key | None = Field(
         default=None,
-        description="With the category it names one memory: the next one replaces it.",
+        description="With the category it names one fact: the next one replaces it.",
     )
     pinned: bool = False
+    valid_from: Instant | None = None
+    valid_to: Instant | None = None
+    expires_at: Instant | None = None
+
+    def draft(self, source: Source, **more: Any) -> Draft:
+        """Return the draft of it; `more` are fields only its writer may set."""
+        return Draft(
+            self.content,
+            category=self.category,
+            importance=self.importance,
+            key=self.key,
+            is_pinned=self.pinned,
+            source=source,
+            valid_from=self.valid_from,
+            valid_to=self.valid_to,
+            expires_at=self.expires_at,
+            **more,
+        )
+
+
+class NewMemory(Dated, Remembered):
+    """Body of `POST /v1/memories`."""
 
 
 def without_defaults(schema: dict[str, Any]) -> None:

@@ -3,6 +3,8 @@
 import re
 import uuid
 
+from memory.errors import FactUnknown
+
 PREFIX = "mem_"
 PATTERN = re.compile(rf"{PREFIX}([0-9a-f]{{32}})", re.ASCII)
 
@@ -16,3 +18,11 @@ def read(name: str) -> uuid.UUID | None:
     """Return the id a name stands for, or None where it stands for none."""
     found = PATTERN.fullmatch(name)
     return uuid.UUID(found[1]) if found else None
+
+
+def require(name: str) -> uuid.UUID:
+    """Return the id; what is none is one nobody has: raises `FactUnknown`."""
+    fact_id = read(name)
+    if fact_id is None:
+        raise FactUnknown
+    return fact_id

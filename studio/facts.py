@@ -1,8 +1,7 @@
 """What is known of a user: searched as a turn recalls it, corrected, forgotten."""
 
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any, get_args
 
 from django.http.response import HttpResponseBase
@@ -12,7 +11,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from access import audit
-from access.deeds import Deed
 from config import live
 from core import redaction
 from core.errors import CoulisseError
@@ -24,8 +22,7 @@ from gateway.memory_schemas import (
     SavedMemory,
 )
 from memory import fact_ids, facts, people, plan, telling
-from memory.errors import FactUnknown
-from memory.known import Category, Draft, KnownFact, Saved, Status
+from memory.known import Category, KnownFact, Status
 from studio.of_user import AFTER, OfUser
 from studio.paging import listed, place
 from studio.queries import choice
@@ -88,21 +85,11 @@ class Facts(OfUser):
     def post(self, request: Request, user: str) -> HttpResponseBase:
         """Remember something; what says the same already is not remembered twice."""
         new = self.entry(NewFact)
-        draft = Draft(
-            new.content,
-            category=new.category,
-            importance=new.importance,
-            key=new.key,
-            is_pinned=new.pinned,
-            source="operator",
-            valid_from=new.valid_from,
-            valid_to=new.valid_to,
-            expires_at=new.expires_at,
-            supersedes=None if new.supersedes is None else read_id(new.supersedes),
-        )
+        gone = None if new.supersedes is None else fact_ids.require(new.supersedes)
+        draft = new.draft("operator", supersedes=gone)
         vector = recalling.embed(new.content)
         (saved,) = audit.recorded(
-            _telling_which(self.deed("memory.create", "memory")),
+            remembering.telling_which(self.deed("memory.create", "memory")),
             facts.save,
             self.user_id,
             [draft],
@@ -135,17 +122,6 @@ SAID = {
     "unchanged": "This was known already",
     "updated": "Updated what was known already",
 }
-
-
-def _telling_which(saving: Deed) -> Callable[[list[Saved]], Deed]:
-    """Return what tells which fact was saved, once that is known."""
-
-    def told(saved: list[Saved]) -> Deed:
-        (one,) = saved
-        details = {**saving.details, "outcome": one.outcome}
-        return replace(saving, target=fact_ids.write(one.fact_id), details=details)
-
-    return told
 
 
 def answer(face: OfUser) -> Response:
@@ -211,11 +187,3 @@ def _shown(face: OfUser) -> dict[str, Any]:
         "by_category": people.counts_by_category(face.user_id),
         "is_on": plan.of_users(live.current()) is not None,
     }
-
-
-def read_id(name: str) -> uuid.UUID:
-    """Return the id; what is none is answered as one nobody has."""
-    found = fact_ids.read(name)
-    if found is None:
-        raise FactUnknown
-    return found

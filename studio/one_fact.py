@@ -14,11 +14,10 @@ from core.errors import NotFound
 from gateway.memory_schemas import DeletedMemory, Memory, MemoryChange
 from memory import fact_ids, facts, telling
 from memory.known import KnownFact
-from studio.facts import BY, CATEGORIES, discreet, read_id
+from studio.facts import BY, CATEGORIES, discreet
 from studio.of_user import OfUser
 from studio.user_shapes import FactChanges
 from turns import recalling
-from turns.recollection import Vector
 
 CLEARABLE = ("key", "valid_from", "valid_to", "expires_at")
 """Fields that an empty field of a form makes empty."""
@@ -47,7 +46,7 @@ class OneFact(OfUser):
         asked = self.entry(FactChanges)
         fact, changes = self._fact(), asked.changes()
         if changes:
-            vector = _new_vector(fact, changes)
+            vector = recalling.embed_again(fact.content, changes)
             fact = audit.recorded(
                 self.deed("memory.change", fact_ids.write(fact.id), fields=[*changes]),
                 facts.edit,
@@ -70,7 +69,7 @@ class OneFact(OfUser):
             self.deed("memory.delete", id),
             facts.forget,
             self.user_id,
-            read_id(id),
+            fact_ids.require(id),
             by=BY,
         )
         name = fact_ids.write(fact.id)
@@ -94,7 +93,7 @@ class OneFact(OfUser):
             return None
 
     def _fact(self) -> KnownFact:
-        return facts.get(self.user_id, read_id(self.kwargs["id"]))
+        return facts.get(self.user_id, fact_ids.require(self.kwargs["id"]))
 
     def _told(self) -> dict[str, Any]:
         fact = self._fact()
@@ -112,13 +111,6 @@ class OneFact(OfUser):
         if self.is_form and self._fields().get("back"):
             return f"{self.place}/facts"
         return f"{self.place}/facts/{fact_ids.write(fact.id)}"
-
-
-def _new_vector(fact: KnownFact, changes: Mapping[str, Any]) -> Vector:
-    """Embed a text that is new, or that searches have lost."""
-    if "content" not in changes and "status" not in changes:
-        return Vector(None)
-    return recalling.embed(changes.get("content", fact.content))
 
 
 def _said_of(changes: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from gateway.memory_schemas import (
     Importance,
     Instant,
     Key,
+    Remembered,
     read_instant,
     without_defaults,
 )
@@ -274,17 +275,9 @@ class Dates(BaseModel):
         return self
 
 
-class NewFact(Dates):
+class NewFact(Dates, Remembered):
     """A fact an operator adds."""
 
-    content: Content
-    category: Category = "general"
-    importance: Importance = 5
-    key: Key | None = Field(
-        default=None,
-        description="With the category it names one fact: the next one replaces it.",
-    )
-    pinned: bool = False
     supersedes: str | None = Field(
         default=None, description="The id of a fact that is no longer so."
     )

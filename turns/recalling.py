@@ -3,8 +3,9 @@
 From code that is not async: the studio's pages and commands.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from config import live
 from core.ids import UserId
@@ -66,3 +67,10 @@ def told(user_id: UserId, recalled: Recalled, thread: str = "") -> str:
 def embed(content: str) -> Vector:
     """Return the vector of a fact that is about to be saved."""
     return blocking.wait(remembering.embed(content), timeout_seconds=PATIENCE_SECONDS)
+
+
+def embed_again(content: str, changes: Mapping[str, Any]) -> Vector:
+    """Return the vector of a fact that changes, as `remembering` does."""
+    return blocking.wait(
+        remembering.embed_again(content, changes), timeout_seconds=PATIENCE_SECONDS
+    )

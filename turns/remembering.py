@@ -1,14 +1,16 @@
 """What clients search for and save outside any turn, and the vectors for it."""
 
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from access.deeds import Deed
 from config import live
 from core.errors import CoulisseError
-from memory import plan
+from memory import fact_ids, plan
 from memory.config import UserState
-from memory.known import Fusion, Query
+from memory.known import Fusion, Query, Saved
 from providers import embedders
 from turns import recollection
 from turns.recollection import Vector
@@ -43,6 +45,27 @@ async def prepare(text: str, *, fusion: Fusion | None = None) -> Prepared:
 async def embed(content: str) -> Vector:
     """Return the vector of a fact that is about to be saved."""
     return await recollection.vector(plan.of_users(live.current()), content)
+
+
+async def embed_again(content: str, changes: Mapping[str, Any]) -> Vector:
+    """Return the vector of a fact that changes; none where searches keep the old one.
+
+    A text that is new has none yet, one that comes back may have lost it.
+    """
+    if "content" not in changes and "status" not in changes:
+        return Vector(None)
+    return await embed(changes.get("content", content))
+
+
+def telling_which(saving: Deed) -> Callable[[list[Saved]], Deed]:
+    """Return what tells of a deed which fact was saved, once that is known."""
+
+    def told(saved: list[Saved]) -> Deed:
+        (one,) = saved
+        details = {**saving.details, "outcome": one.outcome}
+        return replace(saving, target=fact_ids.write(one.fact_id), details=details)
+
+    return told
 
 
 def threshold() -> float:
