@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.http import HttpRequest
 
 from access.auth_config import AUTH
@@ -23,19 +24,27 @@ def staff(username: str, *, role: Role = Role.OPERATOR, **known: str) -> User:
     """Return the user of that name; one who is new is made now, with a role."""
     if len(username) > MAX_USERNAME:
         username = str(derive(username))
-    found, is_new = User.objects.get_or_create(
-        username=username,
-        defaults={"is_staff": True, "password": "!", **known},
-    )
-    if is_new:
-        roles.give(found, role)
-        return found
+    found = User.objects.filter(username=username).first()
+    if found is None:
+        return _made(username, role, known)
     changed = {name for name, value in known.items() if getattr(found, name) != value}
     if changed:
         for name in changed:
             setattr(found, name, known[name])
         found.save(update_fields=changed)
     return found
+
+
+def _made(username: str, role: Role, known: Mapping[str, str]) -> User:
+    # Their first page asks for more at once: nobody may see them without a role.
+    with transaction.atomic():
+        made, is_new = User.objects.get_or_create(
+            username=username,
+            defaults={"is_staff": True, "password": "!", **known},
+        )
+        if is_new:
+            roles.give(made, role)
+    return made
 
 
 def newcomers() -> Role:

@@ -1,10 +1,13 @@
 """Who may open the studio: over real HTTP, with a real identity provider."""
 
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 import pytest
 from django.contrib.auth.models import User
+from django.db import DatabaseError, connection
 from django.test import RequestFactory
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
@@ -307,3 +310,31 @@ def test_one_person_is_one_row(user):
     assert people.staff(user, email="a@example.com").pk == one.pk
     assert people.staff("x" * 300).pk == people.staff("x" * 300).pk
     assert User.objects.get(pk=one.pk).email == "a@example.com"
+
+
+@pytest.mark.usefixtures("database")
+def test_whoever_is_new_has_a_role_in_each_of_their_first_requests(user):
+    together = threading.Barrier(4)
+
+    def enter() -> Role | None:
+        together.wait()
+        try:
+            return roles.of(people.staff(user, role=Role.VIEWER))
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        found = [each.result() for each in [threads.submit(enter) for _ in range(4)]]
+    assert found == [Role.VIEWER] * 4
+
+
+@pytest.mark.usefixtures("database")
+def test_who_could_be_given_no_role_is_not_made(user, monkeypatch):
+    def fail(*given: object) -> None:
+        raise DatabaseError
+
+    monkeypatch.setattr(roles, "give", fail)
+    with pytest.raises(DatabaseError):
+        people.staff(user)
+    monkeypatch.undo()
+    assert roles.of(people.staff(user)) is Role.OPERATOR
