@@ -1,10 +1,11 @@
 """Tasks in the studio: found, looked at, cancelled, done again."""
 
 import uuid
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from access.identity import derive
@@ -171,21 +172,34 @@ def test_many_take_as_many_queries_as_few(of, user):
 # The queue as it stands, for the live board.
 
 
-def test_the_queue_is_told_as_it_stands(of, user):
-    running = of("running", started_at=AT, priority=9)
-    queued = of(prompt="  Two\nlines ", priority=8)
-    failed = of("errored", error="no luck", finished_at=datetime.now(UTC))
+@pytest.fixture
+def alone(of) -> Iterator[None]:
+    """Nothing others left is in the queue."""
+    with transaction.atomic():
+        Task.objects.all().delete()
+        yield
+        transaction.set_rollback(True)
+
+
+@pytest.mark.usefixtures("alone")
+def test_the_queue_is_told_as_it_stands(of):
+    queued = of(prompt="  Two\nlines ", priority=9)
+    running = of("running", started_at=AT, priority=8)
+    failed = of("errored", error="no luck")
+    done = of("done", finished_at=AT + timedelta(minutes=2))
     told = standing.told()
-    ids = [task["id"] for task in told["open"]]
-    assert ids.index(str(running.pk)) < ids.index(str(queued.pk))
+    assert [task["id"] for task in told["open"]] == [str(running.pk), str(queued.pk)]
+    assert [task["id"] for task in told["ended"]] == [str(done.pk), str(failed.pk)]
     mine = {task["id"]: task for task in [*told["open"], *told["ended"]]}
     assert mine[str(queued.pk)]["prompt"] == "Two lines"
     assert mine[str(running.pk)]["since"] == "2026-11-21T12:00:00Z"
     assert mine[str(failed.pk)]["error"] == "no luck"
-    assert told["counts"]["running"] >= 1
+    assert told["counts"] == {"queued": 1, "running": 1}
+    assert not told["more"]
 
 
-def test_of_a_long_queue_a_part_is_looked_at(of, user, monkeypatch):
+@pytest.mark.usefixtures("alone")
+def test_of_a_long_queue_a_part_is_looked_at(of, monkeypatch):
     monkeypatch.setattr(standing, "LOOKED_AT", 3)
     monkeypatch.setattr(standing, "SHOWN", 2)
     for _ in range(4):
