@@ -47,6 +47,7 @@ Page = Callable[[], Mapping[str, Any]]
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 METHOD = "_method"
+MOST_DIGITS = 18
 WRITTEN = "yaml"
 """The field of a form that holds an entry as YAML."""
 
@@ -220,7 +221,9 @@ class Face(APIView):
         text = self.request.query_params.get(name, "")
         if text == "":
             return default
-        if not text.isdecimal() or not least <= int(text) <= most:
+        # Python refuses to read thousands of digits.
+        is_number = text.isdecimal() and len(text) <= MOST_DIGITS
+        if not is_number or not least <= int(text) <= most:
             raise Invalid(
                 f"'{name}' must be a whole number from {least} to {most}", param=name
             )

@@ -62,6 +62,7 @@ def test_a_form_that_is_refused_keeps_what_was_typed(browser):
         ("PATCH", "/admin/tokens", b"", {}, 405, "PATCH"),
         ("GET", "/admin/tokens", b"", {"Accept": "image/png"}, 406, ""),
         ("GET", "/admin/tokens?after=x", b"", {}, 400, "after"),
+        ("GET", f"/admin/audit?limit={'9' * 5000}", b"", {}, 400, "limit"),
         ("GET", "/admin/tokens/abcd", b"", {}, 404, "abcd"),
         ("GET", "/admin/nowhere", b"", {}, 404, "/admin/"),
         ("POST", "/admin/nowhere", b"", {}, 404, "/admin/"),
