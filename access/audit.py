@@ -41,18 +41,21 @@ def write(deed: Deed) -> None:
 
 
 def recorded(
-    deed: Deed | Callable[[T], Deed],
+    deed: Deed | Callable[[T], Deed | None],
     change: Callable[P, T],
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:
     """Make a change and write it down, both or neither; return what it returns.
 
-    What can be told only afterwards is told by a function of what the change returns.
+    What can be told only afterwards is told by a function of what the change returns;
+    it returns None where nothing was changed, of which no word is written.
     """
     with transaction.atomic():
         result = change(*args, **kwargs)
-        write(deed if isinstance(deed, Deed) else deed(result))
+        done = deed if isinstance(deed, Deed) else deed(result)
+        if done is not None:
+            write(done)
     return result
 
 

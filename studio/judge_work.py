@@ -110,6 +110,12 @@ class JudgeFace(Face):
         self.title = f"{self.about} {name}"
         super().initial(request, *args, **kwargs)
 
+    def deed(self, action: str, what: str, count: int) -> Deed | None:
+        """Return what was done to so many; None where there was nothing to do."""
+        if not count:
+            return None
+        return Deed(action, self.author(), self.kwargs["name"], {what: count})
+
 
 class Scores(JudgeFace):
     """`/admin/judges/{name}/scores`."""
@@ -169,7 +175,7 @@ class Retry(JudgeFace):
         """Put back all replies the judge failed at; 1,000 at once at most."""
         judge_of(name)
         count = audit.recorded(
-            lambda count: Deed("judge.retry", self.author(), name, {"tasks": count}),
+            lambda count: self.deed("judge.retry", "tasks", count),
             judge_upkeep.retry,
             name,
         )
@@ -217,9 +223,7 @@ class Past(JudgeFace):
         found = judge_past.find(live.current(), judge, _wanted(self.entry(PastReplies)))
         told = reckoned(judge, found)
         added = audit.recorded(
-            lambda rows: Deed(
-                "judge.past", self.author(), name, {"replies": len(rows)}
-            ),
+            lambda rows: self.deed("judge.past", "replies", len(rows)),
             judge_past.add,
             judge,
             found,

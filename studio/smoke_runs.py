@@ -147,13 +147,13 @@ class Cancelling(Face):
         ids = [run.pk]
         if wanted.batch:
             ids = [each.pk for batch in pages.batches([run.batch]) for each in batch]
-        count = audit.recorded(
-            lambda count: Deed(
-                "smoke_test.cancel", self.author(), run.test, {"runs": count}
-            ),
-            runs.cancel,
-            ids,
-        )
+
+        def deed(count: int) -> Deed | None:
+            details = {"runs": count}
+            told = Deed("smoke_test.cancel", self.author(), run.test, details)
+            return told if count else None
+
+        count = audit.recorded(deed, runs.cancel, ids)
         said = f"Cancelled {count}" if count else "It was over already"
         return self.done(told(pages.find(id)), said=said, to=f"{RUNS}/{run.pk}")
 

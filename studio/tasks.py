@@ -123,7 +123,9 @@ class Cancelling(Face):
         """End a task: at once where it waits, within a second where it runs."""
         wanted = task_id(id)
         deed = Deed("task.cancel", self.author(), str(wanted))
-        audit.recorded(deed, cancel, wanted)
+        audit.recorded(
+            lambda is_new: deed if is_new else None, operating.cancel, wanted
+        )
         told = operating.one(wanted)
         said = {
             "running": "It ends in a moment",
@@ -151,12 +153,6 @@ class Again(Face):
             to=f"{PLACE}/{which}",
             status=202,
         )
-
-
-def cancel(wanted: uuid.UUID) -> None:
-    """Cancel a task; raises `TaskUnknown`."""
-    if queue.cancel(wanted) is None:
-        raise TaskUnknown
 
 
 def task_id(text: str) -> uuid.UUID:

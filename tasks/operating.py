@@ -4,7 +4,9 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from tasks import costs, telling
+from django.db import transaction
+
+from tasks import costs, queue, telling
 from tasks.errors import TaskUnknown
 from tasks.models import Task
 
@@ -15,6 +17,17 @@ def one(task_id: uuid.UUID) -> dict[str, Any]:
     if task is None:
         raise TaskUnknown
     return _with_more(telling.task(task, costs.of([task])[task.pk]), task)
+
+
+def cancel(task_id: uuid.UUID) -> bool:
+    """End a task; return whether it was to go on. Raises `TaskUnknown`."""
+    open_ones = Task.objects.filter(state__in=queue.OPEN, is_cancelled=False)
+    with transaction.atomic():
+        # Locked, lest two who end it at once both see it go on.
+        was_open = open_ones.select_for_update().filter(pk=task_id).first() is not None
+        if queue.cancel(task_id) is None:
+            raise TaskUnknown
+    return was_open
 
 
 def listed(tasks: Sequence[Task]) -> list[dict[str, Any]]:

@@ -59,6 +59,8 @@ def test_one_is_shown_whole(user_id):
 def test_one_is_cancelled(user_id):
     task = put(user_id)
     assert run("cancel", str(task.pk)) == f"task {task.pk} is cancelled\n"
+    # The second time there is nothing to end, and nothing to tell.
+    run("cancel", str(task.pk))
     assert AuditEntry.objects.get(target=str(task.pk)).action == "task.cancel"
 
 

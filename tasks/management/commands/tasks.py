@@ -11,7 +11,7 @@ from access import audit, deeds, identity
 from access.deeds import Deed
 from config import option
 from memory.command import MemoryCommand
-from tasks import kinds, lines, pages, queue, task_ids
+from tasks import kinds, lines, operating, pages, queue, task_ids
 from tasks.models import Task
 
 SHOWN = 20
@@ -82,9 +82,10 @@ class Command(MemoryCommand):
 
     def _cancel(self, task_id: uuid.UUID, options: dict[str, Any]) -> None:
         pages.one(task_id)
-        with transaction.atomic():
-            queue.cancel(task_id)
-            audit.write(Deed("task.cancel", deeds.at_the_terminal(), str(task_id), {}))
+        deed = Deed("task.cancel", deeds.at_the_terminal(), str(task_id))
+        audit.recorded(
+            lambda is_new: deed if is_new else None, operating.cancel, task_id
+        )
         told = pages.one(task_id)
         if options["json"]:
             self.write_json(told)
