@@ -5,6 +5,7 @@ in a list by the name of its entry. What is shown has masks in place of secrets,
 what is given back may have them; `config/masks.py` knows what they stand for.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,10 +31,12 @@ from config import (
     splicing,
 )
 from config.document import Document
-from config.errors import ConfigInvalid, EntryTaken, FileChanged
+from config.errors import ConfigInvalid, EntryTaken, FileChanged, FileUnwritable
 from config.overlays import NONE
 from config.places import Place
 from config.sections import Config, Position, Problem
+
+logger = logging.getLogger(__name__)
 
 Change = Callable[[Document], bytes]
 Write = Callable[[], "File"]
@@ -266,7 +269,20 @@ def _change_content(
             disk.replace(file, after)
             return File(after, file)
 
-        return record(write)
+        try:
+            return record(write)
+        except BaseException:
+            _undo(file, after, before)
+            raise
+
+
+def _undo(file: Path, after: bytes, before: bytes) -> None:
+    """Give a file that was written what it held, where it was not changed since."""
+    try:
+        if reader.read(file) == after:
+            disk.replace(file, before)
+    except (ConfigInvalid, FileUnwritable):
+        logger.exception("%s has a change that is written down nowhere", _label())
 
 
 def _judged(content: bytes) -> Config:

@@ -114,6 +114,39 @@ def test_an_edit_by_hand_while_it_is_judged_is_not_lost(house):
     assert house.read_text() == FILE + "# by hand\n"
 
 
+def test_a_change_that_cannot_be_written_down_is_undone(house):
+    def record(write):
+        assert write().text_at(("menu",)) == "soup: 4"
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="disk is full"):
+        editing.put(("menu",), "soup: 4", record=record)
+    assert house.read_text() == FILE
+
+
+def test_undone_it_takes_no_edit_by_hand_with_it(house):
+    def record(write):
+        write()
+        house.write_text(FILE + "# by hand\n")
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="disk is full"):
+        editing.put(("menu",), "soup: 4", record=record)
+    assert house.read_text() == FILE + "# by hand\n"
+
+
+def test_what_cannot_be_undone_is_told(house, caplog):
+    def record(write):
+        write()
+        house.chmod(0o444)
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="disk is full"):
+        editing.put(("menu",), "soup: 4", record=record)
+    assert "soup: 4" in house.read_text()
+    assert "coulisse.yaml has a change that is written down nowhere" in caplog.text
+
+
 def test_entries_come_and_go(house):
     editing.add(("menu", "cake"), "5")
     assert house.read_text() == FILE + "  cake: 5\n"
