@@ -27,6 +27,7 @@ NOT_THERE = (
     "this is masked, and the file has no secret there; write the secret itself, or "
     "${NAME} for that of the environment"
 )
+NO_KEY = "a mask cannot be a key"
 
 
 def kept(content: bytes, old: Document, file: str) -> bytes:
@@ -58,7 +59,7 @@ class _Keeping:
         for place, entry in self.new.entries.items():
             value = entry.value
             if entry.key is not None and masks.MASK in placeholders.show(entry.name):
-                self._refuse(place, entry.key.start, "a mask cannot be a key")
+                self._refuse(place, entry.key.start, NO_KEY)
             if value.kind != "scalar" or value.start in done:
                 continue
             said = placeholders.show(value.said)
@@ -69,7 +70,7 @@ class _Keeping:
     def _value(
         self, place: Location, entry: Entry, said: str
     ) -> Iterator[splicing.Edit]:
-        before = counterpart(place, self.new.data, self.shown_before)
+        before = _counterpart(place, self.new.data, self.shown_before)
         if before is None or self.hidden.values.get(before) != said:
             self._refuse(place, entry.value.start, NOT_THERE)
             return
@@ -113,37 +114,47 @@ def restored(new: Any, place: Location, old: Document) -> Any:
 
     Raises `ConfigInvalid` where that has no secret.
     """
-    hidden = masks.of(old).values
-    before = masks.data(old)
-    whole = planted(before, place, new)
-    problems: list[Problem] = []
+    restoring = _Restoring(new, place, old)
+    value = restoring.value(new, place)
+    if restoring.problems:
+        raise ConfigInvalid(restoring.problems)
+    return value
 
-    def kept_at(value: Any, here: Location) -> Any:
+
+class _Restoring:
+    """Finds what the masks of data for a place stand for in a document."""
+
+    def __init__(self, new: Any, place: Location, old: Document) -> None:
+        self.old = old
+        self.hidden = masks.of(old).values
+        self.shown_before = masks.data(old)
+        self.whole = planted(self.shown_before, place, new)
+        self.problems: list[Problem] = []
+
+    def value(self, value: Any, here: Location) -> Any:
         if isinstance(value, dict):
-            return {_key(k, here): kept_at(v, (*here, k)) for k, v in value.items()}
+            return {
+                self._key(key, here): self.value(below, (*here, key))
+                for key, below in value.items()
+            }
         if isinstance(value, list):
-            return [kept_at(it, (*here, index)) for index, it in enumerate(value)]
+            return [self.value(it, (*here, index)) for index, it in enumerate(value)]
         if not isinstance(value, str) or masks.MASK not in value:
             return value
-        source = counterpart(here, whole, before)
-        if source is None or hidden.get(source) != value:
-            refuse(here, NOT_THERE)
+        before = _counterpart(here, self.whole, self.shown_before)
+        if before is None or self.hidden.get(before) != value:
+            self._refuse(here, NOT_THERE)
             return value
-        return masks.at(old.data, source)
+        return masks.at(self.old.data, before)
 
-    def _key(key: Any, here: Location) -> Any:
+    def _key(self, key: Any, here: Location) -> Any:
         if isinstance(key, str) and masks.MASK in key:
-            refuse((*here, key), "a mask cannot be a key")
+            self._refuse((*here, key), NO_KEY)
         return key
 
-    def refuse(here: Location, says: str) -> None:
+    def _refuse(self, here: Location, says: str) -> None:
         message = f"'{'.'.join(map(str, here))}': {says}"
-        problems.append(Problem(here, message, errors.MASKED))
-
-    value = kept_at(new, place)
-    if problems:
-        raise ConfigInvalid(problems)
-    return value
+        self.problems.append(Problem(here, message, errors.MASKED))
 
 
 def planted(whole: Any, place: Location, new: Any) -> Any:
@@ -158,7 +169,7 @@ def planted(whole: Any, place: Location, new: Any) -> Any:
     return {**known, step: planted(known.get(step), rest, new)}
 
 
-def counterpart(place: Location, new: Any, old: Any) -> Location | None:
+def _counterpart(place: Location, new: Any, old: Any) -> Location | None:
     """Return which place of old data a place of new data was, as both are shown.
 
     Entries of lists are known by their names; those without by what they say, or by
