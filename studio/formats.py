@@ -41,55 +41,57 @@ def _simpler(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is nothing JSON can say")
 
 
-class Json(BaseRenderer):
+class Format(BaseRenderer):
+    """Tells what a face answers: in `told`, without what DRF's signature brings."""
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> bytes | str:
+        """Return the answer's body."""
+        return self.told(data, renderer_context or {})
+
+    def told(self, data: Any, context: Mapping[str, Any]) -> bytes | str:
+        """Return data as this format tells them; `context` has the view and so on."""
+        raise NotImplementedError
+
+
+class Json(Format):
     """JSON, of whatever a face answers."""
 
     media_type = "application/json"
     format = "json"
     charset = None
 
-    def render(
-        self,
-        data: Any,
-        accepted_media_type: str | None = None,
-        renderer_context: Mapping[str, Any] | None = None,
-    ) -> bytes:
+    def told(self, data: Any, context: Mapping[str, Any]) -> bytes:
         """Return the bytes; none for an answer without a body."""
         return b"" if data is None else _dumped(data)
 
 
-class Yaml(BaseRenderer):
+class Yaml(Format):
     """YAML of the same."""
 
     media_type = "application/yaml"
     format = "yaml"
     charset = "utf-8"
 
-    def render(
-        self,
-        data: Any,
-        accepted_media_type: str | None = None,
-        renderer_context: Mapping[str, Any] | None = None,
-    ) -> str:
+    def told(self, data: Any, context: Mapping[str, Any]) -> str:
         """Return the text; what is a text already is YAML as it was written."""
         if isinstance(data, str):
             return data
         return "" if data is None else dumped(plain(data))
 
 
-class Csv(BaseRenderer):
+class Csv(Format):
     """CSV: a face that has it answers with `csv_lines.download`."""
 
     media_type = "text/csv"
     format = "csv"
     charset = "utf-8"
 
-    def render(
-        self,
-        data: Any,
-        accepted_media_type: str | None = None,
-        renderer_context: Mapping[str, Any] | None = None,
-    ) -> bytes:
+    def told(self, data: Any, context: Mapping[str, Any]) -> bytes:
         """Return what went wrong as JSON: it is no table."""
         return _dumped(data)
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.template import loader
-from rest_framework.renderers import BaseRenderer
 
 from studio import formats
+from studio.formats import Format
 from studio.site import site
 
 REFUSED = "studio/refused.html"
@@ -16,20 +16,14 @@ SHELLS = {"colors", "csrf_token", "messages", "perms", "request", "styles", "use
 """What the shell's own templates go by: `answer.user` is the data's."""
 
 
-class PageRenderer(BaseRenderer):
+class PageRenderer(Format):
     """A page in the studio's shell."""
 
     media_type = "text/html"
     format = "html"
 
-    def render(
-        self,
-        data: Any,
-        accepted_media_type: str | None = None,
-        renderer_context: Mapping[str, Any] | None = None,
-    ) -> str:
+    def told(self, data: Any, context: Mapping[str, Any]) -> str:
         """Return the page's text."""
-        context = renderer_context or {}
         view, request = context["view"], context["request"]
         response = context["response"]
         if response.exception:
@@ -42,9 +36,9 @@ class PageRenderer(BaseRenderer):
             "trail": view.trail,
             "is_operator": site.is_operator(request._request),
         }
-        told = {name: shown[name] for name in shown.keys() - SHELLS}
+        own = {name: shown[name] for name in shown.keys() - SHELLS}
         text: str = loader.render_to_string(
-            template, {**shell, **told, "answer": shown}, request=request._request
+            template, {**shell, **own, "answer": shown}, request=request._request
         )
         return text
 
