@@ -24,16 +24,6 @@ from studio import agents, experiments, judges, smoke
 Details = Callable[[str, Any], Mapping[str, Any]]
 
 
-def nothing(name: str, value: Any) -> Mapping[str, Any]:
-    """Return no details."""
-    return {}
-
-
-def nothing_of_any() -> Mapping[str, Any]:
-    """Return nothing beside the entries of a list."""
-    return {}
-
-
 @dataclass(frozen=True)
 class Kind:
     """What is particular to one kind of entries."""
@@ -42,27 +32,23 @@ class Kind:
     shape: type[Any]
     """Of one entry, for the description of the API."""
     path: str
-    """Below `/admin/`."""
+    """Below `/admin/`, and of its templates below `studio/`."""
     title: str
     lead: str
     """What they are for, in a line under the title."""
     icon: str
     begin: str
     """What the form of a new one begins with; the names in braces are the file's."""
-    columns: tuple[tuple[str, str], ...] = ()
+    columns: tuple[tuple[str, str], ...]
     """Of the list, between the name and the label: what the head of each says, and its
     class (`number` or "")."""
-    row_template: str = ""
-    """Those cells of an `entry`, with `beside`, its own part of `overview()`."""
-    overview: Callable[[], Mapping[str, Any]] = nothing_of_any
+    overview: Callable[[], Mapping[str, Any]]
     """What a list shows beside the configuration, by name; a fixed number of queries,
     however many entries there are."""
-    detail_template: str = ""
-    """Included below the configuration of one, with `details` and `entry`."""
-    details: Details = nothing
-    """What that shows of the one of a name; its value is None where nothing runs."""
-    actions_template: str = ""
-    """Included in the head of its page: buttons of its own."""
+    details: Details
+    """What that of one shows, by its name and value: None where nothing runs."""
+    has_actions: bool = False
+    """Whether its page has buttons of its own."""
 
     @property
     def place(self) -> str:
@@ -72,6 +58,21 @@ class Kind:
     def place_of(self, name: str) -> str:
         """Return the address of one."""
         return f"{self.place}/{quote(name, safe='')}"
+
+    @property
+    def row_template(self) -> str:
+        """The cells of an `entry`, with `beside`, its own part of `overview()`."""
+        return f"studio/{self.path}/_row.html"
+
+    @property
+    def detail_template(self) -> str:
+        """Included below the configuration of one, with `details` and `entry`."""
+        return f"studio/{self.path}/_details.html"
+
+    @property
+    def actions_template(self) -> str:
+        """Included in the head of its page; "" where it has no buttons."""
+        return f"studio/{self.path}/_actions.html" if self.has_actions else ""
 
 
 AGENTS = Kind(
@@ -85,11 +86,9 @@ AGENTS = Kind(
         *(("Model", ""), ("Uses", "is-wide")),
         *(("Turns, 24 h", "number"), ("Cost, 24 h", "number")),
     ),
-    row_template="studio/agents/_row.html",
     overview=agents.overview,
-    detail_template="studio/agents/_details.html",
     details=agents.details,
-    actions_template="studio/agents/_actions.html",
+    has_actions=True,
     begin="""\
 name: helper
 provider: {provider}
@@ -109,11 +108,9 @@ JUDGES = Kind(
         *(("Model", ""), ("Criteria", ""), ("Drawn", "number")),
         *(("Scores, 7 d", "number"), ("Mean", "number")),
     ),
-    row_template="studio/judges/_row.html",
     overview=judges.overview,
-    detail_template="studio/judges/_details.html",
     details=judges.details,
-    actions_template="studio/judges/_actions.html",
+    has_actions=True,
     begin="""\
 name: usefulness
 provider: {provider}
@@ -131,9 +128,7 @@ EXPERIMENTS = Kind(
     lead="Several agents under one name, one of which answers each request.",
     icon="science",
     columns=(("Strategy", ""), ("Variants, 7 d", ""), ("Turns, 7 d", "number")),
-    row_template="studio/experiments/_row.html",
     overview=experiments.overview,
-    detail_template="studio/experiments/_details.html",
     details=experiments.details,
     begin="""\
 name: comparison
@@ -153,11 +148,9 @@ SMOKE_TESTS = Kind(
     lead="Synthetic users who talk to your agents, so that you see how it goes.",
     icon="theater_comedy",
     columns=(("Talks to", ""), ("Last runs", ""), ("Scores", ""), ("Last, next", "")),
-    row_template="studio/smoke/_row.html",
     overview=smoke.overview,
-    detail_template="studio/smoke/_details.html",
     details=smoke.details,
-    actions_template="studio/smoke/_actions.html",
+    has_actions=True,
     begin="""\
 name: first-words
 target: {agent}
