@@ -11,32 +11,19 @@ their rows.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 
-from core.ids import TurnId, UserId
+from core.ids import TurnId
 from core.trace import Call
-from telemetry.known import Origin
+from telemetry.known import Started
 
 MAX_TOLD = 200
 """Turns that are told of at once, the newest; of the others there is a count."""
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class Running(Started):
     """A turn that runs."""
 
-    turn_id: TurnId
-    user_id: UserId
-    thread: str
-    """The user's thread; "" is their default one."""
-    agent: str
-    experiment: str
-    """The experiment that chose the agent; "" is none."""
-    origin: Origin
-    user_message: str
-    """What the user said last."""
-    is_streamed: bool
-    started_at: datetime
     calls: list[Call]
     """What it has called until now."""
 

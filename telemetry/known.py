@@ -19,15 +19,15 @@ trial of another variant beside the one that answered."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
-    """A turn without what it called."""
+class Started:
+    """What is known of a turn from its beginning."""
 
     turn_id: TurnId
     user_id: UserId
     thread: str
     """The user's thread; "" is their default one."""
     agent: str
-    """Who answered: of an experiment, the variant."""
+    """Who answers: of an experiment, the variant."""
     experiment: str
     """The experiment that chose the agent; "" is none."""
     origin: Origin
@@ -35,6 +35,12 @@ class Outline:
     """What the user said last."""
     is_streamed: bool
     started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Outline(Started):
+    """A turn that ended, without what it called."""
+
     seconds: float
     outcome: Outcome
     finish_reason: str

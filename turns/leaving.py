@@ -13,7 +13,7 @@ from memory import fact_ids
 from memory.transcript import Entry
 from providers import prices
 from telemetry.known import Outcome, Record
-from turns import recollection
+from turns import showing
 from turns.turn import Turn
 
 
@@ -98,23 +98,14 @@ def record(
     turn: Turn, reply: Reply, outcome: Outcome, error: Exception | None
 ) -> Record:
     """Return what is put down of the turn."""
-    request = turn.request
     return Record(
-        turn_id=request.turn_id,
-        user_id=turn.user_id,
-        thread=request.options.thread,
-        agent=turn.agent.name,
-        experiment=turn.experiment,
-        origin=request.origin,
-        user_message=recollection.last_said(request.messages),
-        is_streamed=request.stream,
-        started_at=turn.began.at,
+        **showing.beginning(turn),
         seconds=time.perf_counter() - turn.began.clock,
         outcome=outcome,
         finish_reason=reply.finish_reason or "",
         error=None if error is None else recorded(error),
-        request_id=request.request_id,
-        token_id=request.caller.token_id,
+        request_id=turn.request.request_id,
+        token_id=turn.request.caller.token_id,
         cost_micro_usd=trace.cost(turn.record),
         usage=trace.usage(turn.record),
         recalled=[fact_ids.write(fact_id) for fact_id in turn.recalled],

@@ -4,6 +4,7 @@ It costs a turn about a microsecond: nothing is read before somebody watches.
 """
 
 from functools import partial
+from typing import Any
 
 from telemetry.board import BOARD, Running
 from turns import recollection
@@ -22,16 +23,20 @@ def end(turn: Turn) -> None:
 
 
 def _look(turn: Turn) -> Running:
+    return Running(**beginning(turn), calls=turn.record)
+
+
+def beginning(turn: Turn) -> dict[str, Any]:
+    """Return what is known of a turn from its beginning, by the fields of `Started`."""
     request = turn.request
-    return Running(
-        turn_id=request.turn_id,
-        user_id=turn.user_id,
-        thread=request.options.thread,
-        agent=turn.agent.name,
-        experiment=turn.experiment,
-        origin=request.origin,
-        user_message=recollection.last_said(request.messages),
-        is_streamed=request.stream,
-        started_at=turn.began.at,
-        calls=turn.record,
-    )
+    return {
+        "turn_id": request.turn_id,
+        "user_id": turn.user_id,
+        "thread": request.options.thread,
+        "agent": turn.agent.name,
+        "experiment": turn.experiment,
+        "origin": request.origin,
+        "user_message": recollection.last_said(request.messages),
+        "is_streamed": request.stream,
+        "started_at": turn.began.at,
+    }
