@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from studio.templatetags.studio import count, short, usd
 from telemetry.glance import HourFigures
@@ -67,41 +67,41 @@ def chart(
 def of_hours(hours: Sequence[HourFigures]) -> list[Chart]:
     """Return the charts of the last hours: turns with their errors, tokens, cost."""
 
-    def when(each: HourFigures) -> str:
-        return f"{each.at:%H:%M} UTC"
-
-    def tick(each: HourFigures) -> str:
-        return f"{each.at:%H}" if each.at.hour % 6 == 0 else ""
+    def by_hour(
+        title: str, value: Callable[[HourFigures], float], **more: Any
+    ) -> Chart:
+        return chart(title, hours, value, when=_hour, tick=_tick, **more)
 
     return [
-        chart(
+        by_hour(
             "Turns",
-            *(hours, lambda each: each.turns),
-            when=when,
-            said=lambda each: turns_said(each.turns, each.errors),
+            lambda each: each.turns,
+            said=lambda each: _turns_said(each.turns, each.errors),
             bad=lambda each: each.errors,
-            tick=tick,
         ),
-        chart(
+        by_hour(
             "Tokens",
-            *(hours, lambda each: each.tokens),
-            when=when,
+            lambda each: each.tokens,
             said=lambda each: f"{count(each.tokens)} tokens",
-            tick=tick,
         ),
-        chart(
+        by_hour(
             "Cost",
-            *(hours, lambda each: each.micro_usd),
-            when=when,
+            lambda each: each.micro_usd,
             said=lambda each: cost_said(each.micro_usd, each.unpriced),
             written=lambda micro: usd(int(micro)),
-            tick=tick,
         ),
     ]
 
 
-def turns_said(turns: int, errors: int) -> str:
-    """Say how many turns there were, and failed."""
+def _hour(each: HourFigures) -> str:
+    return f"{each.at:%H:%M} UTC"
+
+
+def _tick(each: HourFigures) -> str:
+    return f"{each.at:%H}" if each.at.hour % 6 == 0 else ""
+
+
+def _turns_said(turns: int, errors: int) -> str:
     said = f"{count(turns)} turn{'' if turns == 1 else 's'}"
     return f"{said}, {count(errors)} failed" if errors else said
 
