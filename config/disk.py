@@ -23,10 +23,19 @@ MOUNTS = Path("/proc/self/mountinfo")
 
 @contextlib.contextmanager
 def lock() -> Iterator[None]:
-    """Keep other processes of this server from writing the file meanwhile."""
+    """Keep other processes of this server from writing the file meanwhile.
+
+    Raises `FileUnwritable` where the state directory takes no lock.
+    """
     directory = Path(settings.COULISSE_STATE_DIR)
-    directory.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(directory / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError as exc:
+        raise FileUnwritable(
+            f"nothing is written while {directory / LOCK} cannot be ({exc.strerror}); "
+            f"let the server write {directory}"
+        ) from exc
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

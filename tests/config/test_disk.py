@@ -104,3 +104,14 @@ def test_a_mounted_file_is_known_though_its_directory_is_closed(
     monkeypatch.setattr("tempfile.mkstemp", refuse)
     disk.replace(target, b"new")
     assert target.read_bytes() == b"new"
+
+
+def test_where_no_lock_can_be_taken_nothing_is_written(target, settings):
+    # Read-only or full, to the one who asks, is much the same as this.
+    settings.COULISSE_STATE_DIR = target / ".coulisse"
+    with (
+        pytest.raises(FileUnwritable, match=r"coulisse\.lock cannot be \(Not a dir"),
+        disk.lock(),
+    ):
+        disk.replace(target, b"new")
+    assert target.read_bytes() == b"old"
