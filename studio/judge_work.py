@@ -117,7 +117,7 @@ class JudgeFace(Face):
         return Deed(action, self.author(), self.kwargs["name"], {what: count})
 
 
-class Scores(JudgeFace):
+class JudgeScores(JudgeFace):
     """`/admin/judges/{name}/scores`."""
 
     about = "Scores of"

@@ -133,7 +133,7 @@ class OneRun(Face):
         )
 
 
-class Cancelling(Face):
+class RunCancelling(Face):
     """`/admin/smoke/runs/{id}/cancel`."""
 
     @extend_schema(

@@ -115,7 +115,7 @@ class OneTask(Face):
         return self.answer(told, page=lambda: {"is_over": is_over})
 
 
-class Cancelling(Face):
+class TaskCancelling(Face):
     """`/admin/tasks/{id}/cancel`."""
 
     @extend_schema(summary="Cancel a task", request=None, responses=Task)

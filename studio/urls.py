@@ -12,8 +12,7 @@ from studio.facts import Facts
 from studio.file import ConfigCheck, ConfigEditor, ConfigFile, ConfigSchema
 from studio.file_entries import Mcp, OneMcp, OneProvider, Providers
 from studio.home import Home
-from studio.judge_work import Past, Retry
-from studio.judge_work import Scores as JudgeScores
+from studio.judge_work import JudgeScores, Past, Retry
 from studio.kinds import KINDS
 from studio.live import Events, Live
 from studio.mcp_state import ConnectionFace, ConnectionsFace, ToolsFace
@@ -23,14 +22,13 @@ from studio.person_pages import Everybody, Somebody
 from studio.playground import Playground, PlaygroundTurns
 from studio.sections import MemoryFace, SectionFace, Settings
 from studio.sidecars import Restart, Sidecars
-from studio.smoke_runs import AllRuns, OneRun, TestRuns
-from studio.smoke_runs import Cancelling as CancellingRuns
+from studio.smoke_runs import AllRuns, OneRun, RunCancelling, TestRuns
 from studio.spend import Spend
-from studio.tasks import Again, Cancelling, OneTask, Tasks
+from studio.tasks import Again, OneTask, TaskCancelling, Tasks
 from studio.tokens import OneToken, Tokens
 from studio.triggers import Firings, OneTrigger, Triggers
 from studio.turns import OneTurn, Turns, UserTurns
-from studio.user_scores import Scores
+from studio.user_scores import UserScores
 from studio.users import Erasing, Export, OneUser, Users
 
 urlpatterns = [
@@ -43,7 +41,7 @@ urlpatterns = [
     path("tasks", Tasks.as_view()),
     path("tasks/<str:id>", OneTask.as_view()),
     path("tasks/<str:id>/again", Again.as_view()),
-    path("tasks/<str:id>/cancel", Cancelling.as_view()),
+    path("tasks/<str:id>/cancel", TaskCancelling.as_view()),
     path("sidecars", Sidecars.as_view()),
     path("sidecars/<path:name>/restart", Restart.as_view()),
     path("triggers", Triggers.as_view()),
@@ -56,7 +54,7 @@ urlpatterns = [
     path("judges/<path:name>/scores", JudgeScores.as_view()),
     path("smoke/runs", AllRuns.as_view()),
     path("smoke/runs/<str:id>", OneRun.as_view()),
-    path("smoke/runs/<str:id>/cancel", CancellingRuns.as_view()),
+    path("smoke/runs/<str:id>/cancel", RunCancelling.as_view()),
     path("smoke/<path:name>/runs", TestRuns.as_view()),
     # Monitor
     path("audit", Audit.as_view()),
@@ -67,7 +65,7 @@ urlpatterns = [
     path("users/<str:user>/facts", Facts.as_view()),
     path("users/<str:user>/facts/<str:id>", OneFact.as_view()),
     path("users/<str:user>/messages", Messages.as_view()),
-    path("users/<str:user>/scores", Scores.as_view()),
+    path("users/<str:user>/scores", UserScores.as_view()),
     path("users/<str:user>/threads", Threads.as_view()),
     path("users/<str:user>/turns", UserTurns.as_view()),
     path("memory", MemoryFace.as_view()),

@@ -18,7 +18,7 @@ PAGE = 50
 MOST_FEEDBACK = 20
 
 
-class Scores(OfUser):
+class UserScores(OfUser):
     """`/admin/users/{user}/scores`."""
 
     title = "Scores"
