@@ -105,6 +105,7 @@ class Running:
 
     @property
     def guard(self) -> psutil.Process:
+        until(lambda: bool(self.guards()))
         (found,) = self.guards()
         return found
 
