@@ -74,7 +74,7 @@ class Login(Part):
         if not text.strip():
             raise ValueError("must not be empty")
         if is_hash(text):
-            check_hash(text)
+            _check_hash(text)
         return value
 
 
@@ -83,7 +83,7 @@ def is_hash(password: str) -> bool:
     return password.partition("$")[0] in HASHES and "$" in password
 
 
-def check_hash(password: str) -> None:
+def _check_hash(password: str) -> None:
     """Raise `ValueError` for what begins like a hash and is none."""
     try:
         hashers.identify_hasher(password).decode(password)
@@ -276,13 +276,13 @@ def check(auth: AuthConfig, config: Config) -> Iterable[Problem]:
     """Refuse schemes that contradict each other, themselves or `users:`."""
     for name, scope in (("admin", auth.admin), ("proxy", auth.proxy)):
         if scope is not None:
-            yield from check_scope(name, scope)
+            yield from _check_scope(name, scope)
     if auth.proxy is not None:
-        yield from check_identity(auth.proxy)
-        yield from check_users(auth.proxy, config)
+        yield from _check_identity(auth.proxy)
+        yield from _check_users(auth.proxy, config)
 
 
-def check_scope(name: str, scope: ScopeConfig) -> Iterable[Problem]:
+def _check_scope(name: str, scope: ScopeConfig) -> Iterable[Problem]:
     """Refuse a scope without a scheme, or whose scheme is not right."""
     schemes = scope.schemes
     offered = "'basic' or 'oidc'" if name == "admin" else "'basic', 'oidc' or 'tokens'"
@@ -300,12 +300,12 @@ def check_scope(name: str, scope: ScopeConfig) -> Iterable[Problem]:
             f"auth.{name} has {given}, but a scope has exactly one scheme; keep one",
             "coulisse.E303",
         )
-    yield from check_usernames(name, scope)
+    yield from _check_usernames(name, scope)
     if scope.oidc is not None:
-        yield from check_redirect(name, scope.oidc)
+        yield from _check_redirect(name, scope.oidc)
 
 
-def check_usernames(name: str, scope: ScopeConfig) -> Iterable[Problem]:
+def _check_usernames(name: str, scope: ScopeConfig) -> Iterable[Problem]:
     """Refuse a username that has two passwords, and a list of none."""
     names = [login.username for login in scope.logins]
     if scope.basic is not None and not names:
@@ -325,7 +325,7 @@ def check_usernames(name: str, scope: ScopeConfig) -> Iterable[Problem]:
             )
 
 
-def check_redirect(name: str, oidc: OidcConfig) -> Iterable[Problem]:
+def _check_redirect(name: str, oidc: OidcConfig) -> Iterable[Problem]:
     """Refuse an address to come back to that is not of the scope."""
     path = urlsplit(oidc.redirect_url).path
     is_odd = "//" in path or {".", ".."} & set(path.split("/"))
@@ -339,7 +339,7 @@ def check_redirect(name: str, oidc: OidcConfig) -> Iterable[Problem]:
         )
 
 
-def check_identity(proxy: ProxyAuth) -> Iterable[Problem]:
+def _check_identity(proxy: ProxyAuth) -> Iterable[Problem]:
     """Refuse an `identity` that the scheme cannot give."""
     location = ("auth", "proxy", "identity")
     if proxy.tokens is not None and proxy.identity is not None:
@@ -358,7 +358,7 @@ def check_identity(proxy: ProxyAuth) -> Iterable[Problem]:
         )
 
 
-def check_users(proxy: ProxyAuth, config: Config) -> Iterable[Problem]:
+def _check_users(proxy: ProxyAuth, config: Config) -> Iterable[Problem]:
     """Refuse one user for all beside credentials that stand for users."""
     if not proxy.binds_users:
         return

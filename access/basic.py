@@ -47,7 +47,7 @@ class Given:
     password: str
 
 
-def readings(header: str) -> list[Given]:
+def _readings(header: str) -> list[Given]:
     """Return what a header's value may say; empty if it is not Basic or says nothing.
 
     The bytes are UTF-8 or, from clients that know no better, Latin-1: RFC 7617 leaves
@@ -152,7 +152,9 @@ class Passwords:
     def _learn(self, key: bytes, header: str | None) -> None:
         # One at a time in the studio, too, whose threads come here by themselves.
         with self._lock:
-            right = [given for given in readings(header or "") if self._is_right(given)]
+            right = [
+                given for given in _readings(header or "") if self._is_right(given)
+            ]
             if right:
                 _put(self._right, key, right[0].username)
             else:

@@ -39,7 +39,7 @@ def concerns(auth: AuthConfig, limits: tuple[Limit, ...]) -> Iterator[tuple[str,
             "entry of their own, or use 'oidc' or 'tokens'",
         )
     for name, scope in (("admin", auth.admin), ("proxy", proxy)):
-        if scope is not None and is_in_the_open(scope):
+        if scope is not None and _is_in_the_open(scope):
             yield (
                 "coulisse.W302",
                 f"auth.{name}.oidc: 'issuer_url' is plain http to another machine; "
@@ -56,7 +56,7 @@ def concerns(auth: AuthConfig, limits: tuple[Limit, ...]) -> Iterator[tuple[str,
                 )
 
 
-def is_in_the_open(scope: ScopeConfig) -> bool:
+def _is_in_the_open(scope: ScopeConfig) -> bool:
     """Return whether a provider is asked over plain http, and not on this machine."""
     if scope.oidc is None:
         return False

@@ -28,7 +28,7 @@ DefaultUserId = Annotated[
 ]
 
 
-def check_users(users: str | None, config: Config) -> Iterable[Problem]:
+def _check_users(users: str | None, config: Config) -> Iterable[Problem]:
     """Refuse the two keys that contradict each other."""
     default_user_id = config.get(DEFAULT_USER_ID)
     if default_user_id is None:
@@ -50,7 +50,7 @@ def check_users(users: str | None, config: Config) -> Iterable[Problem]:
 
 
 USERS: Section[str | None] = Section(
-    key="users", shape=Users, default=lambda: None, check=check_users
+    key="users", shape=Users, default=lambda: None, check=_check_users
 )
 DEFAULT_USER_ID: Section[str | None] = Section(
     key="default_user_id", shape=DefaultUserId, default=lambda: None

@@ -52,12 +52,12 @@ def over_http(caller: Caller, user_id: UserId, address: str) -> Author:
     Where no credential is asked for it is whom the request says it is for.
     """
     if caller.token is not None:
-        return Author(token_name(caller.token), address)
+        return Author(_token_name(caller.token), address)
     if caller.scheme is not None:
         return Author(f"{caller.scheme}:{caller.name}", address)
     return Author(f"user:{user_id}", address)
 
 
-def token_name(token: Token) -> str:
+def _token_name(token: Token) -> str:
     """Return how records name a token."""
     return f"token:{token.label} ({token.id.hex[:8]})"

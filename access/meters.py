@@ -70,7 +70,7 @@ class Charge:
 NOTHING = Charge(0, 0, is_priced=True)
 
 
-def epoch_of(now: int) -> int:
+def _epoch_of(now: int) -> int:
     """Return the epoch of an instant."""
     return now // EPOCH_SECONDS
 
@@ -88,7 +88,7 @@ def reserve(
     Nothing is done, and nothing returned, unless the token is as it is remembered and
     valid. For a transaction: the caller rolls back when a limit is passed.
     """
-    values: list[Any] = [now, epoch_of(now), tokens, micro_usd]
+    values: list[Any] = [now, _epoch_of(now), tokens, micro_usd]
     # In one order for everyone, so that no two turns wait for each other.
     for key in sorted(keys):
         values += _key(key)

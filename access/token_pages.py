@@ -86,7 +86,7 @@ def count_active(user_id: UserId, *, now: datetime) -> int:
     return of_user(user_id).filter(_is_active(now)).count()
 
 
-def state_of(row: Token, now: datetime) -> State:
+def _state_of(row: Token, now: datetime) -> State:
     """Return whether a token is good for anything."""
     if row.revoked_at is not None:
         return "revoked"
@@ -112,7 +112,7 @@ def _with_use(rows: Sequence[Token], now: datetime) -> list[Listed]:
     return [
         _listed(
             row,
-            state_of(row, now),
+            _state_of(row, now),
             used.get((subject, ever.length)),
             used.get((subject, month.length)),
         )

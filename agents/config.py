@@ -170,7 +170,7 @@ class AgentConfig(BaseModel):
         return self.model_dump(include=PARAMETERS, exclude_none=True)
 
 
-def check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Problem]:
+def _check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Problem]:
     """Find agents whose provider is not configured or cannot do what they ask."""
     providers = config.get(PROVIDERS)
     for index, agent in enumerate(agents.values()):
@@ -328,5 +328,5 @@ AGENTS: Section[dict[str, AgentConfig]] = Section(
     noun="agent",
     is_overridable=True,
     required=True,
-    check=check_agents,
+    check=_check_agents,
 )

@@ -94,7 +94,7 @@ class Subagent:
                 f"agents are calling each other {MAX_DEPTH} deep already, which is the "
                 f"most: '{self.target}' was not called; answer without it"
             )
-        message = message_of(arguments)
+        message = _message_of(arguments)
         answering = await self.find()
         agent = answering.agent
         record.target = agent.name
@@ -131,7 +131,7 @@ def prompt(agent: AgentConfig, message: str) -> list[Message]:
     return [*system, Message("user", message)]
 
 
-def message_of(arguments: Mapping[str, Any]) -> str:
+def _message_of(arguments: Mapping[str, Any]) -> str:
     """Return what the agent is to be told; raises `SubagentFailed`."""
     message = arguments.get("message")
     if arguments.keys() != {"message"} or not isinstance(message, str):

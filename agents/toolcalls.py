@@ -71,7 +71,7 @@ class Answers:
     def messages(self) -> list[Message]:
         """Return the results, in the order of the calls."""
         return [
-            Message("tool", list_or_text(task.result()), tool_call_id=call.id)
+            Message("tool", _list_or_text(task.result()), tool_call_id=call.id)
             for call, task in zip(self._calls, self._tasks, strict=True)
         ]
 
@@ -169,7 +169,7 @@ def _children(node: Any) -> Iterable[Any]:
     return node if isinstance(node, list) else ()
 
 
-def list_or_text(result: Result) -> str | list[dict[str, Any]]:
+def _list_or_text(result: Result) -> str | list[dict[str, Any]]:
     """Return a result as a message's content."""
     return result if isinstance(result, str) else list(result)
 

@@ -101,13 +101,13 @@ def _sync(directory: Path) -> None:
 
 def _must_stay(target: Path, exc: OSError) -> bool:
     """Tell whether the file itself has to stay where it is."""
-    if exc.errno == errno.EBUSY or is_mounted(target):
+    if exc.errno == errno.EBUSY or _is_mounted(target):
         return True
     # Its owner could not be kept; that its directory is closed is a reason of its own.
     return exc.errno == errno.EPERM and os.access(target.parent, os.W_OK)
 
 
-def is_mounted(target: Path) -> bool:
+def _is_mounted(target: Path) -> bool:
     """Tell whether a file is mounted by itself, as containers do it."""
     try:
         rows = MOUNTS.read_text().splitlines()

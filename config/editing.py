@@ -44,7 +44,7 @@ Record = Callable[[Write], "File"]
 """Makes a change and writes it down elsewhere, both or neither."""
 
 
-def plainly(write: Write) -> "File":
+def _plainly(write: Write) -> "File":
     """Make a change that is written down nowhere."""
     return write()
 
@@ -122,7 +122,7 @@ def fault(file: File) -> ConfigInvalid | None:
 # Changes. Each returns the file as it is then.
 
 
-def write(text: str, *, version: str | None = None, record: Record = plainly) -> File:
+def write(text: str, *, version: str | None = None, record: Record = _plainly) -> File:
     """Give the file another text."""
     content = text.encode()
 
@@ -135,7 +135,7 @@ def write(text: str, *, version: str | None = None, record: Record = plainly) ->
 
 
 def write_data(
-    data: Any, *, version: str | None = None, record: Record = plainly
+    data: Any, *, version: str | None = None, record: Record = _plainly
 ) -> File:
     """Have the file say something else; what stays keeps its comments."""
     if not isinstance(data, dict):
@@ -146,21 +146,21 @@ def write_data(
 
 
 def put(
-    place: Place, text: str, *, version: str | None = None, record: Record = plainly
+    place: Place, text: str, *, version: str | None = None, record: Record = _plainly
 ) -> File:
     """Write a text at a place, as it is; one that is empty takes the place away."""
     return _change(lambda doc: rewriting.with_text(doc, place, text), version, record)
 
 
 def put_data(
-    place: Place, data: Any, *, version: str | None = None, record: Record = plainly
+    place: Place, data: Any, *, version: str | None = None, record: Record = _plainly
 ) -> File:
     """Have a place say something else; what stays keeps its comments."""
     return _change(lambda doc: rewriting.with_data(doc, place, data), version, record)
 
 
 def add(
-    place: Place, text: str, *, version: str | None = None, record: Record = plainly
+    place: Place, text: str, *, version: str | None = None, record: Record = _plainly
 ) -> File:
     """Write an entry that is not there yet; raises `EntryTaken` when it is."""
 
@@ -173,7 +173,7 @@ def add(
 
 
 def remove(
-    place: Place, *, version: str | None = None, record: Record = plainly
+    place: Place, *, version: str | None = None, record: Record = _plainly
 ) -> File:
     """Take an entry away; raises `EntryUnknown` when there is none."""
     return _change(lambda doc: rewriting.without(doc, place), version, record)

@@ -106,7 +106,7 @@ def _within(
         if isinstance(step, int):
             free = is_free or not below
         if isinstance(step, int) and _is_announced(before, child):
-            yield (*place, step), masked(child)
+            yield (*place, step), _masked(child)
         else:
             yield from _within(child, (*place, step), below, schema, is_free=free)
         before = child
@@ -115,7 +115,7 @@ def _within(
     is_hidden = any(node.get("writeOnly") is True for node in nodes)
     text = str(value)
     if is_hidden or (isinstance(value, str) and _is_secret(place, text, is_free)):
-        hidden = masked(text)
+        hidden = _masked(text)
         if hidden != text:
             yield place, hidden
 
@@ -127,7 +127,7 @@ def _is_announced(option: Any, argument: Any) -> bool:
     is_named = option.startswith("-") and "=" not in option
     is_value = bool(argument) and not argument.startswith("-")
     hidden = is_named and is_value and secret_values.is_secret(option, argument)
-    return hidden and masked(argument) != argument
+    return hidden and _masked(argument) != argument
 
 
 def _entries(value: Any) -> Iterable[tuple[str | int, Any]]:
@@ -152,10 +152,10 @@ def _repeated(doc: Document, known: list[str]) -> Iterator[tuple[Location, str]]
         is_name = bool(place) and place[-1] in merging.IDENTITIES
         is_free = entry.value.kind == "scalar" and not is_name
         if is_free and any(secret in text for secret in known):
-            yield place, masked(text)
+            yield place, _masked(text)
 
 
-def masked(text: str) -> str:
+def _masked(text: str) -> str:
     """Return what is shown of a secret: its placeholders, and a word such as Bearer."""
     pieces = TOKEN.split(text)
     if len(pieces) == 1:
@@ -226,7 +226,7 @@ def _shown_comment(comment: str, known: list[str]) -> str:
     field = COMMENTED_FIELD.match(comment)
     if field and secret_values.SECRET_NAME.search(field["name"]):
         start, end = field.span("value")
-        comment = comment[:start] + masked(field["value"]) + comment[end:]
+        comment = comment[:start] + _masked(field["value"]) + comment[end:]
     return redaction.alike(comment).replace(redaction.MARK, MASK)
 
 

@@ -75,7 +75,7 @@ class Inserts:
         """Return an id no row of a table has or will get."""
         ids = self._ids.setdefault(model, [])
         if not ids:
-            block = reserve(model, BLOCK, above=self._highest.get(model, 0))
+            block = _reserve(model, BLOCK, above=self._highest.get(model, 0))
             self._highest[model] = block[-1]
             ids += reversed(block)
         return ids.pop()
@@ -93,7 +93,7 @@ class Inserts:
         self._waiting = 0
 
 
-def reserve(model: type[models.Model], count: int, *, above: int = 0) -> range:
+def _reserve(model: type[models.Model], count: int, *, above: int = 0) -> range:
     """Return so many ids that nobody else is given.
 
     On SQLite, above those reserved before, and as long as nobody else writes.

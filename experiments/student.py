@@ -32,11 +32,11 @@ def quantile(share: float, freedom: int) -> float:
 
 def below(value: float, freedom: int) -> float:
     """Return which share of the distribution is below a value that is not negative."""
-    outside = beta(freedom / (freedom + value * value), freedom / 2, 0.5)
+    outside = _beta(freedom / (freedom + value * value), freedom / 2, 0.5)
     return 1 - outside / 2
 
 
-def beta(at: float, a: float, b: float) -> float:
+def _beta(at: float, a: float, b: float) -> float:
     """Return the regularised incomplete beta function, from 0 to 1."""
     if at in (0.0, 1.0):
         return at

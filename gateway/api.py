@@ -51,7 +51,7 @@ class JsonParser(Parser):
             ) from exc
 
 
-def login_at(request: HttpRequest, exc: LoginRequired) -> HttpResponse:
+def _login_at(request: HttpRequest, exc: LoginRequired) -> HttpResponse:
     """Send a browser to where its user logs in."""
     return HttpResponseRedirect(exc.location)
 
@@ -66,7 +66,7 @@ api = NinjaAPI(
     urls_namespace="v1",
 )
 api.exception_handler(CoulisseError)(errors.on_domain_error)
-api.exception_handler(LoginRequired)(login_at)
+api.exception_handler(LoginRequired)(_login_at)
 api.exception_handler(ValidationError)(errors.on_invalid_body)
 api.exception_handler(HttpError)(errors.on_http_error)
 api.exception_handler(Exception)(errors.on_internal_error)

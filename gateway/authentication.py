@@ -71,7 +71,7 @@ async def answered(request: HttpRequest, answer: HttpResponseBase) -> HttpRespon
     if answer.status_code < 400 or not caller.is_remembered or caller.token is None:
         return answer
     try:
-        await look_up(tokens.digest(bearer(request)))
+        await _look_up(tokens.digest(bearer(request)))
     except CoulisseError as exc:
         tokens.REMEMBERED.forget(caller.token.id)
         return errors.on_domain_error(request, exc)
@@ -90,7 +90,7 @@ class Guard:
     async def admit(self, request: HttpRequest) -> Caller:
         """Return who sends a request; raises as `authenticate` does."""
         if self.proxy.tokens is not None:
-            return await admit_token(request)
+            return await _admit_token(request)
         if self.verifier is not None:
             return await self._admit_person(request, self.verifier)
         username = await self._passwords.check(request.headers.get("Authorization"))
@@ -122,7 +122,7 @@ def guard(proxy: ProxyAuth) -> Guard:
     return found
 
 
-async def admit_token(request: HttpRequest) -> Caller:
+async def _admit_token(request: HttpRequest) -> Caller:
     """Return whose API token a request carries; raises as `authenticate` does."""
     secret = bearer(request)
     if not SECRET.fullmatch(secret):
@@ -132,10 +132,10 @@ async def admit_token(request: HttpRequest) -> Caller:
         token = tokens.REMEMBERED.recall(digest)
         if token is not None:
             return by_token(token, is_remembered=True)
-    return await look_up(digest)
+    return await _look_up(digest)
 
 
-async def look_up(digest: str) -> Caller:
+async def _look_up(digest: str) -> Caller:
     """Return whose token this is; raises `CredentialRefused` and `DatabaseDown`."""
     token = await lane.run(tokens.find, digest, datetime.now(UTC))
     if token is None:

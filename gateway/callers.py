@@ -60,7 +60,7 @@ def identify(
     Raises `Invalid` for names that contradict each other and for query parameters the
     route does not know, `UserRequired` and `UserInvalid` as a chat's request does.
     """
-    refuse_unknown(request, type(query))
+    _refuse_unknown(request, type(query))
     config, caller = live.current(), authentication.caller_of(request)
     names = [*request.GET.getlist("safety_identifier"), *in_header(request)]
     if body is not None:
@@ -76,7 +76,7 @@ def identify(
     return users.pop() if users else identity.resolve(config, caller)
 
 
-def refuse_unknown(request: HttpRequest, query: type[CallerQuery]) -> None:
+def _refuse_unknown(request: HttpRequest, query: type[CallerQuery]) -> None:
     """Raise `Invalid` for a query parameter that would be ignored."""
     fields = query.model_fields.items()
     known = {field.alias or name for name, field in fields}

@@ -22,7 +22,7 @@ def served(by: Serving) -> dict[str, str]:
     return serving.headers(by.provider, by.attempts)
 
 
-def set_headers(answer: HttpResponseBase, headers: Mapping[str, str]) -> None:
+def _set_headers(answer: HttpResponseBase, headers: Mapping[str, str]) -> None:
     for name, value in headers.items():
         answer.headers[name] = value
 
@@ -42,7 +42,7 @@ async def complete(request: TurnRequest) -> HttpResponse:
         headers = {**headers, **served(reply.serving)}
         if (cost := wire.cost(reply.serving)) is not None:
             headers[serving.COST] = cost
-    set_headers(answer, headers)
+    _set_headers(answer, headers)
     return answer
 
 
@@ -58,7 +58,7 @@ async def stream(request: TurnRequest, *, include_usage: bool) -> "EventStream":
     frames = Frames(head, include_usage=include_usage)
     answer = EventStream(_encoded(frames, first, events))
     if isinstance(begun, Begun):
-        set_headers(answer, {**begun.headers, **served(begun.serving)})
+        _set_headers(answer, {**begun.headers, **served(begun.serving)})
     return answer
 
 

@@ -35,19 +35,19 @@ class McpServerConfig(BaseModel):
     )
 
 
-def read_switch(value: Any) -> Any:
+def _read_switch(value: Any) -> Any:
     """Return `true` and `false` as maps that say no more."""
     return {"enabled": value} if isinstance(value, bool) else value
 
 
 def check(settings: McpServerConfig, config: Config) -> Iterable[Problem]:
     """Refuse agents that do not exist or are offered twice, and a server of itself."""
-    yield from check_agents(settings, config)
+    yield from _check_agents(settings, config)
     if settings.enabled:
-        yield from check_circle(config)
+        yield from _check_circle(config)
 
 
-def check_agents(settings: McpServerConfig, config: Config) -> Iterable[Problem]:
+def _check_agents(settings: McpServerConfig, config: Config) -> Iterable[Problem]:
     """Refuse agents that do not exist, and agents offered twice."""
     known = routing.names(config)
     offered = settings.agents or ()
@@ -68,14 +68,14 @@ def check_agents(settings: McpServerConfig, config: Config) -> Iterable[Problem]
             )
 
 
-def check_circle(config: Config) -> Iterable[Problem]:
+def _check_circle(config: Config) -> Iterable[Problem]:
     """Refuse this server among those its own agents call.
 
     They would call each other without end, and as whoever `default_user_id` is in place
     of the user whose turn it is.
     """
     for name, server in config.get(MCP).items():
-        if server.url is not None and is_own(server.url, config):
+        if server.url is not None and _is_own(server.url, config):
             yield Problem(
                 ("mcp", name, "url"),
                 f"MCP server '{name}' is this server itself; to let agents call "
@@ -84,7 +84,7 @@ def check_circle(config: Config) -> Iterable[Problem]:
             )
 
 
-def is_own(url: str, config: Config) -> bool:
+def _is_own(url: str, config: Config) -> bool:
     """Return whether an address is, as far as the YAML tells, this server's `/mcp`."""
     address = urlsplit(url)
     if address.path.rstrip("/") != "/mcp":
@@ -100,7 +100,7 @@ MCP_SERVER: Section[McpServerConfig] = Section(
     key="mcp_server",
     shape=Annotated[
         McpServerConfig,
-        BeforeValidator(read_switch, json_schema_input_type=bool | McpServerConfig),
+        BeforeValidator(_read_switch, json_schema_input_type=bool | McpServerConfig),
     ],
     default=McpServerConfig,
     check=check,

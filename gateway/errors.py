@@ -121,7 +121,7 @@ def response(error: CoulisseError) -> HttpResponse:
     seconds = retry_after_seconds(error)
     if seconds is not None:
         answer["Retry-After"] = str(math.ceil(seconds))
-    if is_final(error):
+    if _is_final(error):
         answer["X-Should-Retry"] = "false"
     if isinstance(error, Unauthenticated):
         answer["WWW-Authenticate"] = error.challenge
@@ -136,7 +136,7 @@ def retry_after_seconds(error: CoulisseError) -> float | None:
     return getattr(error, "retry_after_seconds", None)
 
 
-def is_final(error: CoulisseError) -> bool:
+def _is_final(error: CoulisseError) -> bool:
     """Return whether OpenAI's clients, which try again by themselves, should not."""
     seconds = retry_after_seconds(error)
     if seconds is not None:

@@ -77,7 +77,7 @@ class Handler(ASGIHandler):
         outgoing = Outgoing(send, request_id, scope["path"])
         try:
             check_host(headers)
-            body = await read_body(headers, receive)
+            body = await _read_body(headers, receive)
         except RequestAborted:
             return
         except CoulisseError as exc:
@@ -190,12 +190,12 @@ def check_host(headers: Headers) -> None:
         )
 
 
-async def read_body(headers: Headers, receive: Receive) -> bytes:
+async def _read_body(headers: Headers, receive: Receive) -> bytes:
     """Return the whole body; raises `BodyTooLarge` as soon as that is known."""
     most = _server().max_body_bytes
     declared = headers.get(b"content-length", b"0")
     if declared.isdigit() and int(declared) > most:
-        raise too_large(most)
+        raise _too_large(most)
     chunks: list[bytes] = []
     size = 0
     more = True
@@ -206,12 +206,12 @@ async def read_body(headers: Headers, receive: Receive) -> bytes:
         chunks.append(message.get("body", b""))
         size += len(chunks[-1])
         if size > most:
-            raise too_large(most)
+            raise _too_large(most)
         more = message.get("more_body", False)
     return b"".join(chunks)
 
 
-def too_large(most: int) -> BodyTooLarge:
+def _too_large(most: int) -> BodyTooLarge:
     return BodyTooLarge(
         f"The body is larger than {most} bytes, the most this server takes; raise "
         "server.max_body_bytes or send less"

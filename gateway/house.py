@@ -89,7 +89,7 @@ async def serve(request: HttpRequest) -> HttpResponseBase:
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         check_origin(request, config.get(SERVER).allowed_hosts)
-        check_content_type(request)
+        _check_content_type(request)
     except CoulisseError as exc:
         return errors.response(exc)
     try:
@@ -102,7 +102,7 @@ async def serve(request: HttpRequest) -> HttpResponseBase:
         return as_json(failure(None, PARSE_ERROR, f"Parse error: {exc}", status=400))
     if isinstance(decoded, dict) and "id" in decoded and "method" in decoded:
         return await answer(request, decoded)
-    return acknowledge(request, decoded)
+    return _acknowledge(request, decoded)
 
 
 def refusal(exc: CoulisseError) -> HttpResponse:
@@ -136,7 +136,7 @@ def check_origin(request: HttpRequest, allowed_hosts: tuple[str, ...]) -> None:
         )
 
 
-def check_content_type(request: HttpRequest) -> None:
+def _check_content_type(request: HttpRequest) -> None:
     """Raise `Invalid` for what a browser can send without asking."""
     if request.content_type != "application/json":
         raise Invalid(
@@ -145,7 +145,7 @@ def check_content_type(request: HttpRequest) -> None:
         )
 
 
-def acknowledge(request: HttpRequest, decoded: Any) -> HttpResponse:
+def _acknowledge(request: HttpRequest, decoded: Any) -> HttpResponse:
     """Answer what expects no answer: a notification, or an answer to nothing."""
     if not isinstance(decoded, dict) or not decoded.keys() & {
         "method",
@@ -263,7 +263,7 @@ async def handle(exchange: Exchange, connection: Connection) -> Answer:
     return Answer({"jsonrpc": "2.0", "id": message.id, "result": result})
 
 
-async def list_tools(
+async def _list_tools(
     context: Context, params: PaginatedRequestParams | None
 ) -> ListToolsResult:
     try:
@@ -274,7 +274,7 @@ async def list_tools(
     return ListToolsResult(tools=[tool.definition for tool in offered.values()])
 
 
-async def call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
+async def _call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
     """Call a tool for the user the request names.
 
     What goes wrong in a call is told to the client's model, which may mend it; a tool
@@ -306,7 +306,7 @@ server: Server[dict[str, Any]] = Server(
     title="Coulisse",
     version=api.version,
     instructions=INSTRUCTIONS,
-    on_list_tools=list_tools,
-    on_call_tool=call_tool,
+    on_list_tools=_list_tools,
+    on_call_tool=_call_tool,
 )
 server.middleware.clear()  # Spans of its own, which cost more than they tell.

@@ -52,7 +52,7 @@ async def connect(request: HttpRequest, server: str) -> HttpResponse:
             await CONNECTING.look(config, server, token)
             return Page("mcp/waiting.html", server=server)
         browser = secrets.token_urlsafe(32)
-        named = await named_users(config, request)
+        named = await _named_users(config, request)
         departure = await CONNECTING.open(
             config, server, token, browser=browser, named=named
         )
@@ -101,12 +101,12 @@ async def create_link(request: HttpRequest, server: str) -> HttpResponse:
         return HttpResponseNotAllowed(["POST"])
     try:
         config = live.current()
-        refusal = check_secret(config, request)
+        refusal = _check_secret(config, request)
         if refusal is not None:
             return refusal
         named = request.GET.get("user_id")
         if named is None:
-            return unprocessable(
+            return _unprocessable(
                 "user_id is required: it says who is to connect the server",
                 param="user_id",
                 code="user_required",
@@ -115,7 +115,7 @@ async def create_link(request: HttpRequest, server: str) -> HttpResponse:
             config, server, identity.resolve(config, OPEN, named), browser=None
         )
     except NoSignIn as exc:
-        return unprocessable(exc.message, param="server", code=exc.code)
+        return _unprocessable(exc.message, param="server", code=exc.code)
     except CoulisseError as exc:
         return errors.on_domain_error(request, exc)
     answer = errors.json_response({"url": departure.url})
@@ -123,7 +123,7 @@ async def create_link(request: HttpRequest, server: str) -> HttpResponse:
     return answer
 
 
-def check_secret(config: Config, request: HttpRequest) -> HttpResponse | None:
+def _check_secret(config: Config, request: HttpRequest) -> HttpResponse | None:
     """Return the refusal of a caller without the secret, or None."""
     secret = config.get(AUTH).mcp_consumer_secret
     if secret is None:
@@ -152,13 +152,13 @@ def check_secret(config: Config, request: HttpRequest) -> HttpResponse | None:
     return answer
 
 
-def unprocessable(message: str, *, param: str, code: str | None) -> HttpResponse:
+def _unprocessable(message: str, *, param: str, code: str | None) -> HttpResponse:
     """Return the answer to a request that is understood and cannot be met."""
     content = errors.shape(message, "invalid_request_error", param=param, code=code)
     return errors.json_response(content, status=422)
 
 
-async def named_users(config: Config, request: HttpRequest) -> set[UserId]:
+async def _named_users(config: Config, request: HttpRequest) -> set[UserId]:
     """Return whom the request says it is for, if it says so at all.
 
     The link is credential enough, and most browsers say nothing. A proxy before this

@@ -42,16 +42,16 @@ def to_turn(body: ChatRequest, caller: Caller) -> TurnRequest:
     Every parameter is passed on, used here or refused with `Invalid`; none is
     dropped.
     """
-    refuse_unsupported(body)
+    _refuse_unsupported(body)
     return TurnRequest(
         turn_id=new_turn_id(),
         agent=body.model,
         messages=[to_message(message) for message in body.messages],
         options=options.read(body.metadata or {}),
-        parameters=passed_parameters(body),
-        tools=check_tools(body),
-        format=to_format(body.response_format),
-        response_format=native_format(body.response_format),
+        parameters=_passed_parameters(body),
+        tools=_check_tools(body),
+        format=_to_format(body.response_format),
+        response_format=_native_format(body.response_format),
         stream=bool(body.stream),
         caller=caller,
         request_id=request_ids.current.get(),
@@ -60,7 +60,7 @@ def to_turn(body: ChatRequest, caller: Caller) -> TurnRequest:
     )
 
 
-def refuse_unsupported(body: ChatRequest) -> None:
+def _refuse_unsupported(body: ChatRequest) -> None:
     """Raise `Invalid` for what is known to OpenAI's clients and not done here."""
     for name, reason in REFUSED.items():
         # `logprobs: false` asks for nothing; `web_search_options: {}` for a search.
@@ -85,7 +85,7 @@ def _unsupported(name: str, reason: str) -> Invalid:
     )
 
 
-def passed_parameters(body: ChatRequest) -> dict[str, Any]:
+def _passed_parameters(body: ChatRequest) -> dict[str, Any]:
     """Return what the request sets for the provider; 0 and "" are set."""
     given = body.model_fields_set
     return {
@@ -95,7 +95,7 @@ def passed_parameters(body: ChatRequest) -> dict[str, Any]:
     }
 
 
-def check_tools(body: ChatRequest) -> Sequence[dict[str, Any]]:
+def _check_tools(body: ChatRequest) -> Sequence[dict[str, Any]]:
     """Return the client's tools; raises `Invalid` for duplicates and loose choices."""
     tools: list[Any] = body.tools or []
     names: set[str] = set()
@@ -124,7 +124,7 @@ def _check_choice(choice: Any, names: Collection[str]) -> None:
         )
 
 
-def to_format(response_format: ResponseFormat | None) -> structured.Format | None:
+def _to_format(response_format: ResponseFormat | None) -> structured.Format | None:
     """Return the shape the reply must have, or None for free text."""
     if isinstance(response_format, JsonObjectFormat):
         return structured.json_object()
@@ -134,7 +134,7 @@ def to_format(response_format: ResponseFormat | None) -> structured.Format | Non
     return None
 
 
-def native_format(response_format: ResponseFormat | None) -> dict[str, Any] | None:
+def _native_format(response_format: ResponseFormat | None) -> dict[str, Any] | None:
     """Return response_format as OpenAI takes it, or None for free text."""
     if isinstance(response_format, JsonObjectFormat | JsonSchemaFormat):
         return response_format.model_dump(by_alias=True, exclude_none=True)

@@ -238,7 +238,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(names)
 
 
-def check_servers(
+def _check_servers(
     servers: dict[str, ServerConfig], config: Config
 ) -> Iterable[Problem]:
     """Refuse names that do not fit into tools' names, and redirects nobody hears."""
@@ -287,7 +287,7 @@ MCP: Section[dict[str, ServerConfig]] = Section(
     shape=dict[str, ServerConfig],
     default=dict,
     noun="mcp server",
-    check=check_servers,
+    check=_check_servers,
     held=commands,
 )
 PUBLIC_BASE_URL: Section[str | None] = Section(

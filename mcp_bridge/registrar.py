@@ -72,7 +72,7 @@ class Registrar:
         """
         server, oauth = find(config, name)
         if oauth.mode == "static":
-            return static_app(config, name, oauth)
+            return _static_app(config, name, oauth)
         # One discovery at a time: of many users' first links one registers us.
         loop = asyncio.get_running_loop()
         key = loop, name, redirect_uri(config, name, oauth)
@@ -86,7 +86,7 @@ class Registrar:
         """Return the app a user's sign-in was made with, if there still is one."""
         server, oauth = find(config, name)
         if client_row is None:
-            return static_app(config, name, oauth) if oauth.mode == "static" else None
+            return _static_app(config, name, oauth) if oauth.mode == "static" else None
         found = await self._cross(clients.get, client_row, resource_of(server))
         return None if found is None else opened(found, secrets.load().vault)
 
@@ -154,7 +154,7 @@ class Registrar:
         return at is None or at + age <= self._clock()
 
 
-def static_app(config: Config, name: str, oauth: OAuth) -> App:
+def _static_app(config: Config, name: str, oauth: OAuth) -> App:
     """Return the app the YAML describes; raises `ProviderBroken`."""
     authorization_url, token_url = oauth.authorization_url or "", oauth.token_url or ""
     for place in (authorization_url, token_url):

@@ -65,7 +65,7 @@ def check() -> None:
         text = os.environ.get(name, "").strip()
         missing = missing or not text
         if text:
-            decode(name, text)
+            _decode(name, text)
     if missing and path().exists():
         _read(path())
 
@@ -88,16 +88,16 @@ def session_key() -> str:
 
 def _key(name: str, given: str, stored: Mapping[str, str], file: Path) -> bytes:
     if given:
-        return decode(name, given)
+        return _decode(name, given)
     if name not in stored:
         raise SecretsInvalid(
             f"{file} has no {name}: put back the line, or remove the file and have "
             "every user connect their accounts again"
         )
-    return decode(name, stored[name])
+    return _decode(name, stored[name])
 
 
-def decode(name: str, text: str) -> bytes:
+def _decode(name: str, text: str) -> bytes:
     """Return a key written in base64; raises `SecretsInvalid`, which names it."""
     try:
         key = base64.b64decode(text.translate(_URL_SAFE), validate=True)
@@ -134,7 +134,7 @@ def _read(file: Path) -> dict[str, str]:
     stored = {name.strip(): value.strip().strip("\"'") for name, value in lines}
     for name in (VAULT_KEY, HMAC_KEY):
         if name in stored:
-            decode(name, stored[name])
+            _decode(name, stored[name])
     return stored
 
 

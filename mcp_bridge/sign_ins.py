@@ -66,7 +66,7 @@ class SignIns:
         One trip to the database. A token about to expire is refreshed first; a server
         whose token cannot be had is left out.
         """
-        wanted = with_sign_in(config, servers)
+        wanted = _with_sign_in(config, servers)
         if not wanted or not _has_secrets():
             return {}
         found: dict[str, Held] = await self._cross(tokens.read, user_id, wanted)
@@ -124,7 +124,7 @@ class SignIns:
         None for a server without sign-in.
         """
         servers = config.get(MCP)
-        wanted = with_sign_in(config, [*servers])
+        wanted = _with_sign_in(config, [*servers])
         found: dict[str, Held] = {}
         if wanted:
             found = await self._cross(tokens.read, user_id, wanted)
@@ -164,7 +164,7 @@ class SignIns:
             await asyncio.wait(ours)
 
     async def _read(self, config: Config, server: str, user_id: UserId) -> Held | None:
-        wanted = with_sign_in(config, [server])
+        wanted = _with_sign_in(config, [server])
         found: dict[str, Held] = await self._cross(tokens.read, user_id, wanted)
         return found.get(server)
 
@@ -232,7 +232,7 @@ class SignIns:
         vault = secrets.load().vault
         app = await self._registrar.stored(config, held.server, held.client_row)
         try:
-            old = opened_refresh_token(held, user_id, vault)
+            old = _opened_refresh_token(held, user_id, vault)
             if app is None or old is None:
                 await self._cross_to_end(tokens.clear, held)
                 return None
@@ -284,7 +284,7 @@ class SignIns:
                 return
             vault = secrets.load().vault
             for token in (
-                opened_refresh_token(held, user_id, vault),
+                _opened_refresh_token(held, user_id, vault),
                 opened(held, user_id, vault),
             ):
                 if token is not None:
@@ -314,7 +314,7 @@ def _has_secrets() -> bool:
     return True
 
 
-def with_sign_in(config: Config, servers: Sequence[str]) -> dict[str, str]:
+def _with_sign_in(config: Config, servers: Sequence[str]) -> dict[str, str]:
     """Return where tokens go of those servers that have a sign-in, by name."""
     configured = config.get(MCP)
     return {
@@ -346,7 +346,7 @@ def opened(held: Held, user_id: UserId, vault: Vault) -> str | None:
     return _opened(held, user_id, vault, "access_token", held.boxes.access_token)
 
 
-def opened_refresh_token(held: Held, user_id: UserId, vault: Vault) -> str | None:
+def _opened_refresh_token(held: Held, user_id: UserId, vault: Vault) -> str | None:
     """Return the refresh token; None if there is none, or none that can be read."""
     box = held.boxes.refresh_token
     return None if box is None else _opened(held, user_id, vault, "refresh_token", box)

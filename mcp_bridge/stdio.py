@@ -89,14 +89,14 @@ async def connect(
             tasks.cancel_scope.cancel()
     finally:
         # Without waiting for anything: we may have been cancelled.
-        kill_group(process)
+        _kill_group(process)
         with anyio.CancelScope(shield=True):
             await _is_gone(process, GRACE_SECONDS)
         GUARD.forget(process.pid)
         _close_pipes(process)
 
 
-def kill_group(process: Process) -> None:
+def _kill_group(process: Process) -> None:
     """Kill the child and whatever it started that is still in its group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -63,7 +63,7 @@ class UserState(BaseModel):
     )
 
 
-def read_user_state(value: Any) -> Any:
+def _read_user_state(value: Any) -> Any:
     """Return `true` as a map with nothing set, and `false` as None."""
     if value is True:
         return {}
@@ -88,7 +88,7 @@ class MemoryConfig(BaseModel):
 
     user_state: Annotated[
         UserState | None,
-        BeforeValidator(read_user_state, json_schema_input_type=bool | UserState),
+        BeforeValidator(_read_user_state, json_schema_input_type=bool | UserState),
     ] = Field(
         default=None,
         description="Learn facts about each user and recall them: `true`, `false`, "

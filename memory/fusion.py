@@ -49,7 +49,7 @@ def ranking(found: Legs | Found, weights: Weights, fusion: Fusion) -> Ranking:
     """
     if isinstance(found, Found):
         return _Short(found, _totals(found, weights, fusion))
-    return _Long(found, *ranked(found, weights, fusion))
+    return _Long(found, *_ranked(found, weights, fusion))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def _totals(found: Found, weights: Weights, fusion: Fusion) -> list[tuple[int, f
     return sorted(totals.items(), key=lambda pair: (-pair[1], -pair[0]))
 
 
-def ranked(
+def _ranked(
     legs: Legs, weights: Weights, fusion: Fusion
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the places of what was found, best first and of equals newest first.

@@ -24,16 +24,16 @@ def clean(draft: Draft) -> Draft:
     """
     cleaned = replace(
         draft,
-        content=clean_content(draft.content),
-        category=clean_category(draft.category),
-        importance=clean_importance(draft.importance),
+        content=_clean_content(draft.content),
+        category=_clean_category(draft.category),
+        importance=_clean_importance(draft.importance),
         key=clean_key(draft.key),
         agent=clean_text(draft.agent)[:255],
         quote=clean_text(draft.quote),
         held_because=clean_text(draft.held_because),
     )
     for name in ("said_at", *DATES):
-        clean_date(name, getattr(draft, name))
+        _clean_date(name, getattr(draft, name))
     check_interval(draft.valid_from, draft.valid_to, draft.expires_at)
     return cleaned
 
@@ -57,7 +57,7 @@ def clean_text(text: str) -> str:
     return " ".join(CONTROLS.sub(" ", readable).split())
 
 
-def clean_content(content: object) -> str:
+def _clean_content(content: object) -> str:
     if not isinstance(content, str):
         raise FactInvalid("'content' must be text", param="content")
     cleaned = clean_text(content)
@@ -72,7 +72,7 @@ def clean_content(content: object) -> str:
     return cleaned
 
 
-def clean_category(category: object) -> Category:
+def _clean_category(category: object) -> Category:
     for known in get_args(Category):
         if category == known:
             return known  # type: ignore[no-any-return]
@@ -82,7 +82,7 @@ def clean_category(category: object) -> Category:
     )
 
 
-def clean_importance(importance: object) -> int:
+def _clean_importance(importance: object) -> int:
     is_whole = isinstance(importance, int) and not isinstance(importance, bool)
     if is_whole and 1 <= importance <= 10:  # type: ignore[operator]
         return importance  # type: ignore[return-value]
@@ -105,7 +105,7 @@ def clean_key(key: object) -> str | None:
     return cleaned or None
 
 
-def clean_date(name: str, at: object) -> datetime | None:
+def _clean_date(name: str, at: object) -> datetime | None:
     if at is None:
         return None
     if not isinstance(at, datetime) or at.utcoffset() is None:
@@ -137,13 +137,13 @@ def _clean_pinned(is_pinned: object) -> bool:
 
 
 CLEANERS: dict[str, Callable[[Any], Any]] = {
-    "content": clean_content,
-    "category": clean_category,
-    "importance": clean_importance,
+    "content": _clean_content,
+    "category": _clean_category,
+    "importance": _clean_importance,
     "key": clean_key,
     "is_pinned": _clean_pinned,
     "status": _clean_status,
-    "valid_from": lambda at: clean_date("valid_from", at),
-    "valid_to": lambda at: clean_date("valid_to", at),
-    "expires_at": lambda at: clean_date("expires_at", at),
+    "valid_from": lambda at: _clean_date("valid_from", at),
+    "valid_to": lambda at: _clean_date("valid_to", at),
+    "expires_at": lambda at: _clean_date("expires_at", at),
 }

@@ -36,7 +36,7 @@ class Ladder:
         if ended is None or ended.id == saved.fact_id:
             return saved
         # It turned out to be a fact known already; what it ends, ends all the same.
-        if saved.outcome not in ("updated", "unchanged") or not may_end(ended, draft):
+        if saved.outcome not in ("updated", "unchanged") or not _may_end(ended, draft):
             return saved
         self._end(ended, saved.fact_id, draft)
         return Saved(saved.fact_id, "superseded", ended.id)
@@ -46,7 +46,7 @@ class Ladder:
             return Saved(forgotten.id, "outdated")
         if keyed := self._board.keyed(draft):
             return self._upsert(keyed, draft, text)
-        candidates = [fact for fact in candidates if keys_agree(fact, draft)]
+        candidates = [fact for fact in candidates if _keys_agree(fact, draft)]
         for fact in candidates:
             if sameness.is_identical(fact.content, draft.content):
                 return self._affirm(fact, draft)
@@ -61,7 +61,7 @@ class Ladder:
                 case "same":
                     return self._reword(fact, draft, text)
                 # Of what is said in one breath, nothing takes another's place.
-                case "changed" if not is_past(draft) and not self._board.is_new(fact):
+                case "changed" if not _is_past(draft) and not self._board.is_new(fact):
                     changed.append(fact)
         if changed:
             return self._supersede(changed, draft, text)
@@ -81,8 +81,8 @@ class Ladder:
             return self._affirm(fact, draft)
         if fact.said_at > said_at(draft):
             return self._outdate(draft, fact)
-        if is_protected(fact, draft):
-            return self._hold(draft, conflict(fact))
+        if _is_protected(fact, draft):
+            return self._hold(draft, _conflict(fact))
         values = {**said(draft), "importance": draft.importance, **dates(draft)}
         values["is_pinned"] = fact.is_pinned or draft.is_pinned
         self._ledger.change(fact, values, action="updated", text=text)
@@ -90,14 +90,14 @@ class Ladder:
 
     def _affirm(self, fact: Fact, draft: Draft) -> Saved:
         """Note that a fact was said again, perhaps with more weight."""
-        values = {} if is_protected(fact, draft) else self._added(fact, draft)
+        values = {} if _is_protected(fact, draft) else self._added(fact, draft)
         self._ledger.touch(fact, said_at(draft))
         if self._ledger.change(fact, values, action="updated"):
             return Saved(fact.id, "updated")
         return Saved(fact.id, "unchanged")
 
     def _reword(self, fact: Fact, draft: Draft, text: Embedding) -> Saved:
-        if is_protected(fact, draft) or fact.said_at > said_at(draft):
+        if _is_protected(fact, draft) or fact.said_at > said_at(draft):
             return self._affirm(fact, draft)
         values = {**said(draft), **self._added(fact, draft)}
         self._ledger.change(fact, values, action="updated", text=text)
@@ -133,12 +133,12 @@ class Ladder:
         if latest.said_at > said_at(draft):
             return self._outdate(draft, latest)
         for fact in olds:
-            if is_protected(fact, draft):
-                return self._hold(draft, conflict(fact))
+            if _is_protected(fact, draft):
+                return self._hold(draft, _conflict(fact))
         new = self._new(draft, Status.ACTIVE)
         for fact in olds:
             self._end(fact, new.id, draft)
-        inherit_key(new, olds)
+        _inherit_key(new, olds)
         self._ledger.create(new, action="created", text=text)
         self._board.add(new)
         return Saved(new.id, "superseded", olds[0].id)
@@ -149,7 +149,7 @@ class Ladder:
         values: dict[str, Any] = {"superseded_by_id": new_id}
         if end <= self._ledger.now:
             values["status"] = Status.SUPERSEDED.value
-        if is_between(fact.valid_from, end, fact.valid_to):
+        if _is_between(fact.valid_from, end, fact.valid_to):
             values["valid_to"] = end
         reason = f"now: {draft.content}"
         self._ledger.change(fact, values, action="superseded", reason=reason)
@@ -162,7 +162,7 @@ class Ladder:
         past = self._new(draft, Status.SUPERSEDED)
         past.superseded_by_id = newer.id
         end = newer.valid_from or newer.said_at
-        if is_between(past.valid_from, end, past.valid_to):
+        if _is_between(past.valid_from, end, past.valid_to):
             past.valid_to = end
         reason = f"said before: {newer.content}"
         self._ledger.create(past, action="outdated", reason=reason)
@@ -230,21 +230,21 @@ def said_at(draft: Draft) -> datetime:
     return draft.said_at
 
 
-def is_past(draft: Draft) -> bool:
+def _is_past(draft: Draft) -> bool:
     """Return whether a draft tells of what was over when it was said."""
     return draft.valid_to is not None and draft.valid_to <= said_at(draft)
 
 
-def is_protected(fact: Fact, draft: Draft) -> bool:
+def _is_protected(fact: Fact, draft: Draft) -> bool:
     """Return whether a draft was only inferred, and the fact put there by a person."""
     return draft.source == "extraction" and (fact.is_pinned or fact.source in PERSONS)
 
 
-def may_end(fact: Fact, draft: Draft) -> bool:
-    return not is_protected(fact, draft) and fact.said_at <= said_at(draft)
+def _may_end(fact: Fact, draft: Draft) -> bool:
+    return not _is_protected(fact, draft) and fact.said_at <= said_at(draft)
 
 
-def keys_agree(fact: Fact, draft: Draft) -> bool:
+def _keys_agree(fact: Fact, draft: Draft) -> bool:
     """Return whether the two may be one fact: two keys name two facts."""
     return (
         fact.key is None
@@ -253,17 +253,17 @@ def keys_agree(fact: Fact, draft: Draft) -> bool:
     )
 
 
-def inherit_key(new: Fact, olds: Sequence[Fact]) -> None:
+def _inherit_key(new: Fact, olds: Sequence[Fact]) -> None:
     """Have a new fact go on under the key of the one that gave way to it."""
     for old in olds:
         if new.key is None and old.key is not None and old.status != Status.ACTIVE:
             new.category, new.key = old.category, old.key
 
 
-def is_between(start: datetime | None, at: datetime, end: datetime | None) -> bool:
+def _is_between(start: datetime | None, at: datetime, end: datetime | None) -> bool:
     return (start is None or start < at) and (end is None or at < end)
 
 
-def conflict(fact: Fact) -> str:
+def _conflict(fact: Fact) -> str:
     owner = "is pinned" if fact.is_pinned else f"the {fact.source} entered"
     return f"it would change a fact that {owner}: {fact.content}"

@@ -35,7 +35,7 @@ def read(
     since = FactChange.objects.filter(fact=OuterRef("pk"), at__gt=at)
     same = known.filter(~Exists(since), had(status, at), **narrowed)
     if status == "active":
-        same = same.filter(was_so(at))
+        same = same.filter(_was_so(at))
     found = list(same.order_by(*NEWEST_FIRST)[:limit])
     changed = known.filter(Exists(since))
     if len(found) == limit:
@@ -72,7 +72,7 @@ def had(status: str | None, at: datetime) -> Q:
             return Q(status=status)
 
 
-def was_so(at: datetime) -> Q:
+def _was_so(at: datetime) -> Q:
     """Return the condition of what was so at a moment."""
     begun = Q(valid_from__isnull=True) | Q(valid_from__lte=at)
     return begun & (Q(valid_to__isnull=True) | Q(valid_to__gt=at))

@@ -105,7 +105,7 @@ def _embed() -> int:
         return 0
     embedded = 0
     for _ in range(MOST_BATCHES):
-        waiting = failed_texts(BATCH)
+        waiting = _failed_texts(BATCH)
         if not waiting:
             break
         settled = _embed_again(users.embedder, waiting)
@@ -116,7 +116,7 @@ def _embed() -> int:
     return embedded
 
 
-def failed_texts(limit: int) -> list[Pending]:
+def _failed_texts(limit: int) -> list[Pending]:
     """Return passages whose embedding failed and may do better now, oldest first."""
     rows = (
         Passage.objects.filter(embedder="")

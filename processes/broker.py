@@ -50,7 +50,7 @@ def serve(arguments: list[str], path: Path, folder: Path) -> int:
     has_served = server.returncode is None
     code = server.wait()
     if code > 0 and not has_served:
-        give_up_journal(folder)
+        _give_up_journal(folder)
     return code
 
 
@@ -73,7 +73,7 @@ def answers(path: Path) -> bool:
             return False
 
 
-def give_up_journal(folder: Path) -> None:
+def _give_up_journal(folder: Path) -> None:
     """Put aside what Valkey may be unable to read, so that its next start succeeds.
 
     Rows know what is to be done; a message only says that there is something.
@@ -90,15 +90,15 @@ def end_leftover(path: Path) -> None:
         client.settimeout(LEFTOVER_SECONDS)
         try:
             client.connect(str(path))
-            if (pid := peer(client)) > 1:
+            if (pid := _peer(client)) > 1:
                 os.kill(pid, signal.SIGTERM)
-                wait_for_end(client, pid)
+                _wait_for_end(client, pid)
         except OSError:
             pass  # Nobody serves it, or no longer.
     path.unlink(missing_ok=True)
 
 
-def wait_for_end(client: socket.socket, pid: int) -> None:
+def _wait_for_end(client: socket.socket, pid: int) -> None:
     """Return when the server at the other end is gone, and kill one that hangs."""
     try:
         client.recv(1)  # Nothing was asked: this ends when the server does.
@@ -106,7 +106,7 @@ def wait_for_end(client: socket.socket, pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def peer(client: socket.socket) -> int:
+def _peer(client: socket.socket) -> int:
     """Return the pid of the server at the other end of a socket."""
     if sys.platform == "darwin":
         packed = client.getsockopt(SOL_LOCAL, LOCAL_PEERPID, 4)

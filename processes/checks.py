@@ -28,11 +28,11 @@ def check_sidecars(**_: Any) -> list[checks.CheckMessage]:
         return []
     sidecars = config.get(SIDECARS)
     return [
-        checks.Warning(message, id="coulisse.W901") for message in missing(sidecars)
+        checks.Warning(message, id="coulisse.W901") for message in _missing(sidecars)
     ]
 
 
-def missing(sidecars: Mapping[str, SidecarConfig]) -> Iterator[str]:
+def _missing(sidecars: Mapping[str, SidecarConfig]) -> Iterator[str]:
     """Yield what is said of each program that is not there."""
     outer = outer_environment(str(settings.BASE_DIR))
     for name, config in sidecars.items():

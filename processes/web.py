@@ -60,7 +60,7 @@ def serve(listening: int, pulse: Pulse | None, drain_seconds: int | None) -> Non
     WebServer(config).run(sockets=[socket.socket(fileno=listening)])
 
 
-def stay_on_one_core(position: int) -> None:
+def _stay_on_one_core(position: int) -> None:
     """Keep this process's threads on one core, each web process on another.
 
     The event loop and the database lane take turns with the interpreter anyway; on
@@ -87,7 +87,7 @@ def main() -> None:
     logging.config.dictConfig(settings.LOGGING)
     logs.take_over()
     if settings.COULISSE_PIN_CORES:
-        stay_on_one_core(arguments.position)
+        _stay_on_one_core(arguments.position)
     lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
     board = arguments.board
     pulse = None if board is None else Pulse(board, arguments.position)

@@ -198,7 +198,7 @@ class ProviderConfig(BaseModel):
     def _known_kind(cls, value: Any) -> Any:
         if not isinstance(value, str) or value in KIND_NAMES:
             return value
-        raise ValueError(unknown_kind(value))
+        raise ValueError(_unknown_kind(value))
 
     _clean_key = field_validator("api_key", mode="before")(clean_key)
     _sendable_key = field_validator("api_key")(sendable_key)
@@ -267,7 +267,7 @@ def endpoint_name(number: int, endpoint: Endpoint) -> str:
     return endpoint.name or str(number + 1)
 
 
-def unknown_kind(name: str) -> str:
+def _unknown_kind(name: str) -> str:
     """Return what to tell someone who named a kind that does not exist."""
     hint = did_you_mean(name.lower(), KIND_NAMES) or "."
     return (

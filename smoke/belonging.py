@@ -7,7 +7,7 @@ from memory.belongings import Belongings
 from smoke.models import Line, Run
 
 
-def describe_lines(rows: list[Line]) -> Iterator[dict[str, Any]]:
+def _describe_lines(rows: list[Line]) -> Iterator[dict[str, Any]]:
     """Tell lines as an export has them: what was said, not what it took."""
     for row in rows:
         yield {
@@ -19,7 +19,7 @@ def describe_lines(rows: list[Line]) -> Iterator[dict[str, Any]]:
         }
 
 
-def describe_runs(rows: list[Run]) -> Iterator[dict[str, Any]]:
+def _describe_runs(rows: list[Run]) -> Iterator[dict[str, Any]]:
     """Tell runs as an export has them."""
     for row in rows:
         yield {
@@ -38,11 +38,11 @@ ALL = (
     Belongings(
         "smoke_lines",
         lambda user_id: Line.objects.filter(run__user_id=user_id),
-        describe_lines,
+        _describe_lines,
     ),
     Belongings(
         "smoke_runs",
         lambda user_id: Run.objects.filter(user_id=user_id),
-        describe_runs,
+        _describe_runs,
     ),
 )

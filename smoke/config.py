@@ -168,7 +168,7 @@ class SmokeTest(BaseModel):
         )
 
 
-def check_tests(tests: dict[str, SmokeTest], config: Config) -> Iterable[Problem]:
+def _check_tests(tests: dict[str, SmokeTest], config: Config) -> Iterable[Problem]:
     """Find tests that talk to nobody, and those that can never pass."""
     for index, test in enumerate(tests.values()):
         yield from _check_target(index, test, config)
@@ -258,5 +258,5 @@ SMOKE_TESTS: Section[dict[str, SmokeTest]] = Section(
     default=dict,
     noun="smoke test",
     is_overridable=True,
-    check=check_tests,
+    check=_check_tests,
 )

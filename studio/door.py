@@ -21,7 +21,8 @@ from core.errors import CoulisseError, Denied
 from gateway import errors, login
 from gateway.authentication import check_origin
 from gateway.pages import Page
-from studio import local, people
+from studio import faults, local, people, refusals
+from studio.faults import wants_page
 
 ROOT = "/admin/"
 URL_NAME = "studio"
@@ -49,15 +50,17 @@ class Door:
             return self._stop(request) or self._get_response(request)
         except CoulisseError as exc:
             return refusal(exc) if wants_page(request) else errors.response(exc)
+        except refusals.DATABASE_AWAY as exc:
+            return faults.without_database(request, exc)
 
     def _stop(self, request: HttpRequest) -> HttpResponseBase | None:
         """Return what is answered in place of the page; None to let them in."""
         admin = live.current().get(AUTH).admin
         if admin is None:
             return self._stop_strangers(request)
-        keeper = keeper_of(admin)
+        keeper = _keeper_of(admin)
         if keeper.way is not None:
-            return log_in(keeper.way, request)
+            return _log_in(keeper.way, request)
         username = keeper.passwords.check_here(request.headers.get("Authorization"))
         check_origin(request)
         enter(request, username)
@@ -71,11 +74,6 @@ class Door:
         check_origin(request)
         enter(request, "local")
         return None
-
-
-def wants_page(request: HttpRequest) -> bool:
-    """Return whether a browser asks, to which errors are pages."""
-    return "text/html" in request.headers.get("Accept", "")
 
 
 def enter(request: HttpRequest, username: str) -> None:
@@ -92,11 +90,11 @@ class Keeper:
     def __init__(self, admin: AdminAuth) -> None:
         self.admin = admin
         self.passwords = Passwords(admin.logins, realm="Coulisse studio")
-        self.way = None if admin.oidc is None else way_in(admin.oidc)
+        self.way = None if admin.oidc is None else _way_in(admin.oidc)
         """How people log in at the identity provider."""
 
 
-def way_in(oidc: OidcConfig) -> Login:
+def _way_in(oidc: OidcConfig) -> Login:
     """Return how people log in at an identity provider."""
     return Login(
         Verifier(oidc),
@@ -107,7 +105,7 @@ def way_in(oidc: OidcConfig) -> Login:
     )
 
 
-def log_in(way: Login, request: HttpRequest) -> HttpResponseBase | None:
+def _log_in(way: Login, request: HttpRequest) -> HttpResponseBase | None:
     """Take a step of somebody's login; None for who has done so."""
     authority = way.verifier.oidc.authority
     if _is_return(way, request):
@@ -146,7 +144,7 @@ def _walk(view: Departure | Return, request: HttpRequest) -> HttpResponseBase:
 _keeper: Keeper | None = None
 
 
-def keeper_of(admin: AdminAuth) -> Keeper:
+def _keeper_of(admin: AdminAuth) -> Keeper:
     """Return who knows people; they stay until `auth.admin` is edited."""
     global _keeper
     found = _keeper

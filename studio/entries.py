@@ -282,7 +282,7 @@ class OneEntry(EntryFace):
         """Return the form as it was filled in; there is none but that of a PUT."""
         if self.request.method != "PUT":
             return None
-        return edit_form(self, self.kwargs["name"], self.text(), self._shown())
+        return _edit_form(self, self.kwargs["name"], self.text(), self._shown())
 
     def _shown(self) -> str:
         return str(self._fields().get("version", ""))
@@ -299,7 +299,7 @@ class EditEntry(EntryFace):
         text = self._text(entry, request.query_params.get("from", ""))
         return self.answer(
             {"yaml": text, "version": entry.version},
-            page=lambda: edit_form(self, name, text, str(entry.version)),
+            page=lambda: _edit_form(self, name, text, str(entry.version)),
         )
 
     def _text(self, entry: Entry, version: str) -> str:
@@ -310,7 +310,7 @@ class EditEntry(EntryFace):
         return overrides.version(self.kind.section, entry.name, int(version)).body
 
 
-def edit_form(face: EntryFace, name: str, text: str, version: str) -> dict[str, Any]:
+def _edit_form(face: EntryFace, name: str, text: str, version: str) -> dict[str, Any]:
     """Return the context of the form of one that is there."""
     kind = face.kind
     face.title = f"Edit {name}"

@@ -155,11 +155,11 @@ class Results(Face):
         ]
         since = request.query_params.get("since")
         begin = instants.ago(since, datetime.now(UTC)) if since else None
-        told = results(experiment_of(name), begin)
+        told = results(_experiment_of(name), begin)
         return self.answer(told, page=lambda: {"results": told})
 
 
-def experiment_of(name: str) -> ExperimentConfig:
+def _experiment_of(name: str) -> ExperimentConfig:
     """Return an experiment by its name; raises `ExperimentUnknown`."""
     known = live.current().get(EXPERIMENTS)
     if name not in known:

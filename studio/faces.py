@@ -207,12 +207,14 @@ class Face(APIView):
 
     def entry(self, shape: type[Shape]) -> Shape:
         """Return the body in a shape; raises `Invalid`, naming the first place."""
-        return shaped(shape, self.data())
+        return _shaped(shape, self.data())
 
     def asked(self, shape: type[Shape]) -> Shape:
         """Return the query in a shape, without what is empty; raises as `entry`."""
         query = self.request.query_params
-        return shaped(shape, {n: query[n] for n in query if query[n] and n != "format"})
+        return _shaped(
+            shape, {n: query[n] for n in query if query[n] and n != "format"}
+        )
 
     def number(
         self, name: str, *, default: int, least: int = 1, most: int = 1000
@@ -230,7 +232,7 @@ class Face(APIView):
         return int(text)
 
 
-def shaped(shape: type[Shape], data: Any) -> Shape:
+def _shaped(shape: type[Shape], data: Any) -> Shape:
     """Return data in a shape; raises `Invalid`, naming the first place."""
     try:
         return shape.model_validate(data)

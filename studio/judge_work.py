@@ -173,7 +173,7 @@ class Retry(JudgeFace):
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Put back all replies the judge failed at; 1,000 at once at most."""
-        judge_of(name)
+        _judge_of(name)
         count = audit.recorded(
             lambda count: self.deed("judge.retry", "tasks", count),
             judge_upkeep.retry,
@@ -203,7 +203,7 @@ class Past(JudgeFace):
     )
     def get(self, request: Request, name: str) -> Response:
         """Count past replies that have no score yet, and what scoring them costs."""
-        judge = judge_of(name)
+        judge = _judge_of(name)
         if self.is_page and not request.query_params:
             empty = PastReplies.model_validate({}).model_dump()
             return self.answer(None, page=lambda: self._form(empty))
@@ -219,7 +219,7 @@ class Past(JudgeFace):
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Put past replies into the queue, to be scored; nobody is kept waiting."""
-        judge = judge_of(name)
+        judge = _judge_of(name)
         found = judge_past.find(live.current(), judge, _wanted(self.entry(PastReplies)))
         told = reckoned(judge, found)
         added = audit.recorded(
@@ -242,7 +242,7 @@ class Past(JudgeFace):
         return {"typed": typed, "agents": judge_past.of(live.current(), name)}
 
 
-def judge_of(name: str) -> JudgeConfig:
+def _judge_of(name: str) -> JudgeConfig:
     """Return a judge by its name; raises `JudgeUnknown`."""
     known = live.current().get(JUDGES)
     if name not in known:

@@ -84,12 +84,12 @@ class ToolsFace(Face):
     @extend_schema(summary="List the tools of an MCP server", responses=Tools)
     def get(self, request: Request, name: str) -> Response:
         """Return what is known of a server, without asking it."""
-        return self.answer(tools_of(name))
+        return self.answer(_tools_of(name))
 
     @extend_schema(summary="Look at an MCP server", request=None, responses=Tools)
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Ask a server what it offers, now; users' own are asked when they use it."""
-        server = server_of(name)
+        server = _server_of(name)
         looking = looks.look(live.current(), name, pool=POOL)
         told = _told(name, server, crossing.ask(looking))
         count = len(told["tools"])
@@ -109,7 +109,7 @@ class ConnectionsFace(Face):
     )
     def get(self, request: Request, name: str) -> Response:
         """List the users who have signed in to a server, the newest first."""
-        server_of(name)
+        _server_of(name)
         self.title = "Who is connected"
         self.trail = [("MCP", PLACE), (name, f"{PLACE}/{name}")]
         after = place(request.query_params.get("after"), int)
@@ -143,7 +143,7 @@ def shown(name: str) -> dict[str, Any]:
     """
     if name not in live.current().get(MCP):
         return {"mcp": None}
-    told = tools_of(name)
+    told = _tools_of(name)
     users = connected(name, limit=FEW) if told["signs_in"] else None
     return {"mcp": told, "connections": users}
 
@@ -153,9 +153,9 @@ def states() -> dict[str, str]:
     return {name: look.state for name, look in _looks().items()}
 
 
-def tools_of(name: str) -> dict[str, Any]:
+def _tools_of(name: str) -> dict[str, Any]:
     """Tell what is known of a server; raises `ServerUnknown`."""
-    return _told(name, server_of(name), _looks()[name])
+    return _told(name, _server_of(name), _looks()[name])
 
 
 def connected(
@@ -170,7 +170,7 @@ def connected(
     return listed(told, has_more=has_more, last=last)
 
 
-def server_of(name: str) -> ServerConfig:
+def _server_of(name: str) -> ServerConfig:
     """Return a server that is in force; raises `ServerUnknown`."""
     server = live.current().get(MCP).get(name)
     if server is None:

@@ -69,7 +69,7 @@ class TestRuns(Face):
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Launch a test; a worker holds its conversations, each on its own."""
         self._lead(name)
-        test, wanted = test_of(name), self.entry(smoke_shapes.Launch)
+        test, wanted = _test_of(name), self.entry(smoke_shapes.Launch)
         launched = audit.recorded(
             lambda made: Deed(
                 "smoke_test.run", self.author(), name, {"repetitions": len(made)}
@@ -158,7 +158,7 @@ class RunCancelling(Face):
         return self.done(told(pages.find(id)), said=said, to=f"{RUNS}/{run.pk}")
 
 
-def test_of(name: str) -> SmokeTest:
+def _test_of(name: str) -> SmokeTest:
     """Return a test by its name; raises `SmokeTestUnknown`."""
     tests = live.current().get(SMOKE_TESTS)
     if name not in tests:

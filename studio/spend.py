@@ -95,7 +95,7 @@ class Spend(Face):
             return self.answer(page(by, since, request.query_params, now))
         spent = spending.by(by, since)
         if request.accepted_renderer.format == "csv":
-            return as_csv(by, since, spent)
+            return _as_csv(by, since, spent)
         notes = [*_notes(since, now)]
         total = spending.together(spent)
         return self.answer(spent_lines.document(by, since, spent, total, notes))
@@ -106,7 +106,7 @@ def _notes(since: datetime, now: datetime) -> Sequence[str]:
     return [*spent_lines.notes(since, spending.oldest(), settings, now)]
 
 
-def as_csv(by: Of, since: datetime, spent: Sequence[Spent]) -> HttpResponseBase:
+def _as_csv(by: Of, since: datetime, spent: Sequence[Spent]) -> HttpResponseBase:
     """Return the table for a spreadsheet."""
     names = spent_lines.names(by, spent)
     counts = spent_lines.counted(by)

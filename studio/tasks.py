@@ -87,7 +87,7 @@ class Tasks(Face):
         """List the work in the background, the newest first."""
         query = request.query_params
         rows, has_more = pages.page(
-            user_id=user_of(query.get("user", "")),
+            user_id=_user_of(query.get("user", "")),
             is_all=True,
             states=chosen("state", query.get("state"), Row.State.values),
             agent=query.get("agent") or None,
@@ -163,7 +163,7 @@ def task_id(text: str) -> uuid.UUID:
     return found
 
 
-def user_of(text: str) -> UserId | None:
+def _user_of(text: str) -> UserId | None:
     """Return the user of that name; None where none is given."""
     name = text.strip()
     return identity.derive(identity.checked(name)) if name else None

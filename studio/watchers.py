@@ -137,7 +137,7 @@ class Watchers:
 
     def running(self) -> dict[str, Any]:
         """Return what runs, as far as it was heard of."""
-        heard = list(self._heard.values()) or [of_this_process()]
+        heard = list(self._heard.values()) or [_of_this_process()]
         turns = [told for each in heard for told in list(each.turns.values())]
         return {
             "turns": sorted(turns, key=lambda told: str(told["started_at"])),
@@ -225,7 +225,7 @@ class Watchers:
         return {name: told for name, told in rows.items() if before.get(name) != told}
 
 
-def of_this_process() -> Heard:
+def _of_this_process() -> Heard:
     """Return what runs here, where nobody has been heard yet."""
     turns = [running.told(turn) for turn in BOARD.running()]
     return Heard({told["id"]: told for told in turns}, BOARD.count())

@@ -8,7 +8,7 @@ from tasks import kinds
 from tasks.models import Task
 
 
-def describe(rows: list[Task]) -> Iterator[dict[str, Any]]:
+def _describe(rows: list[Task]) -> Iterator[dict[str, Any]]:
     """Tell tasks as an export has them.
 
     What came of work they never see, such as judging, names models and what they cost;
@@ -32,5 +32,5 @@ def describe(rows: list[Task]) -> Iterator[dict[str, Any]]:
 
 
 TASKS = Belongings(
-    "tasks", lambda user_id: Task.objects.filter(user_id=user_id), describe
+    "tasks", lambda user_id: Task.objects.filter(user_id=user_id), _describe
 )

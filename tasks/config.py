@@ -60,7 +60,7 @@ class TasksConfig(BaseModel):
     )
 
 
-def without_a_block() -> TasksConfig:
+def _without_a_block() -> TasksConfig:
     """Return what applies where the YAML does not speak of tasks."""
     return TasksConfig(tools=False)
 
@@ -68,5 +68,5 @@ def without_a_block() -> TasksConfig:
 TASKS: Section[TasksConfig] = Section(
     key="tasks",
     shape=TasksConfig,
-    default=without_a_block,
+    default=_without_a_block,
 )

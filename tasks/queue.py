@@ -228,7 +228,7 @@ def failed(task: Work, error: BaseException, *, is_final: bool = False) -> bool:
         )
     else:
         asked = getattr(error, "retry_after_seconds", None)
-        pause = pause_seconds(failures, asked)
+        pause = _pause_seconds(failures, asked)
         now = datetime.now(UTC)
         _wanted(task).update(
             state=Task.State.QUEUED,
@@ -248,7 +248,7 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: see the server's log"
 
 
-def pause_seconds(failures: int, asked: float | None = None) -> float:
+def _pause_seconds(failures: int, asked: float | None = None) -> float:
     """Return how long to wait after so many failures; `asked` is the least."""
     longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 4 ** (failures - 1))
     jitter = random.uniform(longest / 2, longest)  # noqa: S311  no secret hangs on it

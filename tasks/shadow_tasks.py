@@ -40,7 +40,7 @@ async def run(task: Work) -> Ending:
         return Ending(NOT_CONFIGURED, partial(shadowing.forget, task))
     if not shadow_payload.is_kept(task.payload):
         return Ending(NOT_KEPT)
-    turn = await prepare(task, config, agent)
+    turn = await _prepare(task, config, agent)
     reply = Reply()
     showing.begin(turn)
     try:
@@ -66,7 +66,7 @@ async def run(task: Work) -> Ending:
     )
 
 
-async def prepare(task: Work, config: Config, agent: AgentConfig) -> Turn:
+async def _prepare(task: Work, config: Config, agent: AgentConfig) -> Turn:
     """Compose the turn a variant takes: the prompt of the other, its own preamble."""
     began = Moment()
     trial = Trial.from_json(task.payload)

@@ -41,7 +41,7 @@ class Purpose(models.TextChoices):
     JUDGE = "judge"
 
 
-def one_of(choices: type[models.TextChoices], field: str, name: str) -> Any:
+def _one_of(choices: type[models.TextChoices], field: str, name: str) -> Any:
     """Return the constraint that a column holds one of its choices."""
     allowed = Q(**{f"{field}__in": choices.values})
     return models.CheckConstraint(condition=allowed, name=name)
@@ -85,8 +85,8 @@ class Turn(models.Model):
 
     class Meta:
         constraints = [
-            one_of(Outcome, "outcome", "telemetry_turn_outcome"),
-            one_of(Origin, "origin", "telemetry_turn_origin"),
+            _one_of(Outcome, "outcome", "telemetry_turn_outcome"),
+            _one_of(Origin, "origin", "telemetry_turn_origin"),
         ]
         indexes = [
             # Newest first, read backwards; the id tells those of one instant apart.
@@ -142,7 +142,7 @@ class Call(models.Model):
         abstract = True
 
 
-def placed(kind: str) -> list[Any]:
+def _placed(kind: str) -> list[Any]:
     """Return the constraints on where a call stands in its turn."""
     return [
         models.UniqueConstraint(
@@ -179,7 +179,7 @@ class ModelCall(Call):
     cost_micro_usd = models.BigIntegerField(null=True)
 
     class Meta:
-        constraints = placed("model_call")
+        constraints = _placed("model_call")
         indexes = [
             # Sums are read from it alone.
             models.Index(
@@ -216,8 +216,8 @@ class ToolCall(Call):
 
     class Meta:
         constraints = [
-            *placed("tool_call"),
-            one_of(Kind, "kind", "telemetry_tool_call_kind"),
+            *_placed("tool_call"),
+            _one_of(Kind, "kind", "telemetry_tool_call_kind"),
         ]
 
     def __str__(self) -> str:
@@ -249,7 +249,7 @@ class Expense(models.Model):
     """Null is not known, which is not 0."""
 
     class Meta:
-        constraints = [one_of(Purpose, "purpose", "telemetry_expense_purpose")]
+        constraints = [_one_of(Purpose, "purpose", "telemetry_expense_purpose")]
         indexes = [
             # Sums are read from it alone.
             models.Index(

@@ -49,7 +49,7 @@ _EXPERIMENT = OUTLINE.index("experiment")
 _ID = models.Turn._meta.get_field("id")
 
 
-def stored_id(value: uuid.UUID) -> Any:
+def _stored_id(value: uuid.UUID) -> Any:
     """Return an id as the database has it."""
     return _ID.get_db_prep_value(value, connection)
 
@@ -59,7 +59,7 @@ class Rows:
 
     def __init__(self, record: Record, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        self._id = stored_id(record.turn_id)
+        self._id = _stored_id(record.turn_id)
         self.model_calls: list[Row] = []
         self.tool_calls: list[Row] = []
         for position, parent, depth, call in flat(record.calls):
@@ -71,7 +71,7 @@ class Rows:
 
     def _turn(self, record: Record) -> Row:
         return (
-            *(self._id, stored_id(record.user_id), text.storable(record.thread)),
+            *(self._id, _stored_id(record.user_id), text.storable(record.thread)),
             *(text.name(record.agent), text.name(record.experiment) or None),
             *(record.origin, self._payload(record.user_message)),
             *(record.is_streamed, _instant(record.started_at), record.seconds),
@@ -81,7 +81,7 @@ class Rows:
                 self._payload(record.error),
             ),
             text.name(record.request_id, 128),
-            None if record.token_id is None else stored_id(record.token_id),
+            None if record.token_id is None else _stored_id(record.token_id),
             record.cost_micro_usd,
             *counts(record.usage),
             *(len(self.model_calls), len(self.tool_calls)),

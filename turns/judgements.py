@@ -7,7 +7,7 @@ from judges.models import Feedback, Score
 from memory.belongings import Belongings
 
 
-def describe_scores(rows: list[Score]) -> Iterator[dict[str, Any]]:
+def _describe_scores(rows: list[Score]) -> Iterator[dict[str, Any]]:
     """Tell scores as an export has them."""
     for row in rows:
         yield {
@@ -23,7 +23,7 @@ def describe_scores(rows: list[Score]) -> Iterator[dict[str, Any]]:
         }
 
 
-def describe_feedback(rows: list[Feedback]) -> Iterator[dict[str, Any]]:
+def _describe_feedback(rows: list[Feedback]) -> Iterator[dict[str, Any]]:
     """Tell feedback as an export has it."""
     for row in rows:
         yield {
@@ -39,10 +39,10 @@ def describe_feedback(rows: list[Feedback]) -> Iterator[dict[str, Any]]:
 
 
 SCORES = Belongings(
-    "scores", lambda user_id: Score.objects.filter(user_id=user_id), describe_scores
+    "scores", lambda user_id: Score.objects.filter(user_id=user_id), _describe_scores
 )
 FEEDBACK = Belongings(
     "feedback",
     lambda user_id: Feedback.objects.filter(user_id=user_id),
-    describe_feedback,
+    _describe_feedback,
 )

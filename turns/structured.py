@@ -129,7 +129,7 @@ async def checked(
     async with aclosing(events):
         async for event in events:
             reply.add(event)
-            if isinstance(event, Finished) and must_match(reply):
+            if isinstance(event, Finished) and _must_match(reply):
                 try:
                     await format.clean(reply.text)
                 except Mismatch as exc:
@@ -154,7 +154,7 @@ async def repaired(
                 reply.add(event)
         spent += usage.of(messages, reply)
         try:
-            text = await format.clean(reply.text) if must_match(reply) else reply.text
+            text = await format.clean(reply.text) if _must_match(reply) else reply.text
         except Mismatch as exc:
             if repairs == MAX_REPAIRS or reply.finish_reason == "length":
                 raise _failed(exc, reply) from exc
@@ -166,7 +166,7 @@ async def repaired(
         return
 
 
-def must_match(reply: Reply) -> bool:
+def _must_match(reply: Reply) -> bool:
     """Whether a reply is held to the format: not a tool call, not a refusal."""
     return not (
         reply.tool_calls or reply.refusal or reply.finish_reason == "content_filter"

@@ -33,7 +33,7 @@ class Command(ProcessCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        files = [*database_files(), *broker_files(state.current())]
+        files = [*_database_files(), *_broker_files(state.current())]
         if not files:
             self.stdout.write("nothing to delete")
             return
@@ -87,7 +87,7 @@ def note(log: Path) -> None:
     handler.close()
 
 
-def database_files() -> list[Path]:
+def _database_files() -> list[Path]:
     """Return the files of the SQLite database that exist.
 
     Raises `ResetRefused` when the database is not SQLite.
@@ -102,7 +102,7 @@ def database_files() -> list[Path]:
     return [path for path in map(Path, names) if path.exists()]
 
 
-def broker_files(state: StateDir) -> list[Path]:
+def _broker_files(state: StateDir) -> list[Path]:
     """Return what the private broker and beat keep, where they have kept any."""
     clock = state.root.glob("beat-schedule*")
     return [path for path in (state.broker, state.socket, *clock) if path.exists()]

@@ -52,7 +52,7 @@ class Command(ProcessCommand):
         is_ready = not options["ready"] or _is_ready(run)
         word = "running" if run is not None and run.is_serving else "starting"
         title = f"{word} (pid {pid})" + ("" if is_ready else ", not ready")
-        details = [] if run is None else describe_run(run, files)
+        details = [] if run is None else _describe_run(run, files)
         asked = self.config_path(options)
         if run is not None and options["config"] and not serves(run, asked):
             details.insert(0, f"  serves another YAML than {describe_path(asked)}")
@@ -68,7 +68,7 @@ def _is_ready(run: RunRecord | None) -> bool:
     )
 
 
-def describe_run(run: RunRecord, files: StateDir) -> list[str]:
+def _describe_run(run: RunRecord, files: StateDir) -> list[str]:
     """Return a line for each file, address and child of a running server."""
     log = describe_path(files.log) if run.is_detached else "its terminal"
     children = run.children
@@ -78,9 +78,9 @@ def describe_run(run: RunRecord, files: StateDir) -> list[str]:
         f"  config: {describe_path(Path(run.config))}",
         f"  log:    {log}",
         f"  url:    {run.url}/v1",
-        *(f"  {child.name:<{width}}  {describe_child(child)}" for child in children),
+        *(f"  {child.name:<{width}}  {_describe_child(child)}" for child in children),
         *describe_sidecars(run, files),
-        *(f"  {each.name:<{width}}  {describe_waiting(each)}" for each in run.waiting),
+        *(f"  {each.name:<{width}}  {_describe_waiting(each)}" for each in run.waiting),
         *([NO_BROKER] if run.lacks_broker else []),
         *(f"  memory: {concern}" for concern in concerns(Path(run.config))),
     ]
@@ -104,24 +104,24 @@ def describe_sidecar(sidecar: SidecarRecord) -> str:
             return (
                 "starting"
                 if sidecar.process is None
-                else describe_child(sidecar.process)
+                else _describe_child(sidecar.process)
             )
         case "waiting":
-            return describe_waiting(sidecar)
+            return _describe_waiting(sidecar)
         case "finished" | "failed":
             return f"{sidecar.state}: {sidecar.reason}"
         case _:
             assert_never(sidecar.state)
 
 
-def describe_waiting(ended: WaitingRecord | SidecarRecord) -> str:
+def _describe_waiting(ended: WaitingRecord | SidecarRecord) -> str:
     """Return when what has ended is started again, and why it ended."""
     seconds = max(0, math.ceil(ended.due_at - time.time()))
-    restarts = describe_restarts(ended.restarts)
+    restarts = _describe_restarts(ended.restarts)
     return f"starts again in {seconds} s, {restarts}: {ended.reason}"
 
 
-def describe_restarts(count: int) -> str:
+def _describe_restarts(count: int) -> str:
     return f"{count} restart{'' if count == 1 else 's'}"
 
 
@@ -135,10 +135,10 @@ def concerns(config: Path) -> list[str]:
     return [concern for _, concern in found]
 
 
-def describe_child(child: ChildRecord) -> str:
+def _describe_child(child: ChildRecord) -> str:
     """Return a child's pid, its age and how often it was started again."""
     seconds = max(0, int(time.time() - child.created_at))
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     age = f"{hours}h {minutes}m" if hours else f"{minutes}m {seconds}s"
-    return f"pid {child.pid}, up {age}, {describe_restarts(child.restarts)}"
+    return f"pid {child.pid}, up {age}, {_describe_restarts(child.restarts)}"

@@ -35,9 +35,9 @@ class Command(MemoryCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         add = option.commands(parser)
-        declare_run(add("run", "Run tests and wait for what comes of them."))
-        declare_list(add("list", "List the tests, or the runs of one."))
-        declare_show(add("show", "Show a run with all that was said."))
+        _declare_run(add("run", "Run tests and wait for what comes of them."))
+        _declare_list(add("list", "List the tests, or the runs of one."))
+        _declare_show(add("show", "Show a run with all that was said."))
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
@@ -203,13 +203,13 @@ class Command(MemoryCommand):
             self.stdout.write(line)
 
 
-def declare_run(parser: ArgumentParser) -> None:
+def _declare_run(parser: ArgumentParser) -> None:
     """Declare what is run, and what is told of it."""
     parser.add_argument("name", metavar="NAME", nargs="*", help="The tests to run.")
     parser.add_argument("--all", action="store_true", help="Run every test.")
     parser.add_argument(
         "--repetitions",
-        type=positive,
+        type=_positive,
         metavar="NUMBER",
         help="Conversations of each, in place of the test's own.",
     )
@@ -231,7 +231,7 @@ def declare_run(parser: ArgumentParser) -> None:
     parser.add_argument("--junit", metavar="FILE", help="Write JUnit's XML there.")
 
 
-def declare_list(parser: ArgumentParser) -> None:
+def _declare_list(parser: ArgumentParser) -> None:
     """Declare what is listed."""
     parser.add_argument("name", metavar="NAME", nargs="?", help="The runs of a test.")
     parser.add_argument("--runs", action="store_true", help="The runs of all tests.")
@@ -241,13 +241,13 @@ def declare_list(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="Print it as JSON.")
 
 
-def declare_show(parser: ArgumentParser) -> None:
+def _declare_show(parser: ArgumentParser) -> None:
     """Declare which run is shown."""
     parser.add_argument("run", metavar="RUN", help="Its id, or how that begins.")
     parser.add_argument("--json", action="store_true", help="Print it as JSON.")
 
 
-def positive(text: str) -> int:
+def _positive(text: str) -> int:
     """Return a number from 1; raises ValueError."""
     number = int(text)
     if number < 1:

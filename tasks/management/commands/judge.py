@@ -74,7 +74,7 @@ class Command(MemoryCommand):
     def handle(self, **options: Any) -> None:
         check(options)
         config = live.current()
-        judge = judge_of(config, options["judge"])
+        judge = _judge_of(config, options["judge"])
         backlog = self._find(config, judge, options)
         if not options["retry"]:
             again = 0
@@ -98,7 +98,7 @@ class Command(MemoryCommand):
         until = options["until"]
         return judge_backlog.find(
             judge.name,
-            agents_of(config, judge, options["agent"]),
+            _agents_of(config, judge, options["agent"]),
             since=instants.ago(options["since"], now),
             until=None if until is None else instants.ago(until, now),
             share=options["sample"],
@@ -236,7 +236,7 @@ def check(options: dict[str, Any]) -> None:
         raise CommandError("--sample must be above 0, and 1 at most")
 
 
-def judge_of(config: Config, name: str) -> JudgeConfig:
+def _judge_of(config: Config, name: str) -> JudgeConfig:
     """Return a judge by its name; raises CommandError."""
     judges = config.get(JUDGES)
     if name not in judges:
@@ -246,7 +246,7 @@ def judge_of(config: Config, name: str) -> JudgeConfig:
     return judges[name]
 
 
-def agents_of(config: Config, judge: JudgeConfig, name: str | None) -> list[str]:
+def _agents_of(config: Config, judge: JudgeConfig, name: str | None) -> list[str]:
     """Return whose replies are judged; raises CommandError where nobody's are."""
     agents = config.get(AGENTS)
     if name is not None:

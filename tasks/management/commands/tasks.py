@@ -31,10 +31,10 @@ class Command(MemoryCommand):
             made.add_argument("--json", action="store_true", help="Print JSON.")
             return made
 
-        declare_list(add("list", "List tasks, the newest first."))
-        declare_one(add("show", "Show one with its prompt and its result."))
-        declare_one(add("cancel", "End one: at once, or soon where it runs."))
-        declare_retry(add("retry", "Put back what failed or was cancelled."))
+        _declare_list(add("list", "List tasks, the newest first."))
+        _declare_one(add("show", "Show one with its prompt and its result."))
+        _declare_one(add("cancel", "End one: at once, or soon where it runs."))
+        _declare_retry(add("retry", "Put back what failed or was cancelled."))
         add("counts", "Count the tasks of each kind, and say why they failed.")
 
     def handle(self, **options: Any) -> None:
@@ -121,7 +121,7 @@ class Command(MemoryCommand):
             self.say("there is no task")
 
 
-def declare_list(parser: ArgumentParser) -> None:
+def _declare_list(parser: ArgumentParser) -> None:
     """Declare which tasks are listed."""
     parser.add_argument("--user", help="Only this user's.")
     parser.add_argument("--agent", help="Only this agent's.")
@@ -132,12 +132,12 @@ def declare_list(parser: ArgumentParser) -> None:
     )
 
 
-def declare_one(parser: ArgumentParser) -> None:
+def _declare_one(parser: ArgumentParser) -> None:
     """Declare which task."""
     parser.add_argument("id", metavar="ID", help="Its UUID, as `tasks list` shows it.")
 
 
-def declare_retry(parser: ArgumentParser) -> None:
+def _declare_retry(parser: ArgumentParser) -> None:
     """Declare which tasks are put back."""
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("ids", metavar="ID", nargs="*", default=[], help="UUIDs.")

@@ -30,8 +30,8 @@ class Command(MemoryCommand):
 
         listing = add("list", "List all there is of the studio (the default).")
         listing.add_argument("--json", action="store_true", help="Print JSON.")
-        declare_one(add("show", "Show an entry, what differs and its history."))
-        declare_one(add("reset", "Have the YAML's run again; delete what it has not."))
+        _declare_one(add("show", "Show an entry, what differs and its history."))
+        _declare_one(add("reset", "Have the YAML's run again; delete what it has not."))
 
     def handle(self, **options: Any) -> None:
         # What it does is told here; the server's log tells what it made of that.
@@ -88,7 +88,7 @@ class Command(MemoryCommand):
             self.stdout.write(f"{section.noun} '{name}' is as the YAML says")
 
 
-def declare_one(parser: ArgumentParser) -> None:
+def _declare_one(parser: ArgumentParser) -> None:
     """Declare which entry it is about."""
     parser.add_argument(
         "section", metavar="SECTION", help="agents, judges, experiments, smoke_tests."

@@ -24,9 +24,9 @@ class Command(MemoryCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         add = option.commands(parser)
-        declare_create(add("create", "Make a token and print its secret, once."))
-        declare_list(add("list", "List tokens and what they spent, the newest first."))
-        declare_revoke(add("revoke", "Have a token be refused from now on."))
+        _declare_create(add("create", "Make a token and print its secret, once."))
+        _declare_list(add("list", "List tokens and what they spent, the newest first."))
+        _declare_revoke(add("revoke", "Have a token be refused from now on."))
 
     def handle(self, **options: Any) -> None:
         match options["what"]:
@@ -91,7 +91,7 @@ class Command(MemoryCommand):
             return None
 
 
-def declare_create(parser: ArgumentParser) -> None:
+def _declare_create(parser: ArgumentParser) -> None:
     """Declare the terms of a token."""
     parser.add_argument("label", metavar="LABEL", help="What it is for: laptop, ci.")
     parser.add_argument(
@@ -123,7 +123,7 @@ def declare_create(parser: ArgumentParser) -> None:
     )
 
 
-def declare_list(parser: ArgumentParser) -> None:
+def _declare_list(parser: ArgumentParser) -> None:
     """Declare what is listed, and how."""
     parser.add_argument(
         "--all", action="store_true", help="Also those revoked or expired."
@@ -131,7 +131,7 @@ def declare_list(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="Print JSON.")
 
 
-def declare_revoke(parser: ArgumentParser) -> None:
+def _declare_revoke(parser: ArgumentParser) -> None:
     """Declare which one is revoked."""
     parser.add_argument("id", metavar="ID", help="Its id, or how that alone begins.")
 
