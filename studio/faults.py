@@ -9,7 +9,7 @@ from django.http.response import HttpResponseBase
 
 from gateway import errors
 from gateway.pages import Page
-from studio.door import wants_page
+from studio import refusals
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +29,31 @@ class Faults:
         """Return the answer."""
         if isinstance(exc, Http404 | PermissionDenied):
             return _refusal(exc)
+        if isinstance(exc, refusals.DATABASE_AWAY):
+            # Who looks is looked up there, and no page is without them.
+            return without_database(request, exc)
         logger.exception("%s %r failed", request.method, request.path, exc_info=exc)
         if wants_page(request):
             return Page("studio/failed.html", status=500)
         return errors.json_response(errors.internal(), status=500)
+
+
+def wants_page(request: HttpRequest) -> bool:
+    """Return whether a browser asks, to which errors are pages."""
+    return "text/html" in request.headers.get("Accept", "")
+
+
+def without_database(request: HttpRequest, exc: Exception) -> HttpResponseBase:
+    """Return the answer while there is no database, and log why."""
+    told = refusals.without_database(exc)
+    if not wants_page(request):
+        return errors.json_response(told, status=503)
+    return Page(
+        "studio/stopped.html",
+        status=503,
+        title="The database is not available",
+        says="Load this page again in a moment; the server's log says more.",
+    )
 
 
 def _refusal(exc: Http404 | PermissionDenied) -> HttpResponseBase:

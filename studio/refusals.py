@@ -18,6 +18,7 @@ from gateway import errors
 logger = logging.getLogger(__name__)
 
 UNPROCESSABLE = 422
+DATABASE_AWAY = (InterfaceError, OperationalError)
 
 
 def handle(exc: Exception, context: dict[str, Any]) -> Response | None:
@@ -30,15 +31,19 @@ def handle(exc: Exception, context: dict[str, Any]) -> Response | None:
         return _ours(exc)
     if isinstance(exc, APIException | PermissionDenied):
         return _frameworks(exc)
-    if isinstance(exc, InterfaceError | OperationalError):
-        logger.warning("the studio has no database: %s", type(exc).__name__)
-        shape = errors.shape(
-            "The database is not available; try again", "service_unavailable"
-        )
-        return Response(shape, status=503)
+    if isinstance(exc, DATABASE_AWAY):
+        return Response(without_database(exc), status=503)
     request = context["request"]
     logger.exception("%s %r failed", request.method, request.path, exc_info=exc)
     return Response(errors.internal(), status=500)
+
+
+def without_database(exc: Exception) -> dict[str, Any]:
+    """Return what is told while there is no database, and log why."""
+    logger.warning("the studio has no database: %s", str(exc).partition("\n")[0])
+    return errors.shape(
+        "The database is not available; try again", "service_unavailable"
+    )
 
 
 def invalid(exc: ConfigInvalid) -> dict[str, Any]:

@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 from django.contrib.auth.models import User
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, OperationalError, connection
 from django.test import RequestFactory
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from access import oidc, tokens
+from access.oidc_login import Backend
 from gateway.session import Session
 from studio import door, local, people, roles
 from studio.roles import Role
@@ -294,6 +295,23 @@ def test_no_header_stands_for_a_login(browser, headers):
 def test_a_bearer_token_of_the_provider_is_none_here(browser, idp):
     headers = {"Authorization": f"Bearer {idp.sign()}"}
     assert browser.http.get("/admin/", headers=headers).status_code == 302
+
+
+def test_without_a_database_a_session_is_not_lost(browser, idp, user, monkeypatch):
+    idp.subject = user
+    browser.follow(browser.get("/admin/"), 3)
+
+    def gone(*given: object) -> User:
+        raise OperationalError
+
+    monkeypatch.setattr(Backend, "get_user", gone)
+    page = browser.get("/admin/")
+    assert page.status_code == 503
+    assert "The database is not available" in page.text
+    told = browser.http.get("/admin/", headers={"Accept": "application/json"})
+    assert told.status_code == 503
+    monkeypatch.undo()
+    assert browser.get("/admin/").status_code == 200
 
 
 def test_a_provider_that_is_down_says_so(browser, idp):

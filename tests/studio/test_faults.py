@@ -3,7 +3,10 @@
 import logging
 
 import pytest
+from django.contrib.auth.models import User
+from django.db import OperationalError
 
+from studio import people
 from studio.home import Home
 
 pytestmark = pytest.mark.database
@@ -22,3 +25,22 @@ def test_a_fault_is_logged_and_told_in_the_face_that_was_asked_for(
     told = script.get("/admin/")
     assert told.status_code == 500
     assert told.json()["error"]["code"] == "internal_error"
+
+
+@pytest.mark.parametrize("path", ["/admin/", "/admin/agents", "/admin/nowhere"])
+def test_without_a_database_pages_say_so_too(script, monkeypatch, caplog, path):
+    monkeypatch.setattr(people, "staff", gone)
+    page = script.get(path, headers={"Accept": "text/html"})
+    assert page.status_code == 503
+    assert "The database is not available" in page.text
+    told = script.get(path)
+    assert told.status_code == 503
+    assert told.json()["error"]["type"] == "service_unavailable"
+    assert "the studio has no database: it is away" in caplog.text
+    assert "Traceback" not in caplog.text
+    monkeypatch.undo()
+    assert script.get("/admin/").status_code == 200
+
+
+def gone(*given: object, **more: object) -> User:
+    raise OperationalError("it is away\nor elsewhere")
