@@ -103,6 +103,7 @@ class AuditEntry(models.Model):
     request_id = models.CharField(max_length=128, blank=True, default="")
 
     class Meta:
+        verbose_name_plural = "audit entries"
         indexes = [
             models.Index(fields=["at", "id"], name="access_audit_at"),
             models.Index(fields=["action", "at"], name="access_audit_action"),

@@ -94,6 +94,7 @@ class Feedback(models.Model):
     updated_at = models.DateTimeField()
 
     class Meta:
+        verbose_name_plural = "feedback"
         constraints = [
             models.UniqueConstraint(
                 fields=["user_id", "turn_id"], name="judges_feedback_of_turn"

@@ -344,6 +344,7 @@ class Summary(models.Model):
     created_at = models.DateTimeField()
 
     class Meta:
+        verbose_name_plural = "summaries"
         constraints = [
             models.UniqueConstraint(
                 fields=["thread", "first_position"], name="memory_summary_place"

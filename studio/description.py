@@ -20,16 +20,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from studio.described import ROOT
 from studio.faces import ByRole, Entered
-from studio.navigation import GROUPS, is_within
+from studio.navigation import GROUPS, place_of
 
 HOME = "Home"
-OTHERS = {
-    "Monitor": ("turns",),
-    "Configure": ("auth", "config", "memory/settings", "providers", "storage"),
-}
-"""Addresses that are in no menu, by the group they belong to."""
 FACES_OF_BROWSERS = (
     *("text/html", "application/x-www-form-urlencoded", "multipart/form-data"),
     "application/x-yaml",
@@ -169,13 +163,8 @@ def operations(described: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 def group_of(path: str) -> str:
     """Return the group of the menu an address belongs to."""
-    for group, places in OTHERS.items():
-        if any(is_within(path, f"{ROOT}{place}") for place in places):
-            return group
-    for group, entries in GROUPS.items():
-        if any(is_within(path, entry.path) for entry in entries):
-            return group or HOME
-    return "Configure"
+    place = place_of(path)
+    return "Configure" if place is None else place[0] or HOME
 
 
 def _leave_out_browsers(operation: dict[str, Any]) -> None:

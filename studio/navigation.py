@@ -10,8 +10,22 @@ class Entry(NamedTuple):
     path: str
     icon: str
     """One of the Material Symbols, which the shell ships."""
+    beside: tuple[str, ...] = ()
+    """Pages that are in no menu, and belong to this one."""
+
+    def holds(self, path: str) -> int:
+        """Return how much of an address is this entry's; 0 where it is not under it."""
+        return max(
+            (len(each) for each in (self.path, *self.beside) if is_within(path, each)),
+            default=0,
+        )
 
 
+SECTIONS = (
+    *("/admin/auth", "/admin/memory/settings", "/admin/providers", "/admin/storage"),
+    "/admin/telemetry",
+)
+"""Pages of the file's sections that have an address of their own."""
 GROUPS: dict[str, tuple[Entry, ...]] = {
     "": (Entry("Home", "/admin/", "home"),),
     "Build": (
@@ -26,7 +40,7 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
     ),
     "Monitor": (
         Entry("Live", "/admin/live", "monitoring"),
-        Entry("Users", "/admin/users", "group"),
+        Entry("Users", "/admin/users", "group", ("/admin/turns",)),
         Entry("Memory", "/admin/memory", "neurology"),
         Entry("Tasks", "/admin/tasks", "checklist"),
         Entry("Spend", "/admin/spend", "payments"),
@@ -34,11 +48,11 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
         Entry("Audit", "/admin/audit", "history"),
     ),
     "Configure": (
-        Entry("Settings", "/admin/settings", "tune"),
+        Entry("Settings", "/admin/settings", "tune", SECTIONS),
         Entry("MCP", "/admin/mcp", "extension"),
         Entry("Tokens", "/admin/tokens", "key"),
         Entry("People", "/admin/people", "badge"),
-        Entry("coulisse.yaml", "/admin/config/edit", "code"),
+        Entry("coulisse.yaml", "/admin/config/edit", "code", ("/admin/config",)),
         Entry("Tables", "/admin/tables/", "table_rows"),
     ),
 }
@@ -46,27 +60,33 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
 
 def sidebar(request: Any) -> list[dict[str, Any]]:
     """Return the menu as the shell wants it; `UNFOLD` names this function."""
+    here = place_of(request.path)
     return [
         {
             "title": group,
-            "separator": bool(group),
-            "items": [_item(entry, request.path) for entry in entries],
+            "items": [
+                {
+                    "title": entry.title,
+                    "icon": entry.icon,
+                    "link": entry.path,
+                    "active": (group, entry) == here,
+                }
+                for entry in entries
+            ],
         }
         for group, entries in GROUPS.items()
     ]
 
 
-def _item(entry: Entry, path: str) -> dict[str, Any]:
-    return {
-        "title": entry.title,
-        "icon": entry.icon,
-        "link": entry.path,
-        "active": is_within(path, entry.path),
-    }
+def place_of(path: str) -> tuple[str, Entry] | None:
+    """Return the group and the entry of the menu that a page is under, if any."""
+    places = [(group, entry) for group, all_ in GROUPS.items() for entry in all_]
+    nearest = max(places, key=lambda place: place[1].holds(path))
+    return nearest if nearest[1].holds(path) else None
 
 
 def is_within(path: str, place: str) -> bool:
-    """Return whether a page is one of those under an entry of the menu."""
+    """Return whether a page is one of those under another."""
     if place == "/admin/":
         return path == place
     return path == place or path.startswith(f"{place.rstrip('/')}/")

@@ -24,6 +24,24 @@ class Site(UnfoldAdminSite):  # type: ignore[misc]  # it has no types
         """Return whether this person may change things."""
         return roles.of(request.user) is Role.OPERATOR
 
+    def login(self, request: HttpRequest, extra_context: Any = None) -> Any:
+        """Lead to the first page: the door asks who it is."""
+        return HttpResponseRedirect("/admin/")
+
+    def app_index(
+        self, request: HttpRequest, app_label: str, extra_context: Any = None
+    ) -> Any:
+        """Lead to the list of all tables, which has those of an app."""
+        return HttpResponseRedirect("/admin/tables/")
+
+    def get_urls(self) -> list[Any]:
+        """Return the addresses of the tables, and none about passwords."""
+        return [
+            url
+            for url in super().get_urls()
+            if not (getattr(url, "name", None) or "").startswith("password_")
+        ]
+
     def logout(self, request: HttpRequest, extra_context: Any = None) -> Any:
         """Forget who it was, when a form of ours says so."""
         if request.method == "POST":

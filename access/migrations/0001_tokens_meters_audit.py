@@ -25,6 +25,7 @@ class Migration(migrations.Migration):
                 ('request_id', models.CharField(blank=True, default='', max_length=128)),
             ],
             options={
+                'verbose_name_plural': 'audit entries',
                 'indexes': [models.Index(fields=['at', 'id'], name='access_audit_at'), models.Index(fields=['action', 'at'], name='access_audit_action')],
             },
         ),

@@ -27,6 +27,7 @@ class Migration(migrations.Migration):
                 ('updated_at', models.DateTimeField()),
             ],
             options={
+                'verbose_name_plural': 'feedback',
                 'indexes': [models.Index(fields=['turn_id'], name='judges_feedback_turn'), models.Index(fields=['agent', 'created_at'], name='judges_feedback_agent')],
                 'constraints': [models.UniqueConstraint(fields=('user_id', 'turn_id'), name='judges_feedback_of_turn'), models.CheckConstraint(condition=models.Q(models.Q(('score__gte', 0), ('score__isnull', False), ('score__lte', 10), ('thumb', None)), models.Q(('score', None), ('thumb__in', ['up', 'down']), ('thumb__isnull', False)), _connector='OR'), name='judges_feedback_one_of')],
             },

@@ -152,6 +152,9 @@ class Migration(migrations.Migration):
                 ('model', models.CharField(max_length=255)),
                 ('created_at', models.DateTimeField()),
             ],
+            options={
+                'verbose_name_plural': 'summaries',
+            },
         ),
         migrations.AddField(
             model_name='message',

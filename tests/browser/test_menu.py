@@ -52,3 +52,36 @@ def test_a_page_is_walked_through_by_keys(
     left_out, unseen = looking.walk(page)
     assert left_out == []
     assert unseen == []
+
+
+def test_the_menu_is_passed_by_keys(window: Window) -> None:
+    page = window.open("/admin/agents")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('main') !== null")
+
+
+def test_the_menu_of_a_phone_takes_the_focus_and_gives_it_back(window: Window) -> None:
+    page = window.open("/admin/agents")
+    page.set_viewport_size(PHONE)
+    opener = page.get_by_role("button", name="Menu", exact=True)
+    opener.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.activeElement.id === 'menu-closer'")
+    assert opener.get_attribute("aria-expanded") == "true"
+    page.keyboard.press("Escape")
+    page.wait_for_function("document.activeElement.id === 'menu-opener'")
+    assert not page.locator("#nav-sidebar").is_visible()
+
+
+def test_the_light_is_chosen_by_keys(window: Window) -> None:
+    page = window.open("/admin/agents")
+    page.locator(".menu-who").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Dark", exact=True).focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("looking.isDark()")
+    page.keyboard.press("Escape")
+    page.wait_for_function("document.activeElement.className === 'menu-who'")

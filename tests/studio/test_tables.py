@@ -29,7 +29,29 @@ def test_a_row_is_shown_without_what_stands_for_a_secret(browser):
 
 
 def test_they_are_listed(browser):
-    assert "Feedbacks" in browser.get("/admin/tables/").text
+    page = browser.get("/admin/tables/").text
+    assert ">Audit entries<" in page
+    assert ">Feedback<" in page
+    assert ">Summaries<" in page
+    assert page.count("<h1>") == 1
+
+
+def test_a_list_has_a_heading_and_a_way_back(browser):
+    page = browser.get("/admin/tables/access/auditentry/").text
+    assert "<title>" in page
+    assert "Audit entries · Coulisse" in page
+    assert "<h1>Audit entries</h1>" in page
+    assert '<a href="/admin/tables/">Tables</a>' in page
+
+
+def test_what_the_admin_has_beside_tables_leads_to_where_it_is_done(browser):
+    for path, place in [
+        ("login/", "/admin/"),
+        ("access/", "/admin/tables/"),
+    ]:
+        answer = browser.get(f"/admin/tables/{path}")
+        assert answer.headers["Location"] == place, path
+    assert browser.get("/admin/tables/password_change/").status_code == 404
 
 
 def test_they_are_for_operators(viewer):

@@ -1,0 +1,40 @@
+"""The menu: where a page is in it."""
+
+import re
+
+import pytest
+
+from studio.navigation import place_of
+
+MARKED = re.compile(r'<a href="([^"]+)"[^>]* aria-current="(page|true)"')
+
+
+@pytest.mark.parametrize(
+    ("path", "title"),
+    [
+        ("/admin/", "Home"),
+        ("/admin/agents", "Agents"),
+        ("/admin/agents/a/b/edit", "Agents"),
+        ("/admin/agentsmith", None),
+        ("/admin/auth", "Settings"),
+        ("/admin/config", "coulisse.yaml"),
+        ("/admin/mcp/github", "MCP"),
+        ("/admin/memory", "Memory"),
+        ("/admin/memory/settings", "Settings"),
+        ("/admin/providers/openai", "Settings"),
+        ("/admin/settings/limits", "Settings"),
+        ("/admin/tables/access/token/", "Tables"),
+        ("/admin/turns", "Users"),
+    ],
+)
+def test_a_page_is_under_one_entry(path, title):
+    place = place_of(path)
+    assert (place and place[1].title) == title
+
+
+@pytest.mark.database
+def test_the_menu_says_where_one_is(browser):
+    menu = MARKED.findall(browser.get("/admin/agents").text)
+    assert menu == [("/admin/agents", "page")]
+    menu = MARKED.findall(browser.get("/admin/providers").text)
+    assert menu == [("/admin/settings", "true")]
