@@ -60,7 +60,10 @@ class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # it has no typ
         try:
             with watching.watching() as watcher:
                 async for message in watcher.messages():
-                    await self.send(text_data=message)
+                    try:
+                        await self.send(text_data=message)
+                    except OSError:  # as ASGI has it: they left
+                        return
         except Exception:
             logger.exception("one who watches is told nothing more")
             await self.close(code=FAILED)

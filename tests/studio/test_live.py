@@ -1,5 +1,6 @@
 """The live board: what it tells scripts, and whom it tells over the websocket."""
 
+import asyncio
 import contextlib
 import json
 import threading
@@ -12,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from coulisse_site.asgi import application
 from studio import live as face
 from studio import live_rows, live_socket, watchers
 from telemetry import reporter
@@ -179,6 +181,24 @@ def test_who_leaves_is_forgotten(server, running):
     wait(lambda: not watching._watching)
     watching._polled_until = -1.0  # Another test asked.
     wait(lambda: not watching._reporter._sinks)
+
+
+async def test_who_leaves_while_being_told_is_no_fault(server, caplog):
+    scope = {"type": "websocket", "path": live_socket.PATH, "query_string": b""}
+    scope |= {"client": ["127.0.0.1", 1], "headers": [(b"host", b"127.0.0.1")]}
+    told = []
+    heard = asyncio.Queue()
+    heard.put_nowait({"type": "websocket.connect"})
+
+    async def send(message):
+        told.append(message["type"])
+        if message["type"] == "websocket.send":
+            heard.put_nowait({"type": "websocket.disconnect", "code": 1006})
+            raise OSError("gone")
+
+    await asyncio.wait_for(application(scope, heard.get, send), 10)
+    assert told == ["websocket.accept", "websocket.send"]
+    assert "told nothing more" not in caplog.text
 
 
 def wait(condition, seconds=5):
