@@ -178,8 +178,6 @@ def test_nothing_is_kept_of_judges_who_did_not_answer_or_where_nothing_is_record
 
 @pytest.mark.parametrize("what", spending.OF)
 def test_it_is_read_from_indexes_alone(what):
-    # Days are asked for in pieces, and others have turns of another century.
-    Turn.objects.filter(started_at__gt=datetime.now(UTC)).delete()
     three_turns()
     paid(900)
     with CaptureQueriesContext(connection) as seen:
