@@ -35,6 +35,16 @@ class Stats:
         spread = self.squares - self.total * self.total / self.count
         return max(spread, 0.0) / (self.count - 1)
 
+    def __add__(self, other: "Stats") -> "Stats":
+        return Stats(
+            self.count + other.count,
+            self.total + other.total,
+            self.squares + other.squares,
+        )
+
+
+NONE = Stats(0, 0, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -142,6 +152,14 @@ def lines(
         )
         for row in rows
     ]
+
+
+def by_agent(since: datetime) -> dict[str, Stats]:
+    """Return what all judges together make of each agent that has scores."""
+    found: dict[str, Stats] = {}
+    for line in lines(since=since):
+        found[line.agent] = found.get(line.agent, NONE) + line.stats
+    return found
 
 
 def _stats(row: Mapping[str, Any]) -> Stats:

@@ -1,6 +1,5 @@
 """The first page: the last day at a glance, and what to look at."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -48,6 +47,7 @@ class Agent(Figures):
     agent: str
     model: str | None = Field(description="None where nothing runs under the name.")
     label: Literal["yaml", "dynamic", "override", "tombstoned"] | None
+    error_rate: float | None
     p50_seconds: float | None
     p95_seconds: float | None
     score: float | None = Field(description="The mean of all its judges said.")
@@ -122,13 +122,13 @@ def _figures(seen: glance.Figures) -> dict[str, Any]:
 
 def _agents(seen: Glance, since: datetime) -> list[dict[str, Any]]:
     """Return all agents there are or were, the busiest first."""
-    means = _means(since)
+    judged = scores.by_agent(since)
     known = {entry.name: entry for entry in overrides.listed(AGENTS)}
     busy = {each.agent: each for each in seen.agents}
     found = []
     for name in [*busy, *(name for name in known if name not in busy)]:
         entry, figures = known.get(name), busy.get(name, AgentFigures(agent=name))
-        score, count = means.get(name, (None, 0))
+        given = judged.get(name, scores.NONE)
         value = None if entry is None else entry.value
         found.append(
             {
@@ -139,21 +139,11 @@ def _agents(seen: Glance, since: datetime) -> list[dict[str, Any]]:
                 "error_rate": figures.error_rate,
                 "p50_seconds": figures.p50_seconds,
                 "p95_seconds": figures.p95_seconds,
-                "score": score,
-                "scores": count,
+                "score": given.mean if given.count else None,
+                "scores": given.count,
             }
         )
     return found
-
-
-def _means(since: datetime) -> Mapping[str, tuple[float, int]]:
-    """Return the mean of all scores of each agent, and how many there are."""
-    totals: dict[str, float] = {}
-    counts: dict[str, int] = {}
-    for line in scores.lines(since=since):
-        totals[line.agent] = totals.get(line.agent, 0) + line.stats.total
-        counts[line.agent] = counts.get(line.agent, 0) + line.stats.count
-    return {name: (totals[name] / counts[name], counts[name]) for name in counts}
 
 
 def _failed(turn: Listed) -> dict[str, Any]:

@@ -100,6 +100,14 @@ def test_the_newest_of_a_user_come_first(judge):
     assert (line.stats, line.lowest, line.highest) == (Stats(3, 6, 14), 1, 3)
 
 
+def test_an_agent_has_the_mean_of_all_its_judges(judge):
+    agent = f"of {judge}"
+    for name, value in ((judge, 3), (judge, 4), (f"{judge}-z", 8)):
+        put(name, value, agent=agent)
+    assert scores.by_agent(AT)[agent] == Stats(3, 15, 89)
+    assert agent not in scores.by_agent(datetime.now(UTC) + timedelta(hours=1))
+
+
 @pytest.mark.parametrize("value", [-1, 11])
 def test_no_score_is_beyond_the_scale(judge, value):
     with pytest.raises(IntegrityError), transaction.atomic():
