@@ -10,6 +10,7 @@ from agents.config import AGENTS
 from config import effective, live
 from config.sections import Config
 from memory import lessons
+from studio.kinds import BY_SECTION
 from tasks import judging, trouble
 from tasks.trouble import Trouble
 from telemetry.config import TELEMETRY
@@ -48,7 +49,7 @@ def _configuration(config: Config) -> Iterator[Concern]:
             level="bad",
             said=f"{effective.label(aside)} does not fit the file, so it does not run",
             more=aside.problems[0].message,
-            address=f"/admin/{PATHS[aside.section]}/{quote(aside.name, safe='')}",
+            address=BY_SECTION[aside.section].place_of(aside.name),
         )
     if waiting := live.awaiting_restart():
         yield Concern(
@@ -57,14 +58,6 @@ def _configuration(config: Config) -> Iterator[Concern]:
             more="`manage.py restart` does it once running replies have ended.",
             address="/admin/settings",
         )
-
-
-PATHS = {
-    "agents": "agents",
-    "experiments": "experiments",
-    "judges": "judges",
-    "smoke_tests": "smoke",
-}
 
 
 def _turns(glance: Glance) -> Iterator[Concern]:

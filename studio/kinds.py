@@ -166,3 +166,4 @@ max_turns: 5
 )
 
 KINDS = (AGENTS, EXPERIMENTS, JUDGES, SMOKE_TESTS)
+BY_SECTION = {kind.section.key: kind for kind in KINDS}
