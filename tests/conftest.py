@@ -17,6 +17,7 @@ from django.test.utils import (
     setup_databases,
     teardown_databases,
 )
+from hypothesis import HealthCheck, settings
 
 from config import live, loader
 from config.sections import Config
@@ -54,6 +55,12 @@ agents:
     max_tokens: 50
     seed: 7
 """
+
+# How busy the machine is says nothing about what is tested.
+settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("patient")
 
 EMPTY = Config(Path("coulisse.yaml"), {})
 

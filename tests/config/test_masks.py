@@ -14,7 +14,7 @@ from config.sections import Section
 
 from .writing import written
 
-MANY = settings(max_examples=15, deadline=None, derandomize=True)
+MANY = settings(max_examples=15, derandomize=True)
 MASK = masks.MASK
 
 

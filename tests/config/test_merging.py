@@ -9,7 +9,7 @@ from config.errors import ConfigInvalid
 
 from .writing import DATA, SECTIONS, written
 
-MANY = settings(max_examples=15, deadline=None, derandomize=True)
+MANY = settings(max_examples=15, derandomize=True)
 
 
 def merge(text, place, data):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judges import answers
@@ -109,8 +109,7 @@ JSON = st.recursive(
 )
 
 
-# How long it takes to make texts is not what is tested here.
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(JSON)
 def test_any_answer_is_either_read_or_unreadable(value):
     try:
