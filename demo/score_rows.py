@@ -3,7 +3,7 @@
 import random
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import orjson
 
@@ -101,20 +101,7 @@ class Jury:
         usage = Usage(900 + len(played.reply) // 2, 130)
         cost = acting.price(self._actor.config, judge.provider, judge.model, usage, at)
         given = {name: self._score(played, name) for name in judge.rubrics}
-        for criterion, value in given.items():
-            self._inserts.add(
-                Score,
-                turn_id=played.turn_id,
-                user_id=whose.user_id,
-                judge=judge.name,
-                criterion=criterion,
-                value=value,
-                reasoning=REASONS[criterion][(value > 5) + (value > 7)],
-                agent=played.agent,
-                experiment=whose.experiment,
-                origin=whose.origin,
-                judged_at=at,
-            )
+        self._give(judge.name, given, played, whose, at=at)
         receipt = {
             "judge": judge.name,
             "provider": judge.provider,
@@ -127,6 +114,30 @@ class Jury:
         self._task(judge, played, whose, result=orjson.dumps(receipt).decode())
         self._expense(judge, played, usage, cost)
         return given
+
+    def _give(
+        self,
+        judge: str,
+        given: dict[str, int],
+        played: Played,
+        whose: Whose,
+        *,
+        at: datetime,
+    ) -> None:
+        for criterion, value in given.items():
+            self._inserts.add(
+                Score,
+                turn_id=played.turn_id,
+                user_id=whose.user_id,
+                judge=judge,
+                criterion=criterion,
+                value=value,
+                reasoning=REASONS[criterion][(value > 5) + (value > 7)],
+                agent=played.agent,
+                experiment=whose.experiment,
+                origin=whose.origin,
+                judged_at=at,
+            )
 
     def _expense(
         self, judge: JudgeConfig, played: Played, usage: Usage, cost: int | None

@@ -73,12 +73,11 @@ class Work:
         at: datetime,
         origin: str,
         state: str,
-        **fields: Any,
     ) -> None:
         """Add a task, and the turn it took where it is over."""
         task_id = acting.uuid_of(self._chance)
         begin = at + timedelta(seconds=self._chance.uniform(0.1, 4))
-        times: dict[str, Any] = {"created_at": at, "due_at": at}
+        became: dict[str, Any] = {"state": state, "due_at": at}
         if state in ("done", "errored"):
             played = self._actor.play(
                 Exchange(prompt, reply),
@@ -87,17 +86,13 @@ class Work:
                 turn_id=attempts.turn_id(task_id, 1),
             )
             record(self._inserts, played, whose)
-            state = "errored" if played.outcome == "error" else "done"
-            times |= {"started_at": begin, "finished_at": played.ended_at}
-            fields |= {"turn_id": played.turn_id, "result": played.reply}
-            fields |= {"error": played.error or "", "failures": int(state == "errored")}
+            became |= _ended(played, begin)
         elif state == "cancelled":
-            times |= {"finished_at": begin}
+            became |= {"finished_at": begin}
         else:
-            times |= {"due_at": self._calendar.now + FAR}
+            became |= {"due_at": self._calendar.now + FAR}
         if state == "running":
-            times |= {"started_at": begin}
-            fields |= {"worker": "demo:1:0"}
+            became |= {"started_at": begin, "worker": "demo:1:0"}
         self._inserts.add(
             Task,
             id=task_id,
@@ -106,10 +101,9 @@ class Work:
             agent=agent,
             prompt=prompt,
             origin=origin,
-            state=state,
             attempts=int(state not in ("queued", "cancelled")),
-            **times,
-            **fields,
+            created_at=at,
+            **became,
         )
 
     def waiting(self, people: list[Person]) -> None:
@@ -182,6 +176,20 @@ class Work:
         if times and not TriggerState.objects.filter(pk=name).exists():
             fired = {"fired": len(times), "fired_at": times[-1]}
             self._inserts.add(TriggerState, name=name, **fired, **counts)
+
+
+def _ended(played: Played, begin: datetime) -> dict[str, Any]:
+    """Return what became of a task whose turn is over."""
+    is_failed = played.outcome == "error"
+    return {
+        "state": "errored" if is_failed else "done",
+        "turn_id": played.turn_id,
+        "result": played.reply,
+        "error": played.error or "",
+        "failures": int(is_failed),
+        "started_at": begin,
+        "finished_at": played.ended_at,
+    }
 
 
 def _tools(calls: list[Call]) -> Iterator[ToolCall]:

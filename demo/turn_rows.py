@@ -10,7 +10,7 @@ import orjson
 
 from core.events import Usage
 from core.ids import UserId
-from core.trace import ModelCall
+from core.trace import ModelCall, ToolCall
 from demo import acting
 from demo.acting import Played
 from demo.bulk import Inserts
@@ -44,26 +44,11 @@ def record(inserts: Inserts, played: Played, whose: Whose) -> int | None:
     asked = [call for *_, call in flat if isinstance(call, ModelCall)]
     inserts.add(
         Turn,
-        id=played.turn_id,
-        user_id=whose.user_id,
-        thread=whose.thread,
-        agent=played.agent,
-        experiment=whose.experiment or None,
-        origin=whose.origin,
-        user_message=played.question,
-        is_streamed=whose.is_streamed,
-        started_at=played.started_at,
-        seconds=played.seconds,
-        outcome=played.outcome,
-        finish_reason=played.finish_reason,
-        error=played.error,
-        request_id=f"req_{played.turn_id.hex[-12:]}",
-        token_id=whose.token_id,
+        **_turn(played, whose),
         cost_micro_usd=cost,
         known_micro_usd=sum(call.cost_micro_usd or 0 for call in asked),
         model_calls=len(asked),
         tool_calls=len(flat) - len(asked),
-        recalled=" ".join(whose.recalled),
         **_usage(usage),
     )
     for position, parent, depth, call in flat:
@@ -78,18 +63,29 @@ def record(inserts: Inserts, played: Played, whose: Whose) -> int | None:
         if isinstance(call, ModelCall):
             inserts.add(ModelCallRow, **place, **_model_call(call))
         else:
-            inserts.add(
-                ToolCallRow,
-                **place,
-                depth=depth,
-                name=call.name,
-                kind=call.kind,
-                target=call.target,
-                call_id=call.id,
-                arguments=call.arguments,
-                result=call.result,
-            )
+            inserts.add(ToolCallRow, **place, **_tool_call(call), depth=depth)
     return cost
+
+
+def _turn(played: Played, whose: Whose) -> dict[str, Any]:
+    return {
+        "id": played.turn_id,
+        "user_id": whose.user_id,
+        "thread": whose.thread,
+        "agent": played.agent,
+        "experiment": whose.experiment or None,
+        "origin": whose.origin,
+        "user_message": played.question,
+        "is_streamed": whose.is_streamed,
+        "started_at": played.started_at,
+        "seconds": played.seconds,
+        "outcome": played.outcome,
+        "finish_reason": played.finish_reason,
+        "error": played.error,
+        "request_id": f"req_{played.turn_id.hex[-12:]}",
+        "token_id": whose.token_id,
+        "recalled": " ".join(whose.recalled),
+    }
 
 
 def _model_call(call: ModelCall) -> dict[str, Any]:
@@ -104,6 +100,17 @@ def _model_call(call: ModelCall) -> dict[str, Any]:
         "attempts": attempts,
         "cost_micro_usd": call.cost_micro_usd,
         **({} if call.usage is None else _usage(call.usage)),
+    }
+
+
+def _tool_call(call: ToolCall) -> dict[str, Any]:
+    return {
+        "name": call.name,
+        "kind": call.kind,
+        "target": call.target,
+        "call_id": call.id,
+        "arguments": call.arguments,
+        "result": call.result,
     }
 
 
