@@ -50,6 +50,9 @@ logger = logging.getLogger(__name__)
 class Handler(ASGIHandler):
     """Answers HTTP requests."""
 
+    chats = "/v1/"
+    """Streams of events below this path are OpenAI's frames."""
+
     def __init__(self) -> None:
         super().__init__()
         self._answers: set[asyncio.Task[None]] = set()
@@ -74,7 +77,8 @@ class Handler(ASGIHandler):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         request_id = request_ids.begin(headers.get(REQUEST_ID))
-        outgoing = Outgoing(send, request_id, scope["path"])
+        is_chat = scope["path"].startswith(self.chats)
+        outgoing = Outgoing(send, request_id, is_chat=is_chat)
         try:
             check_host(headers)
             body = await _read_body(headers, receive)
@@ -152,10 +156,10 @@ class Handler(ASGIHandler):
 class Outgoing:
     """What is sent of an answer, with the headers every answer has."""
 
-    def __init__(self, send: Send, request_id: str, path: str) -> None:
+    def __init__(self, send: Send, request_id: str, *, is_chat: bool) -> None:
         self._send = send
         self._request_id = request_id.encode()
-        self._is_chat = path.startswith("/v1/")
+        self._is_chat = is_chat
         self._type = b""
         self.has_begun = False
         self._has_ended = False

@@ -21,6 +21,8 @@ _threads = ThreadPoolExecutor(4, "studio")
 class StudioHandler(Handler):
     """Answers HTTP requests to the studio."""
 
+    chats = "/admin/playground/"
+
     def load_middleware(self, is_async: bool = False) -> None:
         """Load what `MIDDLEWARE` names, to be called in a thread."""
         ASGIHandler.load_middleware(self, is_async=False)

@@ -1,10 +1,13 @@
 """The playground: a turn as any user, and what happened in it."""
 
 import json
+from contextlib import ExitStack
 
+import httpx2
 import pytest
 
 from telemetry import records, turn_ids
+from tests.conftest import serve
 
 pytestmark = pytest.mark.database
 
@@ -81,3 +84,18 @@ def test_who_leaves_stops_the_turn(script, fake):
     with script.stream("POST", PATH, json=SAID) as streamed:
         next(streamed.iter_bytes())
     fake.wait(lambda: fake.requests[-1].aborted)
+
+
+def test_who_listens_when_the_server_stops_is_told(server, fake):
+    fake.hang("mid_stream", "One ", "two")
+    heard = b""
+    with ExitStack() as stack:
+        with serve("coulisse_site.asgi:application", grace_seconds=0) as url:
+            http = stack.enter_context(httpx2.Client(verify=False, timeout=20))
+            asking = http.stream("POST", f"{url}{PATH}", json=SAID)
+            coming = stack.enter_context(asking).iter_bytes()
+            while b"One" not in heard:
+                heard += next(coming)
+        heard += b"".join(coming)
+    assert frames(heard.decode())[-1]["error"]["code"] == "server_stopping"
+    assert fake.requests[-1].aborted
