@@ -24,6 +24,8 @@ POLL_SECONDS = 0.5
 _current: Config | None = None
 _awaiting: tuple[str, ...] = ()
 """Sections whose edits take a restart."""
+_refused: ConfigInvalid | None = None
+"""Why what the file says now is not in force."""
 _adopting = threading.RLock()
 """Of two that make a new configuration, of the same old one or of none, one waits."""
 
@@ -176,6 +178,14 @@ def awaiting_restart() -> tuple[str, ...]:
     return _awaiting
 
 
+def refused() -> ConfigInvalid | None:
+    """Return what is wrong with the file, where it says something else than what runs.
+
+    What the watcher found; a process without one does not know.
+    """
+    return _refused
+
+
 def _await_restart(keys: Sequence[str]) -> None:
     global _awaiting
     _awaiting = tuple(keys)
@@ -193,9 +203,9 @@ def _tell_set_aside(before: Sequence[SetAside], config: Config) -> None:
 
 def replace(config: Config | None) -> None:
     """Put a configuration in force; None makes the next reader load the file."""
-    global _current
+    global _current, _refused
     with _adopting:
-        _current = config
+        _current, _refused = config, None
 
 
 class Watcher:
@@ -302,6 +312,7 @@ class Watcher:
             logger.exception("could not judge %s", reader.label(self.path))
 
     def _refuse(self, content: str, exc: ConfigInvalid) -> None:
+        global _refused
         if content == self._handled:
             return
         if content != self._doubted:
@@ -309,6 +320,7 @@ class Watcher:
             self._doubted = content
             return
         self._handled = content
+        _refused = exc
         logger.error(
             "%s is not valid; the old configuration stays in force:\n%s",
             reader.label(self.path),

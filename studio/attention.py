@@ -44,6 +44,13 @@ def concerns(glance: Glance, since: datetime) -> list[Concern]:
 
 
 def _configuration(config: Config) -> Iterator[Concern]:
+    if wrong := live.refused():
+        yield Concern(
+            level="bad",
+            said=f"{config.path.name} is not valid: what it said before runs",
+            more=str(wrong.problems[0]),
+            address="/admin/config/edit",
+        )
     for aside in config.set_aside:
         yield Concern(
             level="bad",
@@ -78,7 +85,7 @@ def _of_task(task: Trouble) -> Concern:
         return Concern(
             level="bad",
             said=f"Judge '{task.name}' could not score {task.count:,} {replies}",
-            more="`manage.py judge --retry` asks it again.",
+            more="Its page says why, and asks it again.",
             address=f"/admin/judges/{name}",
         )
     tasks = "task" if task.count == 1 else "tasks"

@@ -202,6 +202,25 @@ def test_what_is_set_aside_does(configure):
 
 
 @pytest.mark.usefixtures("alone")
+def test_a_file_that_an_edit_broke_does(configure):
+    configure(CONFIG)
+    path = live.current().path
+    good = path.read_text()
+    watcher = live.Watcher()
+    path.write_text(good + "prompt: x\n")
+    watcher.look()
+    assert concerns() == []  # It may be half written.
+    watcher.look()
+    [concern] = attention.concerns(glance.since(SINCE, NOW), SINCE)
+    assert concern.said == "coulisse.yaml is not valid: what it said before runs"
+    assert f"coulisse.yaml:{good.count(chr(10)) + 1}:1: " in concern.more
+    assert concern.address == "/admin/config/edit"
+    path.write_text(good)
+    watcher.look()
+    assert concerns() == []
+
+
+@pytest.mark.usefixtures("alone")
 def test_an_edit_that_takes_a_restart_does(configure):
     configure(CONFIG)
     path = live.current().path
