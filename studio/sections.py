@@ -16,6 +16,7 @@ from config.errors import ConfigInvalid
 from config.places import Place
 from core.errors import NotFound
 from studio.faces import Face
+from studio.kinds import KINDS
 from studio.memory import picker
 from studio.written import VERSION, Described, PartFace
 
@@ -32,12 +33,7 @@ ADDRESSES = {
 }
 """Of the sections that have a name of their own; the others are under the settings."""
 
-PAGES = {
-    "agents": "/admin/agents",
-    "experiments": "/admin/experiments",
-    "judges": "/admin/judges",
-    "smoke_tests": "/admin/smoke",
-}
+PAGES = {kind.section.key: kind.place for kind in KINDS}
 """Where the studio's own entries of a section are."""
 
 GROUPS = {
