@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from config import editing, places, schema, sections
+from config import editing, live, places, schema, sections
 from config.editing import File
 from config.errors import ConfigInvalid
 from core.errors import Invalid
@@ -62,15 +62,20 @@ class ConfigFile(Written):
         return self.shown(file)
 
     def filled(self, file: File) -> dict[str, Any]:
-        """Return the form with what the file says, or said when it was valid last."""
+        """Return the form with what the file says, or said when it could be read."""
+        stands = False
         try:
             text, problem = file.text, None
         except ConfigInvalid as exc:
             text, problem = "", exc
         if problem is None and file.is_broken:
             problem = editing.fault(file)
+        elif problem is None:
+            problem = live.refused()
+            stands = problem is not None
         shown = invalid(problem)["error"] if problem else None
-        return {**_shell(), "yaml": text, "version": file.version, "broken": shown}
+        said = {"yaml": text, "version": file.version}
+        return {**_shell(), **said, "broken": shown, "stands": stands}
 
     def refill(self) -> Mapping[str, Any]:
         """Return the form as it was filled in."""

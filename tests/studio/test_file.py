@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from access.models import AuditEntry
-from config import kept, loader
+from config import kept, live, loader
 from config.masks import MASK
 from tests.conftest import CONFIG
 from tests.studio.conftest import Browser
@@ -393,6 +393,20 @@ def test_a_file_that_cannot_be_read_is_told_of(browser, yaml, text):
     assert "cannot be read" in page
     assert "telemetry: # all of it" in page
     assert "sk-openai" not in page
+
+
+def test_a_file_that_is_not_valid_is_told_of(browser, yaml, text):
+    watcher = live.Watcher()
+    yaml.write_text("prompt: x\n" + text)
+    for _ in range(2):  # When it is first seen it may be half written.
+        watcher.look()
+    page = browser.get("/admin/config/edit").text
+    assert "not valid as it stands below" in page
+    assert 'data-line="1"' in page
+    assert "prompt: x" in page
+    yaml.write_text(text)
+    watcher.look()
+    assert "not valid" not in browser.get("/admin/config/edit").text
 
 
 def test_memory_is_a_page_for_browsers(browser, script, yaml):
