@@ -1,5 +1,7 @@
 """Names what faces do, for clients that are made of the description."""
 
+from typing import Any
+
 from drf_spectacular.openapi import AutoSchema
 
 ROOT = "/admin/"
@@ -8,16 +10,28 @@ ROOT = "/admin/"
 class Described(AutoSchema):
     """Names what a face does by its address, where the face does not."""
 
-    VERBS = {
-        "DELETE": "delete",
-        "GET": "show",
-        "PATCH": "change",
-        "POST": "do",
-        "PUT": "write",
-    }
+    VERBS = {"DELETE": "delete", "PATCH": "change", "POST": "create"}
 
     def get_operation_id(self) -> str:
-        """Return `tasks_one_cancel_do`."""
+        """Return `tasks_list`, `tasks_retrieve`, `tasks_cancel`, `tokens_create`."""
         steps = (self.path.removeprefix(ROOT) or "home").split("/")
-        named = ["one" if step.startswith("{") else step for step in steps]
-        return "_".join([*named, self.VERBS[self.method]])
+        named = [step for step in steps if not step.startswith("{")]
+        if self.method == "POST" and len(steps) > 1 and steps[-2].startswith("{"):
+            # What is done to one of them: `cancel`.
+            return "_".join(named)
+        return "_".join([*named, self._verb(is_one=steps[-1].startswith("{"))])
+
+    def _verb(self, *, is_one: bool) -> str:
+        if self.method in self.VERBS:
+            return self.VERBS[self.method]
+        if self.method == "PUT":
+            return "update" if is_one else "write"
+        if is_one:
+            return "retrieve"
+        return "list" if is_list(self.get_response_serializers()) else "show"
+
+
+def is_list(shape: Any) -> bool:
+    """Return whether a shape is that of a list, page by page or whole."""
+    field = getattr(shape, "model_fields", {}).get("object")
+    return field is not None and field.default == "list"

@@ -20,7 +20,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from studio import file_shapes, sections
 from studio.faces import ByRole, Entered
+from studio.kinds import KINDS
 from studio.navigation import GROUPS, place_of
 
 HOME = "Home"
@@ -30,19 +32,6 @@ FACES_OF_BROWSERS = (
 )
 REFUSAL = {"$ref": "#/components/schemas/Refusal"}
 SHAPES = {
-    "Problem": {
-        "type": "object",
-        "description": "What is wrong at one place of the configuration.",
-        "required": ["message", "code", "location", "file", "line", "column"],
-        "properties": {
-            "message": {"type": "string"},
-            "code": {"type": ["string", "null"]},
-            "location": {"type": "array", "items": {"type": ["string", "integer"]}},
-            "file": {"type": ["string", "null"]},
-            "line": {"type": ["integer", "null"]},
-            "column": {"type": ["integer", "null"]},
-        },
-    },
     "Refusal": {
         "type": "object",
         "description": "Why something was not done.",
@@ -65,6 +54,11 @@ SHAPES = {
         },
     },
 }
+CONFIGURED = {
+    *(kind.path for kind in KINDS),
+    *("auth", "config", "mcp", "memory", "providers", "settings", "telemetry"),
+}
+"""Where what is written becomes part of the configuration."""
 REFUSALS = {
     400: "The body or a parameter says nothing that can be understood.",
     401: "Nobody has logged in.",
@@ -74,6 +68,7 @@ REFUSALS = {
     409: "It is another now than was shown, or is there already.",
     415: "The body is of a type that is not read.",
     422: "The configuration would not be valid; `problems` says where and why.",
+    503: "The database, or somebody who was asked, does not answer.",
 }
 NAMES = ["password", "session"]
 """Of the two ways in; there is none on this machine while there is no `auth.admin`."""
@@ -143,8 +138,9 @@ def finished(
 
     `SPECTACULAR_SETTINGS` names this as a hook.
     """
-    shapes = result["components"]["schemas"]
-    shapes.update(SHAPES)
+    paths, shapes = file_shapes.described(result["paths"], sections.ADDRESSES)
+    result["paths"] = paths
+    result["components"]["schemas"].update(SHAPES | shapes)
     result["tags"] = [{"name": name or HOME} for name in GROUPS]
     for path, method, operation in operations(result):
         operation["tags"] = [group_of(path)]
@@ -176,7 +172,7 @@ def _leave_out_browsers(operation: dict[str, Any]) -> None:
 
 def _add_refusals(path: str, method: str, operation: dict[str, Any]) -> None:
     for status in _refusals(path, method, operation):
-        content = {"application/json": {"schema": REFUSAL}}
+        content = {kind: {"schema": REFUSAL} for kind in file_shapes.TOLD}
         told = {"description": REFUSALS[status], "content": content}
         operation["responses"].setdefault(str(status), told)
 
@@ -195,5 +191,6 @@ def _refusals(path: str, method: str, operation: dict[str, Any]) -> Iterator[int
         yield 409
     if has_body:
         yield 415
-    if writes and group_of(path) != "Monitor":
+    if writes and path.split("/")[2] in CONFIGURED:
         yield 422
+    yield 503

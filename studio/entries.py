@@ -10,7 +10,6 @@ from typing import Any, cast
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 from drf_spectacular.openapi import AutoSchema
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
 from pydantic import BaseModel
 from rest_framework.request import Request
@@ -85,7 +84,7 @@ class Described(AutoSchema):
             case "list":
                 return entry_shapes.list_shape(self._kind)
             case "check":
-                return OpenApiTypes.OBJECT
+                return refusals.Problems
             case "create":
                 return {201: entry_shapes.detail_shape(self._kind)}
             case "destroy" | "reset":

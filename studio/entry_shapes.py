@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, RootModel, create_model
 from config import overrides
 from config.models import OverrideVersion
 from config.overrides import Entry
+from studio.beside_shapes import BESIDE
 from studio.kinds import Kind
 
 HISTORY = 20
@@ -34,7 +35,6 @@ class Listed(BaseModel):
     )
     changed_at: datetime | None
     changed_by: str
-    beside: dict[str, Any] = Field(description="What else there is to tell of it.")
 
 
 class Version(BaseModel):
@@ -123,19 +123,24 @@ def list_shape(kind: Kind) -> type[BaseModel]:
     """Return the shape of a kind's list."""
     fields: dict[str, Any] = {
         "object": (Literal["list"], "list"),
-        "data": (list[_with_config(kind, Listed, "Listed")], ...),  # type: ignore[misc]
+        "data": (list[_whole(kind, Listed, "Listed")], ...),  # type: ignore[misc]
     }
     return create_model(f"{kind.shape.__name__}List", **fields)
 
 
 def detail_shape(kind: Kind) -> type[BaseModel]:
     """Return the shape of one of a kind, in full."""
-    return _with_config(kind, Detailed, "Detailed")
+    return _whole(kind, Detailed, "Detailed")
 
 
-def _with_config(kind: Kind, base: type[BaseModel], prefix: str) -> type[BaseModel]:
+def _whole(kind: Kind, base: type[BaseModel], prefix: str) -> type[BaseModel]:
     what = Field(
         description="What runs, as it could be sent back; null where nothing does."
     )
-    fields: dict[str, Any] = {"config": (kind.shape | None, what)}
+    in_list, of_one = BESIDE[kind.path]
+    beside = of_one if base is Detailed else in_list
+    fields: dict[str, Any] = {
+        "config": (kind.shape | None, what),
+        "beside": (beside, Field(description="What else there is to tell of it.")),
+    }
     return create_model(f"{prefix}{kind.shape.__name__}", __base__=base, **fields)

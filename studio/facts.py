@@ -80,7 +80,10 @@ class Facts(OfUser):
         return answer(self)
 
     @extend_schema(
-        summary="Add a fact by hand", request=NewFact, responses={201: SavedMemory}
+        operation_id="users_facts_create",
+        summary="Add a fact by hand",
+        request=NewFact,
+        responses={201: SavedMemory},
     )
     def post(self, request: Request, user: str) -> HttpResponseBase:
         """Remember something; what says the same already is not remembered twice."""

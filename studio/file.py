@@ -1,7 +1,7 @@
 """All of `coulisse.yaml`: shown, written, checked while it is typed."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
@@ -17,7 +17,7 @@ from core.errors import Invalid
 from studio import formats
 from studio.faces import WRITTEN, Face
 from studio.pages import PageRenderer
-from studio.refusals import invalid
+from studio.refusals import Problems, invalid
 from studio.written import VERSION, Written
 
 EDITOR = "/admin/config/edit"
@@ -107,14 +107,26 @@ def _shell() -> dict[str, Any]:
     }
 
 
+class FileSchema(BaseModel):
+    """A JSON Schema, draft 2020-12."""
+
+    dialect: str = Field(alias="$schema")
+    title: str
+    type: Literal["object"]
+    properties: dict[str, dict[str, Any]] = Field(description="A schema by section.")
+    required: list[str]
+    additional_properties: Literal[False] = Field(alias="additionalProperties")
+    definitions: dict[str, dict[str, Any]] = Field(
+        alias="$defs", description="What the sections refer to."
+    )
+
+
 class ConfigSchema(Face):
     """`/admin/config/schema`: what editors complete by."""
 
     renderer_classes = [formats.Json, formats.Yaml]
 
-    @extend_schema(
-        summary="Show the JSON Schema of the file", responses=OpenApiTypes.OBJECT
-    )
+    @extend_schema(summary="Show the JSON Schema of the file", responses=FileSchema)
     def get(self, request: Request) -> Response:
         return self.answer(schema.of(sections.registered().values()))
 
@@ -136,9 +148,10 @@ class ConfigCheck(Face):
     renderer_classes = [formats.Json, formats.Yaml]
 
     @extend_schema(
+        operation_id="config_check",
         summary="Judge a text, and write nothing",
         request=Draft,
-        responses=OpenApiTypes.OBJECT,
+        responses=Problems,
     )
     def post(self, request: Request) -> Response:
         draft = self.entry(Draft)

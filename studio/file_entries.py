@@ -18,6 +18,7 @@ from config.places import Place
 from core.errors import Invalid
 from providers.config import KIND_NAMES
 from studio import mcp_state
+from studio.entry_shapes import Deleted
 from studio.sections import SETTINGS, SectionFace, address_of, title_of
 from studio.written import VERSION, PartFace
 
@@ -165,7 +166,9 @@ class EntryFace(PartFace):
         return self.told(self.replaced(), f"Saved '{name}'")
 
     @extend_schema(
-        summary="Take an entry out of the file", parameters=[VERSION], responses=None
+        summary="Take an entry out of the file",
+        parameters=[VERSION],
+        responses={200: Deleted},
     )
     def delete(self, request: Request, name: str) -> HttpResponseBase:
         details = {"section": self.key, "entry": name}

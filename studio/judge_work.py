@@ -213,6 +213,7 @@ class Past(JudgeFace):
         return self.answer(told, page=lambda: {"reckoned": told, **self._form(typed)})
 
     @extend_schema(
+        operation_id="judges_score_past",
         summary="Score past replies",
         request=PastReplies,
         responses={202: Reckoned},

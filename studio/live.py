@@ -1,7 +1,8 @@
 """Live: what happens now, as a page, and for scripts as it stands."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
+from uuid import UUID
 
 from django.http import HttpResponse
 from drf_spectacular.utils import extend_schema
@@ -9,8 +10,10 @@ from pydantic import BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from core.trace import ToolKind
 from studio import live_rows, watchers
 from studio.faces import Face
+from studio.turns import AnyTurn
 
 
 class Doing(BaseModel):
@@ -19,6 +22,22 @@ class Doing(BaseModel):
     what: Literal["start", "model", "tools", "end"]
     names: list[str]
     since: datetime
+
+
+class RunningCall(BaseModel):
+    """A tool call of a turn that runs."""
+
+    id: str
+    name: str
+    kind: ToolKind
+    target: str | None
+    started_at: datetime
+    seconds: float | None
+    state: Literal["error", "ok", "running"]
+    error: str | None
+    doing: Doing | None = Field(description="Of an agent that was called.")
+    tool_calls: int
+    calls: "list[RunningCall]" = Field(description="Those within it.")
 
 
 class RunningTurn(BaseModel):
@@ -37,9 +56,35 @@ class RunningTurn(BaseModel):
     doing: Doing
     model_calls: int
     tool_calls: int
-    calls: list[dict[str, Any]] = Field(
-        description="Tool calls, each with those within it."
-    )
+    calls: list[RunningCall] = Field(description="Tool calls, the newest fifty.")
+
+
+class EndedTurn(AnyTurn):
+    """A turn that has ended."""
+
+    ended_at: datetime
+
+
+class QueuedTask(BaseModel):
+    """A task, told in short."""
+
+    id: UUID
+    object: Literal["task"]
+    kind: str
+    state: Literal["queued", "running", "done", "errored", "cancelled"]
+    agent: str
+    user_id: UUID
+    prompt: str
+    error: str | None
+    origin: str
+    turn_id: UUID | None
+    attempts: int
+    cancel_requested: bool
+    due_at: datetime | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    since: datetime | None = Field(description="How long it is in this state.")
 
 
 class Queue(BaseModel):
@@ -47,8 +92,8 @@ class Queue(BaseModel):
 
     counts: dict[str, int]
     more: bool = Field(description="Whether there are more than were counted.")
-    open: list[dict[str, Any]]
-    ended: list[dict[str, Any]]
+    open: list[QueuedTask]
+    ended: list[QueuedTask]
 
 
 class Board(BaseModel):
@@ -58,7 +103,7 @@ class Board(BaseModel):
     turns: list[RunningTurn]
     count: int = Field(description="How many run, those included that are not told of.")
     processes: int = Field(description="How many were heard of.")
-    finished: list[dict[str, Any]] = Field(description="As turns are listed.")
+    finished: list[EndedTurn]
     tasks: Queue
 
 

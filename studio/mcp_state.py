@@ -78,6 +78,14 @@ class Connections(BaseModel):
     last_id: str | None
 
 
+class Disconnected(BaseModel):
+    """Nobody is connected there any more."""
+
+    object: Literal["mcp.connection.deleted"]
+    server: str
+    deleted: Literal[True]
+
+
 class ToolsFace(Face):
     """`/admin/mcp/{name}/tools`."""
 
@@ -86,7 +94,12 @@ class ToolsFace(Face):
         """Return what is known of a server, without asking it."""
         return self.answer(_tools_of(name))
 
-    @extend_schema(summary="Look at an MCP server", request=None, responses=Tools)
+    @extend_schema(
+        operation_id="mcp_look",
+        summary="Look at an MCP server",
+        request=None,
+        responses=Tools,
+    )
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Ask a server what it offers, now; users' own are asked when they use it."""
         server = _server_of(name)
@@ -119,7 +132,9 @@ class ConnectionsFace(Face):
 class ConnectionFace(Face):
     """`/admin/mcp/{name}/connections/{user}`."""
 
-    @extend_schema(summary="Disconnect a user from an MCP server", responses=None)
+    @extend_schema(
+        summary="Disconnect a user from an MCP server", responses={200: Disconnected}
+    )
     def delete(self, request: Request, name: str, user: UUID) -> HttpResponseBase:
         """End a user's sign-in: here, and at the provider if that can be told."""
         deed = Deed(

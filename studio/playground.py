@@ -37,13 +37,21 @@ class Said(BaseModel):
     incognito: bool = Field(False, description="Whether no row is to remember it.")
 
 
+class Company(BaseModel):
+    """Who can be talked to, and as whom the page would."""
+
+    agents: list[str] = Field(description="Agents and experiments.")
+    agent: str = Field(description="Whom the page begins with.")
+    user: str
+
+
 class Playground(Face):
     """`/admin/playground`."""
 
     title = "Playground"
     template = "studio/playground.html"
 
-    @extend_schema(summary="List who can be talked to", responses=OpenApiTypes.OBJECT)
+    @extend_schema(summary="List who can be talked to", responses=Company)
     def get(self, request: Request) -> Response:
         """List the agents and experiments, and as whom the page would talk."""
         query = request.query_params
@@ -61,6 +69,7 @@ class PlaygroundTurns(Face):
     trail = [("Playground", "/admin/playground")]
 
     @extend_schema(
+        operation_id="playground_say",
         summary="Say something to an agent",
         request=Said,
         responses={(200, "text/event-stream"): OpenApiTypes.STR},

@@ -6,16 +6,35 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 from django.db import InterfaceError, OperationalError
 from django.http import Http404
+from pydantic import BaseModel
 from rest_framework.exceptions import APIException
 from rest_framework.response import Response
 
 from config.errors import ConfigInvalid
-from config.sections import Problem
+from config.sections import Problem as Found
 from core import redaction
 from core.errors import CoulisseError, NotFound
 from gateway import errors
 
 logger = logging.getLogger(__name__)
+
+
+class Problem(BaseModel):
+    """What is wrong at one place of the configuration."""
+
+    message: str
+    code: str | None
+    location: list[str | int]
+    file: str | None
+    line: int | None
+    column: int | None
+
+
+class Problems(BaseModel):
+    """All that is wrong with a text; nothing, if it may be saved."""
+
+    problems: list[Problem]
+
 
 UNPROCESSABLE = 422
 DATABASE_AWAY = (InterfaceError, OperationalError)
@@ -53,7 +72,7 @@ def invalid(exc: ConfigInvalid) -> dict[str, Any]:
     return told
 
 
-def _problem(problem: Problem) -> dict[str, Any]:
+def _problem(problem: Found) -> dict[str, Any]:
     place = problem.position
     return {
         "message": redaction.every(problem.message),

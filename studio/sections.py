@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -18,7 +19,7 @@ from core.errors import NotFound
 from studio.faces import Face
 from studio.kinds import KINDS
 from studio.memory import picker
-from studio.written import VERSION, Described, PartFace
+from studio.written import VERSION, PartFace
 
 SETTINGS = "/admin/settings"
 MOST = 6
@@ -150,15 +151,37 @@ class MemoryFace(SectionFace):
         return picker(self)
 
 
+class Card(BaseModel):
+    """What a section of the file says, in a few words."""
+
+    key: str
+    title: str
+    is_set: bool
+    says: str
+    about: str = Field(description="What it is for.")
+    applies: Literal["live", "restart"] | None = Field(
+        description="When an edit of it applies."
+    )
+    is_available: bool
+    address: str = Field(description="Where it is edited.")
+    page: str | None = Field(description="Where the studio's own of it are.")
+
+
+class CardList(BaseModel):
+    """All sections, in the order of their groups."""
+
+    object: Literal["list"] = "list"
+    data: list[Card]
+
+
 class Settings(Face):
     """The cards."""
 
-    schema = Described()
     title = "Settings"
     template = "studio/file/settings.html"
 
     @extend_schema(
-        summary="Tell what each section of the file says", responses=OpenApiTypes.ANY
+        summary="Tell what each section of the file says", responses=CardList
     )
     def get(self, request: Request) -> Response:
         file = editing.read()

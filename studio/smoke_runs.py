@@ -52,6 +52,7 @@ class TestRuns(Face):
     template = "studio/smoke/runs.html"
 
     @extend_schema(
+        operation_id="smoke_test_runs_list",
         summary="List the runs of a smoke test",
         parameters=[AFTER],
         responses=smoke_shapes.BatchList,
@@ -62,6 +63,7 @@ class TestRuns(Face):
         return self.answer(page(self, name), page=lambda: {"test": name})
 
     @extend_schema(
+        operation_id="smoke_run",
         summary="Run a smoke test",
         request=smoke_shapes.Launch,
         responses={202: smoke_shapes.Batch},

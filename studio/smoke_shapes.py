@@ -1,10 +1,12 @@
 """What scripts get of smoke tests' runs, and what they send."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.turn_schemas import ModelCall, ToolCall
 
 Outcome = Literal["passed", "failed", "broken", "open"]
 
@@ -97,7 +99,7 @@ class RunLine(BaseModel):
     text: str
     agent: str | None
     turn_id: UUID | None
-    calls: list[dict[str, Any]] = Field(
+    calls: list[ModelCall | ToolCall] = Field(
         description="Of models and tools, those within others in them."
     )
     cost_usd: float | None

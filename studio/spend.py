@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from rest_framework.request import Request
 
 from access import instants
@@ -39,14 +39,20 @@ class Sum(BaseModel):
     output_tokens: int
     cost_usd: float = Field(description="As far as it is known.")
     judgements: int
+    unknown_turns: int | None = Field(None, description="Of a model: `unknown_calls`.")
+    unknown_calls: int | None = None
     unknown_judgements: int
 
 
 class SpentOn(Sum):
-    """What was spent on one: its name is under `agent`, `day`, … as asked for."""
+    """What was spent on one, which is named under what was asked for."""
 
-    model_config = ConfigDict(extra="allow")
-
+    agent: str | None = None
+    day: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    token: str | None = None
+    user: str | None = None
     kind: Literal["turns", "judges"]
 
 

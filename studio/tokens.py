@@ -77,11 +77,17 @@ class MintedToken(Token):
     secret: str = Field(description="Told here, once.")
 
 
+class ListedToken(Token):
+    """A token in the list."""
+
+    share: float | None = Field(description="How much of its budget it has spent.")
+
+
 class TokenList(BaseModel):
     """A page of tokens, the newest first."""
 
     object: Literal["list"] = "list"
-    data: list[Token]
+    data: list[ListedToken]
     has_more: bool
     last_id: str | None
 
@@ -150,7 +156,11 @@ class OneToken(Face):
         """Return a token and what it spent; the beginning of its id will do."""
         return self._told(tokens.get(id))
 
-    @extend_schema(summary="Revoke an API token", responses=Token)
+    @extend_schema(
+        operation_id="tokens_revoke",
+        summary="Revoke an API token",
+        responses={200: Token},
+    )
     def delete(self, request: Request, id: str) -> HttpResponseBase:
         """Have a token be refused from now on."""
         row, _ = tokens.revoke(id, by=self.author())

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, Field, JsonValue, RootModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -47,8 +47,6 @@ class Run(BaseModel):
 class Trigger(BaseModel):
     """A trigger as the YAML has it, and what came of it; never its secret."""
 
-    model_config = ConfigDict(extra="allow")
-
     name: str
     type: Literal["boot", "cron", "webhook"]
     agent: str
@@ -60,7 +58,19 @@ class Trigger(BaseModel):
     repeated: int
     missed: int
     missed_at: datetime | None
+    user: str | None
+    thread: str | None
+    learns: bool
+    skip_if_running: bool
+    has_secret: bool
     last_runs: list[Run]
+    schedule: str | None = Field(None, description="A cron's, as the next two.")
+    time_zone: str | None = None
+    catch_up: bool | Literal["last"] | None = None
+    path: str | None = Field(None, description="A webhook's, as those below.")
+    signature: Literal["github", "header", "slack"] | None = None
+    header: str | None = None
+    max_body_bytes: int | None = None
 
 
 class OneOfThem(Trigger):
@@ -75,6 +85,10 @@ class TriggerList(BaseModel):
 
     object: Literal["list"] = "list"
     data: list[Trigger]
+
+
+class Body(RootModel[JsonValue]):
+    """What a webhook is sent, whatever that is; the others take none."""
 
 
 class Fired(BaseModel):
@@ -117,9 +131,7 @@ class OneTrigger(Face):
 class Firings(Face):
     """`/admin/triggers/{name}/fire`."""
 
-    @extend_schema(
-        summary="Fire a trigger", request={"application/json": {}}, responses=Fired
-    )
+    @extend_schema(summary="Fire a trigger", request=Body, responses=Fired)
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Have it run now, also where it is off; a webhook is sent the body."""
         occasion = by_hand.occasion(live.current(), name, self.data() or {})

@@ -7,7 +7,6 @@ from uuid import UUID
 
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,6 +18,7 @@ from memory import erasure, export, people, reading
 from memory.people import Person, Sought
 from studio import user_shapes as shapes
 from studio.conversation import listed_thread, spoken
+from studio.export_shapes import ExportedUser
 from studio.faces import Face
 from studio.of_user import AFTER, PLACE, OfUser
 from studio.paging import listed, place
@@ -172,7 +172,7 @@ class Export(OfUser):
 
     @extend_schema(
         summary="Download everything there is of a user",
-        responses={(200, "application/json"): OpenApiTypes.OBJECT},
+        responses={(200, "application/json"): ExportedUser},
     )
     def get(self, request: Request, user: str) -> HttpResponseBase:
         """Return the document of `GET /v1/users/me/export`, nothing left out."""

@@ -19,7 +19,6 @@ from config.editing import File, Write
 from config.errors import ConfigInvalid
 from config.places import Place
 from core.errors import Invalid
-from studio import described
 from studio.faces import WRITTEN, Face
 
 ACTION = "config.write"
@@ -31,20 +30,8 @@ VERSION = OpenApiParameter(
 )
 
 
-class Described(described.Described):
-    """Describes such a face by its address."""
-
-    VERBS = {"DELETE": "remove", "GET": "show", "POST": "add", "PUT": "save"}
-
-    def get_tags(self) -> list[str]:
-        """Return the group."""
-        return ["configuration"]
-
-
 class Written(Face):
     """A face of the file, or of a part of it."""
-
-    schema = Described()
 
     template = "studio/file/section.html"
 

@@ -22,6 +22,30 @@ pytestmark = pytest.mark.database
 
 NOT_YET = "/admin/storage"
 """Documented; there is nothing to say of it in the YAML so far."""
+FREE = {
+    "AgentConfig.extra_body",
+    "AgentsAgentConfigWritten.extra_body",
+    "Entry.details",
+    "ExportedMessage.content",
+    "ExportedMessage.reasoning",
+    "ExportedMessage.tool_calls",
+    "FileSchema.$defs.*",
+    "FileSchema.properties.*",
+    "FoundList.explain",
+    "FoundMemory.explain",
+    "FoundSaying.explain",
+    "JsonValue",
+    "JudgeConfig.rubrics",
+    "JudgesJudgeConfigWritten.rubrics",
+    "MemoryChange.after",
+    "MemoryChange.before",
+    "Persona.extra_body",
+    "SmokeTestsPersonaWritten.extra_body",
+    "TelemetrySection.otlp",
+    "Tool.parameters",
+}
+"""What is of others: parameters of models and tools, parts of messages, what the audit
+and a fact's history have, the schema of schemas."""
 GENERATOR = Path(sys.executable).with_name("openapi-python-client")
 
 
@@ -86,6 +110,66 @@ def test_operations_have_names_of_their_own(described: dict) -> None:
     assert [name for name in names if name[-1].isdigit()] == []
 
 
+def test_operations_are_called_by_what_they_do(described: dict) -> None:
+    names = {operation["operationId"] for *_, operation in operations(described)}
+    assert {
+        *("agents_list", "agents_create", "agents_retrieve", "agents_reset"),
+        *("tasks_cancel", "tasks_again", "tokens_revoke", "triggers_fire"),
+        *("smoke_run", "smoke_runs_list", "smoke_runs_cancel", "judges_score_past"),
+        *("settings_limits_show", "settings_limits_write", "telemetry_write"),
+        *("mcp_create", "mcp_update", "mcp_look", "config_check", "users_facts_list"),
+    } <= names
+    assert [name for name in names if "_one" in name.replace("_check_one", "")] == []
+
+
+def test_what_is_told_has_a_shape(described: dict) -> None:
+    free = {
+        where
+        for name, shape in described["components"]["schemas"].items()
+        for where in _free(shape, name)
+    }
+    for path, method, operation in operations(described):
+        for told in (
+            operation.get("requestBody", {}),
+            *operation["responses"].values(),
+        ):
+            for body in told.get("content", {}).values():
+                free |= {*_free(body["schema"], f"{method} {path}")}
+    assert free == FREE
+
+
+def _free(shape: dict, where: str) -> Iterator[str]:
+    """Yield where anything may be."""
+    words = {"$ref", "anyOf", "oneOf", "allOf", "enum", "const", "type"}
+    is_map = shape.get("type") == "object" and "properties" not in shape
+    if not words & shape.keys() or (is_map and not shape.get("additionalProperties")):
+        yield where
+    more = shape.get("additionalProperties")
+    if more is True:
+        yield where
+    below = {**shape.get("properties", {})}
+    below |= {"*": more} if isinstance(more, dict) else {}
+    below |= {"[]": shape["items"]} if "items" in shape else {}
+    for name, each in below.items():
+        yield from _free(each, f"{where}.{name}" if name != "[]" else where)
+    for word in ("anyOf", "oneOf", "allOf"):
+        for each in shape.get(word, []):
+            yield from _free(each, where)
+
+
+def test_every_refusal_is_described(described: dict) -> None:
+    for path, method, operation in operations(described):
+        place, told = f"{method} {path}", operation["responses"].keys()
+        assert {"401", "403", "406", "503"} <= told, place
+        assert "{" not in path or "404" in told, place
+        assert method == "get" or "409" in told, place
+        assert "requestBody" not in operation or {"400", "415"} <= told, place
+        assert not operation.get("parameters") or "400" in told, place
+        for status in (code for code in told if code >= "400"):
+            content = operation["responses"][status]["content"]["application/json"]
+            assert content["schema"]["$ref"].endswith("/Refusal"), place
+
+
 def test_no_two_shapes_have_one_name(described: dict, shapes: dict) -> None:
     assert shapes
     for name, ones in shapes.items():
@@ -138,6 +222,9 @@ def test_a_client_is_made_of_it_and_works(
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    # It speaks no YAML, and needs none.
+    assert said.count("WARNING") == said.count("Unsupported content type application/y")
     monkeypatch.syspath_prepend(tmp_path)
     studio = importlib.import_module("coulisse_studio")
     build = "coulisse_studio.api.build"
