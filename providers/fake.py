@@ -17,10 +17,9 @@ have a script, a default and a list of their own:
         ...
         assert fake.embeddings[-1].body["input"] == ["Hello"]
 
-The server runs in a
-thread of its own, so it serves synchronous tests too. No test needs to sleep:
-`fake.wait(lambda: ...)` and `await fake.until(lambda: ...)` return as soon as the
-condition holds.
+The server runs in a thread of its own, so it serves synchronous tests too. No test
+needs to sleep: `fake.wait(lambda: ...)` and `await fake.until(lambda: ...)` return as
+soon as the condition holds.
 
 `python -m providers.fake --port 9000 --tokens 50` serves benchmarks.
 """
@@ -32,18 +31,16 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import orjson
 
 from providers import embedding_models, fake_wires
-from providers.config import ProviderConfig
 from providers.fake_embeddings import VectorAnswer
+from providers.fake_server import FakeServer, chunk, read_request
 from providers.fake_wires import Answer, FakeWire, Place
 
 KEY = "sk-fake-0123456789"
-WAIT_SECONDS = 10.0
 DEFAULT_MODELS = {
     "openai": embedding_models.DEFAULT_OPENAI,
     "voyage": embedding_models.DEFAULT_VOYAGE,
@@ -64,10 +61,13 @@ class Request:
     answered: bool = False
 
 
-class FakeProvider:
+class FakeProvider(FakeServer):
     """The server and its script."""
 
+    key = KEY
+
     def __init__(self, *, port: int = 0) -> None:
+        super().__init__(port=port)
         self.requests: list[Request] = []
         self.connections = 0
         """How many connections were opened."""
@@ -78,48 +78,7 @@ class FakeProvider:
         self.default_embedding = VectorAnswer()
         self._embedding_script: deque[VectorAnswer] = deque()
         self._script: deque[Answer] = deque()
-        self._changed = threading.Condition()
-        self._port = port
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._ready = threading.Event()
-        self._released = asyncio.Event()
         self._talks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._ready.wait(WAIT_SECONDS)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(WAIT_SECONDS)
-
-    # Where it is.
-
-    @property
-    def root_url(self) -> str:
-        """Return the address, as the kind anthropic wants it."""
-        return f"http://127.0.0.1:{self._port}"
-
-    @property
-    def base_url(self) -> str:
-        """Return the address, as kinds that speak like OpenAI want it."""
-        return f"{self.root_url}/v1"
-
-    def entry(self, kind: str = "openai", **fields: Any) -> dict[str, Any]:
-        """Return an entry for the YAML's `providers:` that leads here."""
-        address = self.root_url if kind == "anthropic" else self.base_url
-        return {"kind": kind, "api_key": KEY, "base_url": address, **fields}
-
-    def provider(self, kind: str = "openai", **fields: Any) -> ProviderConfig:
-        """Return a configured provider that leads here."""
-        return ProviderConfig.model_validate(self.entry(kind, **fields))
 
     def embed_with(self, provider: str = "openai", **fields: Any) -> dict[str, Any]:
         """Return the YAML's `embed_with:` that leads here.
@@ -189,10 +148,6 @@ class FakeProvider:
         """Drop the connection at a place."""
         return self.answer(Answer(pieces or ("Hello", " there"), cut=place))
 
-    def release(self) -> None:
-        """Let hanging answers go on, these and those to come."""
-        self._loop.call_soon_threadsafe(self._released.set)
-
     # What happened.
 
     @property
@@ -205,57 +160,21 @@ class FakeProvider:
         """Return whether nobody is connected."""
         return not self._talks
 
-    def wait(
-        self, condition: Callable[[], Any], timeout_seconds: float = WAIT_SECONDS
-    ) -> None:
-        """Block until something is true of `requests`; raise TimeoutError if never."""
-        with self._changed:
-            if not self._changed.wait_for(condition, timeout_seconds):
-                raise TimeoutError("the fake provider never saw that")
-
-    async def until(
-        self, condition: Callable[[], Any], timeout_seconds: float = WAIT_SECONDS
-    ) -> None:
-        """Wait as `wait` does, without blocking the event loop."""
-        await asyncio.to_thread(self.wait, condition, timeout_seconds)
-
-    def _note(self, change: Callable[[], None]) -> None:
-        with self._changed:
-            change()
-            self._changed.notify_all()
-
     # How it serves.
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(self._listen())
-        self._ready.set()
-        try:
-            self._loop.run_forever()
-        finally:
-            self._loop.run_until_complete(self._shut())
-            self._loop.close()
-
-    async def _listen(self) -> None:
-        self._server = await self._loop.create_server(
+    async def _listen(self) -> asyncio.Server:
+        return await self._loop.create_server(
             lambda: _Connection(self._connected, self._loop),
             "127.0.0.1",
             self._port,
             backlog=1024,
         )
-        self._port = self._server.sockets[0].getsockname()[1]
 
-    async def _shut(self) -> None:
-        self._server.close()
-        # A connection that is just being accepted has its talk yet to come.
-        while pending := asyncio.all_tasks() - {asyncio.current_task()}:
-            for talk, writer in self._talks.items():
-                talk.cancel()
-                # A talk cancelled before its first step closes nothing itself.
-                writer.transport.abort()
-            await asyncio.wait(pending)
-        # Aborted transports let go of their sockets a step later.
-        await asyncio.sleep(0)
+    def _cancel(self, pending: set[asyncio.Task[Any]]) -> None:
+        for talk, writer in self._talks.items():
+            talk.cancel()
+            # A talk cancelled before its first step closes nothing itself.
+            writer.transport.abort()
 
     def _connected(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -269,7 +188,8 @@ class FakeProvider:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         try:
-            while (request := await _read_request(reader)) is not None:
+            while (read := await read_request(reader)) is not None:
+                request = Request(*read[0], read[1])
                 seen = self.embeddings if _is_embedding(request) else self.requests
                 self._note(partial(seen.append, request))
                 if not await self._serve(request, writer):
@@ -368,7 +288,7 @@ class FakeProvider:
             return False
         first, *others = wire.frames(answer)
         head = _head(answer, "Transfer-Encoding: chunked", "text/event-stream")
-        writer.write(head + _chunk(first))
+        writer.write(head + chunk(first))
         if not await self._pass("first_token", answer, writer):
             return False
         for number, frame in enumerate(others):
@@ -377,7 +297,7 @@ class FakeProvider:
                 "mid_stream", answer, writer
             ):
                 return False
-            writer.write(_chunk(frame))
+            writer.write(chunk(frame))
             if answer.pause_seconds:
                 await writer.drain()
         writer.write(b"0\r\n\r\n")
@@ -436,27 +356,6 @@ def _head(answer: Answer, framing: str, content_type: str) -> bytes:
         *(f"{name}: {value}" for name, value in answer.headers.items()),
     ]
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
-
-
-def _chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-async def _read_request(reader: asyncio.StreamReader) -> Request | None:
-    try:
-        head = await reader.readuntil(b"\r\n\r\n")
-    except asyncio.IncompleteReadError:
-        return None
-    first, *lines = head.decode("latin-1").split("\r\n")
-    method, path, _ = first.split(" ", 2)
-    pairs = (line.split(":", 1) for line in lines if ":" in line)
-    headers = {name.lower(): value.strip() for name, value in pairs}
-    body = await reader.readexactly(int(headers.get("content-length", 0)))
-    try:
-        parsed = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        parsed = body
-    return Request(method, path, headers, parsed)
 
 
 def main() -> None:

@@ -27,9 +27,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import orjson
 from cryptography import x509
@@ -37,11 +37,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from providers import fake_wires
-from providers.config import ProviderConfig
+from providers.fake_server import WAIT_SECONDS, FakeServer, chunk, read_request
 from providers.fake_wires import Answer
 
 KEY = "sk-fault-0123456789"
-WAIT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def _half(request: Request, answer: Answer) -> bytes:
         return _whole(body)[: -len(body) // 2]
     wire = fake_wires.of(request.path)
     frames = wire.frames(answer)[: wire.lead + len(answer.pieces)]
-    return _stream_head() + b"".join(map(_chunk, frames))
+    return _stream_head() + b"".join(map(chunk, frames))
 
 
 def _content_type(request: Request) -> str:
@@ -131,10 +130,6 @@ def _whole(
     return _head(code, {**length, **more}) + body
 
 
-def _chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
 # What can be wrong with a reply.
 
 
@@ -145,7 +140,7 @@ def reply(*pieces: str) -> Fault:
         answer = Answer(pieces or ("Hello", " there"))
         if _streams(request):
             frames = _frames(request, answer)
-            yield _stream_head() + b"".join(map(_chunk, frames)) + _chunk(b"")
+            yield _stream_head() + b"".join(map(chunk, frames)) + chunk(b"")
         else:
             yield _whole(fake_wires.of(request.path).whole(answer))
 
@@ -191,9 +186,9 @@ def slow_start(seconds: float, *pieces: str) -> Fault:
 
     def steps(request: Request) -> Iterator[Step]:
         frames = _frames(request, Answer(pieces or ("Hello", " there")))
-        yield _stream_head() + _chunk(frames[0])
+        yield _stream_head() + chunk(frames[0])
         yield Pause(seconds)
-        yield b"".join(map(_chunk, frames[1:])) + _chunk(b"")
+        yield b"".join(map(chunk, frames[1:])) + chunk(b"")
 
     return steps
 
@@ -233,7 +228,7 @@ def unterminated(request: Request) -> Iterator[Step]:
     """End a stream properly, but for the event that says it is its end."""
     answer = Answer(("Hello", " there"), unterminated=True)
     body = _body(request, answer)
-    yield _stream_head() + _chunk(body) + _chunk(b"")
+    yield _stream_head() + chunk(body) + chunk(b"")
 
 
 def half_json(request: Request) -> Iterator[Step]:
@@ -245,7 +240,7 @@ def half_json(request: Request) -> Iterator[Step]:
 def half_event(request: Request) -> Iterator[Step]:
     """Stream an event whose JSON stops in the middle, before anything is said."""
     frame = _frames(request, Answer())[0].rstrip(b"\n")
-    yield _stream_head() + _chunk(frame[:-10] + b"\n\n") + _chunk(b"")
+    yield _stream_head() + chunk(frame[:-10] + b"\n\n") + chunk(b"")
 
 
 def empty(request: Request) -> Iterator[Step]:
@@ -287,7 +282,7 @@ def trickle(seconds: float) -> Fault:
     def steps(request: Request) -> Iterator[Step]:
         yield _half(request, Answer(("Hello", " there")))
         while True:
-            yield _chunk(b":") if _streams(request) else b" "
+            yield chunk(b":") if _streams(request) else b" "
             yield Pause(seconds)
 
     return steps
@@ -315,8 +310,10 @@ FAULTS: dict[str, Fault] = {
 
 
 @dataclass
-class FaultServer:
+class FaultServer(FakeServer):
     """The server and its script."""
+
+    key = KEY
 
     greeting: tuple[Step, ...] = ()
     """What a connection gets before it has asked for anything."""
@@ -330,106 +327,30 @@ class FaultServer:
     """How many still are."""
 
     def __post_init__(self) -> None:
+        super().__init__()
         self._script: deque[Fault] = deque()
-        self._changed = threading.Condition()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._ready = threading.Event()
-        self._released = asyncio.Event()
-        self._talks: set[asyncio.Task[None]] = set()
-        self._port = 0
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._ready.wait(WAIT_SECONDS)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(WAIT_SECONDS)
 
     @property
     def root_url(self) -> str:
         """Return the address, as the kind anthropic wants it."""
         return f"http{'s' if self.secure else ''}://127.0.0.1:{self._port}"
 
-    @property
-    def port(self) -> int:
-        """Return where it listens."""
-        return self._port
-
-    def entry(self, kind: str = "openai", **fields: Any) -> dict[str, Any]:
-        """Return an entry for the YAML's `providers:` that leads here."""
-        address = self.root_url if kind == "anthropic" else f"{self.root_url}/v1"
-        return {"kind": kind, "api_key": KEY, "base_url": address, **fields}
-
-    def provider(self, kind: str = "openai", **fields: Any) -> ProviderConfig:
-        """Return a configured provider that leads here."""
-        return ProviderConfig.model_validate(self.entry(kind, **fields))
-
     def then(self, *faults: Fault) -> None:
         """Put faults on the script, one for each request to come."""
         self._script.extend(faults)
-
-    def release(self) -> None:
-        """Let hanging replies go on, these and those to come."""
-        self._loop.call_soon_threadsafe(self._released.set)
-
-    def wait(
-        self, condition: Callable[[], Any], timeout_seconds: float = WAIT_SECONDS
-    ) -> None:
-        """Block until something is true here; raise TimeoutError if it never is."""
-        with self._changed:
-            if not self._changed.wait_for(condition, timeout_seconds):
-                raise TimeoutError("the fault server never saw that")
-
-    async def until(
-        self, condition: Callable[[], Any], timeout_seconds: float = WAIT_SECONDS
-    ) -> None:
-        """Wait as `wait` does, without blocking the event loop."""
-        await asyncio.to_thread(self.wait, condition, timeout_seconds)
-
-    def _note(self, change: Callable[[], None]) -> None:
-        with self._changed:
-            change()
-            self._changed.notify_all()
 
     def _count(self, change: int) -> None:
         self.open += change
         self.connections += max(change, 0)
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(
-            asyncio.start_server(
-                self._talk,
-                "127.0.0.1",
-                0,
-                ssl=_untrusted() if self.secure else None,
-                backlog=256,
-            )
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(
+            self._talk,
+            "127.0.0.1",
+            self._port,
+            ssl=_untrusted() if self.secure else None,
+            backlog=256,
         )
-        self._port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        try:
-            self._loop.run_forever()
-        finally:
-            server.close()
-            self._loop.run_until_complete(self._shut())
-            self._loop.close()
-
-    async def _shut(self) -> None:
-        while pending := asyncio.all_tasks() - {asyncio.current_task()}:
-            for task in pending:
-                task.cancel()
-            await asyncio.wait(pending)
-        # Aborted transports let go of their sockets a step later.
-        await asyncio.sleep(0)
 
     async def _talk(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -438,8 +359,9 @@ class FaultServer:
         try:
             if self.greeting and not await self._act(self.greeting, reader, writer):
                 return
-            while (request := await _read_request(reader)) is not None:
-                self._note(lambda request=request: self.requests.append(request))
+            while (read := await read_request(reader)) is not None:
+                request = Request(read[0].path, read[0].headers, read[1])
+                self._note(partial(self.requests.append, request))
                 if not await self._serve(request, reader, writer):
                     return
         except (ConnectionError, asyncio.CancelledError, ssl.SSLError):
@@ -502,22 +424,6 @@ async def _close(writer: asyncio.StreamWriter, *, reset: bool) -> None:
     raw = writer.get_extra_info("socket")
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     writer.transport.abort()
-
-
-async def _read_request(reader: asyncio.StreamReader) -> Request | None:
-    try:
-        head = await reader.readuntil(b"\r\n\r\n")
-        first, *lines = head.decode("latin-1").split("\r\n")
-        pairs = (line.split(":", 1) for line in lines if ":" in line)
-        headers = {name.lower(): value.strip() for name, value in pairs}
-        body = await reader.readexactly(int(headers.get("content-length", 0)))
-    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-        return None
-    try:
-        parsed = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        parsed = body
-    return Request(first.split(" ")[1], headers, parsed)
 
 
 def _untrusted() -> ssl.SSLContext:
