@@ -149,11 +149,12 @@ class Face(APIView):
         return Answer(data, status=status, template=template, page=page)
 
     def done(
-        self, data: Any, *, said: str, to: str, status: int = 200
+        self, data: Any, *, said: str, to: str, status: int = 200, is_bad: bool = False
     ) -> HttpResponseBase:
         """Return what a change made to a script; lead a browser on, and tell it so."""
         if self.is_page:
-            messages.success(self.request._request, said)
+            tell = messages.error if is_bad else messages.success
+            tell(self.request._request, said)
             return HttpResponseRedirect(to, status=303)
         return Response(data, status=status)
 

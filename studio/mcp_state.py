@@ -106,8 +106,11 @@ class ToolsFace(Face):
         looking = looks.look(live.current(), name, pool=POOL)
         told = _told(name, server, crossing.ask(looking))
         count = len(told["tools"])
-        said = told["error"] or f"'{name}' offers {count} tools"
-        return self.done(told, said=said, to=f"{PLACE}/{name}")
+        said = f"'{name}' offers {count} {'tool' if count == 1 else 'tools'}"
+        failed = told["error"] is not None
+        if failed:
+            said = f"'{name}' was not reached"
+        return self.done(told, said=said, to=f"{PLACE}/{name}", is_bad=failed)
 
 
 class ConnectionsFace(Face):

@@ -21,6 +21,8 @@ from turns import options, routing
 from turns.turn import TurnRequest
 
 INCOGNITO = {"memory": "incognito"}
+TURN = "X-Coulisse-Turn"
+"""The turn's id: one that fails before its first words has no other place for it."""
 
 
 class Said(BaseModel):
@@ -76,7 +78,10 @@ class PlaygroundTurns(Face):
     )
     def post(self, request: Request) -> HttpResponseBase:
         """Take a turn; its events come as those of `/v1/chat/completions` do."""
-        return EventStream(playground_stream.frames(turn(self.entry(Said))))
+        asked = turn(self.entry(Said))
+        answer = EventStream(playground_stream.frames(asked))
+        answer.headers[TURN] = str(asked.turn_id)
+        return answer
 
 
 def turn(said: Said) -> TurnRequest:

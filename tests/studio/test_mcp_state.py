@@ -74,6 +74,17 @@ def test_what_cannot_be_reached_says_why_each_time_it_is_asked(script):
     assert script.get("/admin/mcp/gone/tools").json()["state"] == "failed"
 
 
+@pytest.mark.parametrize(
+    ("name", "said", "colour"),
+    [("gone", "was not reached", "bg-red"), ("child", "offers ", "bg-green")],
+)
+def test_a_browser_is_told_how_it_went(script, browser, name, said, colour):
+    page = browser.submit(f"/admin/mcp/{name}/tools", {}, of=f"/admin/mcp/{name}")
+    told = page.text.partition('role="status"')[2].partition("</ul>")[0]
+    assert f"&#x27;{name}&#x27; {said}" in told
+    assert colour in told
+
+
 def test_servers_that_hang_leave_the_studio_its_threads(configure, script):
     with ExitStack() as stack:
         silent = [

@@ -47,8 +47,11 @@ def test_a_turn_is_streamed_as_that_user_and_recorded(script, fake):
 
 def test_what_goes_wrong_is_a_frame(script, fake):
     fake.fail(500)
-    (told,) = frames(script.post(PATH, json=SAID).text)
+    answer = script.post(PATH, json=SAID)
+    (told,) = frames(answer.text)
     assert told["error"]["type"] == "upstream_error"
+    turn = script.get(f"/admin/turns/{answer.headers['X-Coulisse-Turn']}").json()
+    assert turn["outcome"] == "error"
 
 
 @pytest.mark.parametrize(
