@@ -52,7 +52,7 @@
     running = new AbortController();
     bubble("user", text);
     const began = performance.now();
-    let reply = null, thought = null, id = null, first = null;
+    let reply = null, thought = null, first = null;
     const answer = await fetch("/admin/playground/turns", {
       method: "POST",
       signal: running.signal,
@@ -66,9 +66,9 @@
       }),
     });
     if (!answer.ok) throw new Error((await answer.json()).error.message);
+    const id = answer.headers.get("X-Coulisse-Turn");
     for await (const chunk of frames(answer.body)) {
       if (chunk.error) throw Object.assign(new Error(chunk.error.message), { id });
-      id = chunk.id;
       if (chunk.agent) note(`asked ${chunk.agent}`);
       const delta = chunk.choices[0]?.delta;
       if (delta?.reasoning_content) (thought ??= note("", "is-thought")).textContent += delta.reasoning_content;
@@ -108,6 +108,7 @@
     if (!text || running || !chosen.reportValidity()) return;
     message.value = "";
     send.disabled = true;
+    said.setAttribute("aria-busy", "true"); // A reader is told the whole reply, not each word.
     stop.hidden = false;
     try {
       await show(await talk(text));
@@ -122,6 +123,7 @@
     } finally {
       running = null;
       send.disabled = false;
+      said.removeAttribute("aria-busy");
       stop.hidden = true;
       message.focus();
     }
