@@ -22,7 +22,7 @@ from bench import (
     studio,
     tools,
 )
-from bench.figures import SMALL, Bench, Sizes
+from bench.cast import SMALL, Bench, Sizes
 from bench.meter import Weather
 from bench.table import Row, render
 

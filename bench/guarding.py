@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Callable, Iterator
 
-from bench.figures import Bench
+from bench.cast import Bench
 from bench.load import Load
 from bench.stage import GUARDED, Process, body
 from bench.table import Row

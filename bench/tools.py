@@ -9,7 +9,8 @@ from itertools import count
 
 import psutil
 
-from bench.figures import Bench, quantile
+from bench.cast import Bench
+from bench.figures import quantile
 from bench.load import Load
 from bench.stage import QUESTION, USING_TOOLS, Process, body
 from bench.table import Row

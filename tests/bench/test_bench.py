@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from bench.__main__ import FIGURES, measure
-from bench.figures import SMALL, quantile
+from bench.cast import SMALL
+from bench.figures import quantile
 from bench.table import Row, render
 
 
