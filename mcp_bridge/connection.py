@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any
 
 import anyio
-import httpx2
 import mcp_types
 from mcp import Client as McpClient
 from mcp import MCPError
@@ -16,14 +15,13 @@ from mcp.client import ClientSession
 from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import SubscriptionLost, ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from core import request_ids
-from mcp_bridge import http, listing, transport
+from mcp_bridge import failures, http, listing, transport
 from mcp_bridge.address import Address
 from mcp_bridge.errors import (
     CallRefused,
-    ServerConfused,
     ServerFailed,
     ServerGone,
     ServerSlow,
@@ -43,7 +41,6 @@ DOUBT_SECONDS = 5.0
 """How long a child that let a call's time run out has to answer anything at all."""
 FOLLOW_SECONDS = 1.0
 LISTEN_AGAIN_SECONDS = 30.0
-MAX_REFUSAL_LENGTH = 2000
 
 CLIENT = mcp_types.Implementation(name="coulisse", version="1")
 ANSWER: TypeAdapter[mcp_types.CallToolResult | mcp_types.InputRequiredResult] = (
@@ -282,7 +279,7 @@ class Session:
         except Exception as exc:  # A server's fault, of whatever kind.
             self._listed_at = time.monotonic()
             self._warn(f"its tools cannot be listed again: {type(exc).__name__}")
-            if _is_closed(exc):
+            if failures.is_closed(exc):
                 self.break_off("closed the connection")
 
     def _begin_doubting(self) -> None:
@@ -316,7 +313,7 @@ class Session:
 
     def _why_not(self, exc: Exception, opening: Exchange) -> ServerFailed:
         """Return what kept the session from beginning."""
-        cause = _cause(exc)
+        cause = failures.cause(exc)
         if isinstance(cause, ServerFailed):
             return cause
         if self._end_reason and opening.status is None and not opening.reason:
@@ -327,56 +324,24 @@ class Session:
         return ServerUnreachable(meaning.message, server=self.address.name)
 
     def _meaning(self, exc: Exception, current: Exchange) -> ServerFailed:
-        """Return what an exception of the SDK's says, in our words."""
+        """Return what an exception of the SDK's says; end what it says is over."""
         if isinstance(exc, ServerFailed):
             return exc
-        if current.is_too_large:
-            size = http.MAX_ANSWER_BYTES // 1024**2
-            return self._error(ServerConfused, f"answered with more than {size} MB")
+        gone = None if current.is_too_large else self._leaving(exc, current)
+        return gone or failures.meaning(exc, current, self.address)
+
+    def _leaving(self, exc: Exception, current: Exchange) -> ServerGone | None:
         if current.reason:
             return self._gone(current.reason, was_unheard=not current.was_sent)
-        if current.status is not None:
-            return self._refused(current.status, exc)
-        if _is_closed(exc):
-            self.break_off("closed the connection")
-            return self._gone()
-        if isinstance(exc, MCPError) and exc.message.startswith(_NOT_READ):
-            return self._error(ServerConfused, "gave an answer that makes no sense")
-        if isinstance(exc, MCPError):
-            message = exc.message[:MAX_REFUSAL_LENGTH]
-            return self._error(CallRefused, f"refused: {message}")
-        if isinstance(exc, ValidationError):
-            return self._error(ServerConfused, "gave an answer that makes no sense")
-        if isinstance(exc, httpx2.HTTPStatusError):
-            return self._refused(exc.response.status_code, exc)
-        logger.warning("mcp server '%s': %r", self.address.name, exc)
-        return self._error(ServerConfused, "does not keep to the protocol")
-
-    def _refused(self, status: int, exc: Exception) -> ServerFailed:
-        signs_in = self.address.server.sign_in is not None
-        if status == 401 and signs_in:
-            return self._error(SignInNeeded, "wants the user to sign in again")
-        if status == 401:
-            return self._error(
-                CallRefused,
-                "wants users to sign in (status 401): set oauth: for it, or give its "
-                "key another way",
-            )
-        if status == 404 and self._client is None:
-            return self._error(CallRefused, "answered with status 404; check its url")
-        if status == 404:
+        status = failures.status_of(exc, current)
+        if status == 404 and self._client is not None:
             # It forgot the session: it was restarted, as a rule.
             self.break_off("forgot the session")
             return self._gone(was_unheard=True)
-        if isinstance(exc, MCPError) and exc.code not in _STAND_INS:
-            return self._error(
-                CallRefused, f"refused: {exc.message[:MAX_REFUSAL_LENGTH]}"
-            )
-        if 300 <= status < 400:
-            return self._error(
-                CallRefused, f"sends us elsewhere (status {status}); check its url"
-            )
-        return self._error(CallRefused, f"answered with status {status}")
+        if status is None and failures.is_closed(exc):
+            self.break_off("closed the connection")
+            return self._gone()
+        return None
 
     def _gone(self, reason: str = "", *, was_unheard: bool = False) -> ServerGone:
         reason = reason or self._end_reason or "closed the connection"
@@ -384,31 +349,4 @@ class Session:
         return ServerGone(message, server=self.address.name, was_unheard=was_unheard)
 
     def _error(self, kind: type[ServerFailed], says: str) -> ServerFailed:
-        name = self.address.name
-        return kind(f"the MCP server '{name}' {says}", server=name)
-
-
-_STAND_INS = {mcp_types.INTERNAL_ERROR, mcp_types.INVALID_REQUEST, -32000}
-"""Codes of the SDK's own for answers of HTTP that said nothing."""
-
-
-_NOT_READ = "Failed to parse "
-"""How the SDK begins what it says of an answer it cannot read: pages of its own."""
-
-_CLOSED = ("Connection closed", "SSE stream ")
-"""How the SDK begins what it says of a connection that ended. It does so under a code
-that many servers use for failures of their own, which end nothing."""
-
-
-def _is_closed(exc: BaseException) -> bool:
-    if isinstance(exc, MCPError):
-        is_of_closing = exc.code == mcp_types.CONNECTION_CLOSED
-        return is_of_closing and exc.message.startswith(_CLOSED)
-    return isinstance(exc, anyio.BrokenResourceError | anyio.ClosedResourceError)
-
-
-def _cause(exc: BaseException) -> Exception:
-    """Return the first real exception in what groups of tasks raise."""
-    while isinstance(exc, BaseExceptionGroup):
-        exc = exc.exceptions[0]
-    return exc if isinstance(exc, Exception) else RuntimeError(repr(exc))
+        return failures.of(kind, self.address, says)
