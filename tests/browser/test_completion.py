@@ -1,5 +1,7 @@
 """Keys and choices are completed by the schema, wherever one types."""
 
+from typing import Any
+
 import pytest
 
 from tests.browser.theatre import Theatre
@@ -33,6 +35,12 @@ CASES = [
     ("agents/0", "name: a\nreasoning_effort: |", {"low", "high"}, set()),
 ]
 IN_A_TEXT = "agents:\n  - name: a\n    preamble: >\n      Say: x\n      mod@"
+HASTE = """() => {
+  const { editor } = document.querySelector("[data-yaml-editor]");
+  editor.execCommand("insertstring", "na");
+  editor.completer.insertMatch();
+  return editor.getValue().split("\\n").at(-1).trim();
+}"""
 ASK = """([schema, at, text]) => {
   const before = text.slice(0, text.indexOf("@")).split("\\n");
   const steps = at === "" ? [] : at.split("/").map((s) => (/^\\d+$/.test(s) ? +s : s));
@@ -72,6 +80,35 @@ def test_it_is_offered_while_one_types(window: Window, stage: Theatre) -> None:
     page.locator(".ace_autocomplete .ace_line", has_text="enabled").first.wait_for()
     page.keyboard.press("Enter")
     page.locator(".ace_content", has_text="enabled:").wait_for()
+    page.keyboard.type("perhaps")
+    page.locator(".yaml-problems li", has_text="must be true or false").wait_for()
+
+
+def test_who_types_before_the_schema_is_there_is_offered_it_then(
+    window: Window, stage: Theatre
+) -> None:
+    asked: list[Any] = []
+    window.page.route("**/admin/config/schema", lambda it: asked.append(it))
+    page = window.open("/admin/telemetry")
+    page.locator(".ace_content").click()
+    page.keyboard.press("Control+End")
+    page.keyboard.press("Enter")
+    page.keyboard.type("ena")
+    (schema,) = asked
+    schema.continue_()
+    page.locator(".ace_autocomplete .ace_line", has_text="enabled").first.wait_for()
+
+
+def test_who_types_on_and_chooses_at_once_gets_what_was_chosen(
+    window: Window, stage: Theatre
+) -> None:
+    page = window.open("/admin/telemetry")
+    page.locator(".ace_content").click()
+    page.keyboard.press("Control+End")
+    page.keyboard.press("Enter")
+    page.keyboard.type("e")
+    page.locator(".ace_autocomplete .ace_line", has_text="enabled").first.wait_for()
+    assert page.evaluate(HASTE) == "enabled:"
 
 
 def test_leaving_an_unsaved_text_asks_first(window: Window, stage: Theatre) -> None:

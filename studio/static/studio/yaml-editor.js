@@ -3,7 +3,8 @@
   "use strict";
 
   const CHECK_AFTER_MS = 500;
-  let schema = null;
+  // A promise: who types before it is there is offered what fits once it is.
+  let schema;
 
   function theme() {
     const dark = document.documentElement.classList.contains("dark");
@@ -32,9 +33,10 @@
     editor.setOption("enableKeyboardAccessibility", true);
     editor.completers = [{
       identifierRegexps: [/[\w\-"']/],
-      getCompletions(_, session, position, prefix, tell) {
-        if (!schema) return tell(null, []);
-        tell(null, window.studioYaml.completions(schema, base, session.getDocument().getAllLines(), position.row, position.column));
+      async getCompletions(_, session, position, prefix, tell) {
+        const known = await schema;
+        if (!known) return tell(null, []);
+        tell(null, window.studioYaml.completions(known, base, session.getDocument().getAllLines(), position.row, position.column));
       },
       getDocTooltip(item) {
         if (!item.docText || item.docHTML) return;
@@ -44,6 +46,14 @@
         item.docHTML = text.outerHTML;
       },
     }];
+    // Ace sifts what it offers a moment after each key. Chosen before that, it would
+    // replace less than was typed: "ena" would become "eenabled".
+    const completer = ace.require("ace/autocomplete").Autocomplete.for(editor);
+    const { insertMatch } = completer;
+    completer.insertMatch = (...chosen) => {
+      if (completer.completions) completer.updateCompletions(true);
+      return completer.completions ? insertMatch.apply(completer, chosen) : false;
+    };
     frame.hidden = false;
     area.hidden = true;
     box.querySelector(".yaml-hints").hidden = area.readOnly;
@@ -122,12 +132,10 @@
     box.editor = editor;
   }
 
-  document.addEventListener("DOMContentLoaded", async () => {
+  document.addEventListener("DOMContentLoaded", () => {
     const boxes = [...document.querySelectorAll("[data-yaml-editor]")];
     if (!boxes.length || !window.ace) return;
+    schema = window.studio.call(boxes[0].dataset.schema).catch(() => null);
     boxes.forEach(begin);
-    try {
-      schema = await window.studio.call(boxes[0].dataset.schema);
-    } catch { /* Nothing is completed then. */ }
   });
 })();
