@@ -91,6 +91,25 @@ def test_a_file_that_is_mounted_by_itself_is_written_over(target, monkeypatch):
     assert list(target.parent.glob(".coulisse.yaml.*")) == []
 
 
+def test_what_could_not_be_written_over_is_put_back_and_told(target, monkeypatch):
+    def busy(source, to):
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    write, full = disk._write_all, [b"new"]
+
+    def fail_once(descriptor, content):
+        if content in full:
+            write(descriptor, content[:1])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(descriptor, content)
+
+    monkeypatch.setattr("os.replace", busy)
+    monkeypatch.setattr(disk, "_write_all", fail_once)
+    with pytest.raises(FileUnwritable, match="No space left"):
+        disk.replace(target, b"new")
+    assert target.read_bytes() == b"old"
+
+
 def test_a_mounted_file_is_known_though_its_directory_is_closed(
     target, tmp_path, monkeypatch
 ):

@@ -205,6 +205,19 @@ def test_who_refers_to_what_is_disabled_is_named(agents):
     assert labels()["bob"] == "yaml"
 
 
+def test_a_reset_to_what_refers_to_what_is_disabled_is_refused(agents, own, file):
+    file.write_text(FILE.replace("    judges: [quality]\n", "    subagents: [cleo]\n"))
+    live.Watcher().look()
+    plain = "name: ann\nprovider: openai\nmodel: gpt-a\n"
+    overrides.save(agents, "ann", plain, by=BY)
+    overrides.tombstone(agents, "cleo", by=BY)
+    assert "cleo" in refusal(overrides.reset, agents, "ann", by=BY)
+    assert labels()["ann"] == "override"
+    overrides.reset(agents, "cleo", by=BY)
+    overrides.reset(agents, "ann", by=BY)
+    assert labels()["ann"] == "yaml"
+
+
 def test_what_the_studio_itself_refers_to_stays_too(agents):
     experiments = overrides.section_of("experiments")
     overrides.create(agents, DAN, by=BY)
@@ -339,6 +352,7 @@ def test_the_difference_is_of_what_is_written(agents):
 def test_history_tells_every_change_and_outlives_the_entry(agents):
     overrides.create(agents, DAN, by=BY)
     overrides.save(agents, "dan", DAN + "seed: 1\n", by="user:eve")
+    overrides.save(agents, "bob", BOB, by=BY)  # of another
     overrides.tombstone(agents, "dan", by=BY)
     told = overrides.history(agents, "dan")
     assert [(v.action, v.by) for v in told] == [
