@@ -67,7 +67,7 @@ def test_it_is_data_for_scripts_and_a_page_for_browsers(script, browser):
     assert f"/admin/agents/{name}" in page
     assert f"/admin/turns/{failed.turn_id}" in page
     for title in ("Turns", "Tokens", "Cost"):
-        assert f"<h3>{title}</h3>" in page
+        assert f"<h2>{title}</h2>" in page
     assert "Nobody has asked anything yet" not in page
 
 

@@ -41,6 +41,9 @@
       }
     }
     if (talk.querySelector(".line")) part("nobody")?.remove();
+    const told = document.getElementById("run-told");
+    const outcome = part("now").querySelector(".run-head p").textContent.replace(/\s+/g, " ").trim();
+    if (told.textContent !== outcome) told.textContent = outcome;
     window.studio.refresh();
   }
 

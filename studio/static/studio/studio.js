@@ -25,6 +25,13 @@
     }
   }
 
+  // What scrolls within the page is scrolled by keys, too.
+  function reach() {
+    for (const box of document.querySelectorAll("#studio :is(pre, .code, .frame, .tabs)"))
+      if (box.scrollWidth > box.clientWidth + 1 || box.scrollHeight > box.clientHeight + 1) box.tabIndex = 0;
+      else box.removeAttribute("tabindex");
+  }
+
   // Asks first; without script the form is simply sent.
   document.addEventListener("submit", (event) => {
     const question = event.submitter?.dataset.ask ?? event.target.dataset.ask;
@@ -74,5 +81,8 @@
   document.addEventListener("DOMContentLoaded", () => {
     refresh();
     setInterval(refresh, 5000);
+    reach();
+    window.addEventListener("resize", reach);
+    document.addEventListener("toggle", reach, true);
   });
 })();
