@@ -1,12 +1,12 @@
 """The scores of judges: written once a reply is judged, and their means."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, F, Max, Min, QuerySet, Sum
+from django.db.models import Count, F, Max, Min, Q, QuerySet, Sum
 
 from core.ids import UserId
 from judges.answers import Verdict
@@ -123,6 +123,48 @@ def stats(
         found = found.filter(experiment=experiment)
     rows = found.values("agent").annotate(**SUMS).order_by()
     return {row["agent"]: _stats(row) for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What the variants of an experiment are compared by."""
+
+    experiment: str
+    judge: str
+    criterion: str
+    agents: Collection[str]
+    since: datetime | None = None
+
+
+def of_trials(trials: Sequence[Trial]) -> dict[str, dict[str, Stats]]:
+    """Return what the variants of experiments scored, by experiment and agent.
+
+    One query, however many there are, answered from an index.
+    """
+    if not trials:
+        return {}
+    counted = Q()
+    for trial in trials:
+        ours = Q(experiment=trial.experiment)
+        ours &= Q(judge=trial.judge, criterion=trial.criterion)
+        counted |= ours if trial.since is None else ours & Q(judged_at__gte=trial.since)
+    rows = (
+        # Said once more for all, which the index is looked up by.
+        Score.objects.filter(
+            counted,
+            judge__in={trial.judge for trial in trials},
+            criterion__in={trial.criterion for trial in trials},
+            agent__in={agent for trial in trials for agent in trial.agents},
+            experiment__in=[trial.experiment for trial in trials],
+        )
+        .values("experiment", "agent")
+        .order_by()
+        .annotate(**SUMS)
+    )
+    found: dict[str, dict[str, Stats]] = {trial.experiment: {} for trial in trials}
+    for row in rows:
+        found[row["experiment"]][row["agent"]] = _stats(row)
+    return found
 
 
 def lines(

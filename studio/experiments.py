@@ -101,10 +101,18 @@ class ExperimentResults(BaseModel):
 
 
 def overview() -> Mapping[str, Any]:
-    """Return what each variant got in the last week; in one query."""
-    known = live.current().get(EXPERIMENTS)
+    """Return what each variant got in the last week, and who has won.
+
+    In two queries.
+    """
+    config = live.current()
+    known = config.get(EXPERIMENTS)
     got = traffic.by_experiment(known.keys(), datetime.now(UTC) - WEEK)
-    return {name: _week(one, got.get(name, {})) for name, one in known.items()}
+    won = experiment_report.winners(config, known.values())
+    return {
+        name: {**_week(one, got.get(name, {})), "winner": won.get(name)}
+        for name, one in known.items()
+    }
 
 
 def _week(experiment: ExperimentConfig, got: Mapping[str, int]) -> dict[str, Any]:

@@ -3,16 +3,17 @@
 Reads tables: for commands, jobs and the database's threads.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from config.sections import Config
 from experiments import choosing, results
 from experiments.choosing import Standing
-from experiments.config import ExperimentConfig
+from experiments.config import ExperimentConfig, split_metric
 from experiments.results import Estimate
-from judges.scores import Stats
+from judges import scores
+from judges.scores import Stats, Trial
 from telemetry import traffic
 from telemetry.traffic import Traffic
 from turns import experiment_metrics, experiment_scores
@@ -87,6 +88,34 @@ def of(
         experiment_metrics.deciding(config, experiment),
         standing,
         recent,
+    )
+
+
+def winners(config: Config, experiments: Iterable[ExperimentConfig]) -> dict[str, str]:
+    """Return who has won by `stop_when`, by experiment; in one query for all."""
+    trials: dict[str, Trial] = {}
+    ruled = {each.name: each for each in experiments if each.stop_when is not None}
+    for name, each in ruled.items():
+        metric = split_metric(experiment_metrics.deciding(config, each) or "")
+        if metric is not None:
+            since = experiment_scores.since(each)
+            trials[name] = Trial(name, *metric, each.agents, since)
+    found = scores.of_trials([*trials.values()])
+    won = {name: _won(ruled[name], stats) for name, stats in found.items()}
+    return {name: one.agent for name, one in won.items() if one is not None}
+
+
+def _won(experiment: ExperimentConfig, scored: Mapping[str, Stats]) -> Estimate | None:
+    rule, least = experiment.stop_when, experiment.agents
+    if rule is None or any(
+        agent not in scored or scored[agent].count < rule.min_samples for agent in least
+    ):
+        # Known without a word on chances, which take longer to tell.
+        return None
+    return results.winner(
+        results.estimates(experiment.agents, scored),
+        confidence=rule.confidence,
+        min_samples=rule.min_samples,
     )
 
 

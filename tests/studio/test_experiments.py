@@ -202,7 +202,26 @@ def test_what_no_judge_scores_is_said(script, trials):
     assert "No judge scores all variants" in page
 
 
-def test_the_list_takes_one_query(script, trials):
+def test_the_list_tells_who_has_won(script, trials):
+    trials.score("split", "warm", 9, 9, 8, 9)
+    trials.score("split", "cool", 3, 4, 3)
+    trials.score("split", "cool", 4, criterion="wit")
+    trials.score("shadow", "cool", 4)
+    name = trials.name("split")
+
+    def told():
+        data = script.get("/admin/experiments").json()["data"]
+        return {each["name"]: each["beside"]["winner"] for each in data}
+
+    assert told()[name] is None
+    trials.score("split", "cool", 4)
+    assert told()[name] == results(script, trials, "split")["winner"] == "warm"
+    assert [name for name, winner in told().items() if winner] == [name]
+    page = script.get("/admin/experiments", headers=PAGE).text
+    assert page.count(">winner<") == 1
+
+
+def test_the_list_takes_two_queries(script, trials):
     counts = []
     trials.serve("shadow", "cool", origin="shadow")
     for number in (1, 5):
@@ -211,7 +230,7 @@ def test_the_list_takes_one_query(script, trials):
         with CaptureQueriesContext(connection) as queries:
             told = experiments.overview()
         counts.append(len(queries))
-    assert counts == [1, 1]
+    assert counts == [2, 2]
     assert told[trials.name("split")]["turns"] == 6
     assert told[trials.name("blind")]["turns"] == 0
     assert told[trials.name("shadow")]["turns"] == 0

@@ -1,0 +1,134 @@
+"""Every call that the studio's documents show does what they say."""
+
+import re
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from access.identity import derive
+from mcp_bridge.models import McpToken
+from processes import state
+from tests.conftest import CONFIG
+from tests.studio.deeds import AT, Cast
+from tests.test_docs import BASE, blocks
+
+pytestmark = [
+    pytest.mark.database,
+    pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here"),
+]
+
+TEXT = (
+    CONFIG.replace("name: assistant\n", "name: assistant\n    judges: [quality]\n")
+    + """
+  - {name: bob, provider: openai, model: gpt-test}
+judges:
+  - {name: quality, provider: openai, model: gpt-test, rubrics: {tone: Politeness.}}
+experiments:
+  - {name: greeting-styles, strategy: split, variants: [{agent: bob}, {agent: claude}]}
+smoke_tests:
+  - name: greeting
+    target: claude
+    persona: {provider: openai, model: gpt-test, preamble: You are new.}
+triggers:
+  - name: github-issues
+    type: webhook
+    path: /hooks/issues
+    agent: claude
+    prompt: "It was {action}."
+sidecars:
+  - {name: bridge, command: /usr/bin/bridge}
+mcp:
+  notes: {url: "http://127.0.0.1:9/notes"}
+  github: {url: "http://127.0.0.1:9/github"}
+"""
+)
+HERE = "http://localhost:8421"
+CALL = re.compile(r"^(?:facts=.*\n)?curl (?:.*\\\n)*.*", re.MULTILINE)
+CURL = 'curl() { command curl -sS --fail-with-body --max-time 20 "$@"; }\n'
+PAGES = ("studio", "overrides")
+
+
+def documented() -> list:
+    """The blocks with calls, by page and number."""
+    return [
+        pytest.param(body, id=f"{page}-{number}")
+        for page in PAGES
+        for number, body in enumerate(blocks(BASE / "docs" / f"{page}.md", "bash"))
+        if CALL.search(body)
+    ]
+
+
+@pytest.fixture
+def cast(script, configure, tmp_path, settings) -> Iterator[Cast]:
+    settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
+    files = state.current()
+    files.prepare()
+    configure(TEXT)
+    with Cast(script, files) as cast:
+        yield cast
+    script.delete("/admin/users/alice")
+
+
+def names(cast: Cast) -> dict[str, str]:
+    """Return what stands in the documents for what there is."""
+    chat = {"model": "assistant", "safety_identifier": "alice"}
+    said = {**chat, "messages": [{"role": "user", "content": "Hello!"}]}
+    assert cast.http.post("/v1/chat/completions", json=said).status_code == 200
+    new = {"content": f"Lives in Lisbon since {uuid.uuid4()}."}
+    fact = cast.http.post("/admin/users/alice/facts", json=new).json()["id"]
+    ends = time.monotonic() + 10
+    while not (turns := cast.http.get("/admin/users/alice/turns").json()["data"]):
+        assert time.monotonic() < ends, "the turn is not recorded"
+    McpToken.objects.filter(server="github").delete()
+    McpToken.objects.create(
+        server="github",
+        resource="http://127.0.0.1:9/github",
+        key_id="key",
+        access_token=b"a",
+        user_id=derive("alice"),
+        created_at=AT,
+        updated_at=AT,
+    )
+    return {
+        # Of the example in the page about experiments.
+        "experiments/assistant": "experiments/greeting-styles",
+        "mem_…": fact,
+        "chatcmpl-0190…": turns[0]["completion_id"],
+        "4f3c91d2": cast.token[:8],
+        "$RUN": cast.run,
+        "$USER_ID": str(derive("alice")),
+        "$ID/cancel": f"{cast.waiting}/cancel",
+        "$ID/again": f"{cast.failed}/again",
+    }
+
+
+@pytest.mark.parametrize("body", documented())
+def test_what_is_shown_works(cast, tmp_path, monkeypatch, body) -> None:
+    monkeypatch.setenv("GROQ_API_KEY", "of-the-server")
+    known = {HERE: str(cast.http.base_url).rstrip("/"), **names(cast)}
+    shell = CURL + "\n".join(CALL.findall(body))
+    for shown, meant in known.items():
+        shell = shell.replace(shown, meant)
+    done = subprocess.run(
+        ["bash", "-e", "-c", shell],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, f"{done.stdout[-1500:]}\n{done.stderr[-500:]}\n{shell}"
+
+
+def test_every_call_is_tried() -> None:
+    for page in PAGES:
+        text = (BASE / "docs" / f"{page}.md").read_text()
+        tried = [
+            call
+            for body in blocks(BASE / "docs" / f"{page}.md", "bash")
+            for call in CALL.findall(body)
+        ]
+        assert len(tried) == len(re.findall("^curl ", text, re.MULTILINE))
