@@ -26,6 +26,10 @@ TOKEN = re.compile(
 
 NAME = re.compile(r"(?P<scope>vars\.)?(?P<name>[\w.-]+?)(:-(?P<default>.*))?")
 ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+MOST_FAILURES = 100
+"""In one text; what comes after them is not looked at."""
+MOST_EXPANDED = 8 * 1024 * 1024
+"""Characters of one document: a snippet can be named a hundred thousand times."""
 ESCAPE_HINT = "write $${ for a literal ${"
 
 
@@ -84,16 +88,23 @@ class Expander:
     """What is under `vars:`; None while that is read: `${vars.x}` is then text."""
     failures: list[Failure] = field(default_factory=list)
     """What went wrong in the last text."""
+    expanded: int = 0
+    """Characters that placeholders stood for until now."""
 
     def expand(self, text: str) -> str:
         """Return the text with placeholders replaced, by nothing where one fails."""
         self.failures = []
-        pieces, end = [], 0
+        pieces, end, indent = [], 0, ""
         for index, match in enumerate(HIDDEN_TOKEN.finditer(text)):
-            line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
-            indent = line[: len(line) - len(line.lstrip(" \t"))]
+            newline = text.rfind("\n", end, match.start())
+            if index == 0 or newline >= 0:
+                # A placeholder is on one line: of several there the first says it.
+                line = text[newline + 1 : match.start()]
+                indent = line[: len(line) - len(line.lstrip(" \t"))]
             pieces += [text[end : match.start()], self._value(match, index, indent)]
             end = match.end()
+            if len(self.failures) == MOST_FAILURES:
+                break
         return "".join([*pieces, text[end:]])
 
     def _value(self, match: re.Match[str], index: int, indent: str) -> str:
@@ -116,6 +127,12 @@ class Expander:
             return default
         if value is None:
             raise self._unknown_var(name) if scope else self._unset(name)
+        indented = value.count("\n") * len(indent) if scope else 0
+        self.expanded += len(value) + indented
+        if self.expanded > MOST_EXPANDED:
+            raise _UnresolvedError(
+                "placeholders make this document unreasonably large", errors.TOO_LARGE
+            )
         # A snippet lines up with the place it is put in; blank lines stay blank.
         return re.sub(r"\n(?=[^\n])", "\n" + indent, value) if scope else value
 

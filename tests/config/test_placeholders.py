@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -201,3 +203,32 @@ def test_snippets_are_text(refusal):
         "coulisse.yaml:1:8: variable 'n': must be text, not 3; put it in quotes",
         "coulisse.yaml:1:14: variable 'l': must be text, not a list",
     ]
+
+
+def test_snippets_named_without_end_are_refused():
+    expander = Expander({}, {"long": "x" * 1_000_000, "lines": "\n" * 500_000})
+    for text in ("${vars.long}" * 9, f"{' ' * 100}${{vars.lines}}"):
+        expander.expanded = 0
+        expander.expand(hide(text))
+        assert [failure.message for failure in expander.failures] == [
+            "placeholders make this document unreasonably large"
+        ]
+
+
+def test_of_placeholders_that_fail_without_end_some_are_told():
+    expander = Expander({})
+    expander.expand(hide("${NOPE}" * 100_000))
+    assert len(expander.failures) == 100
+
+
+def test_a_hundred_thousand_on_one_line_take_no_time():
+    before = time.process_time()
+    text = Expander({}).expand(hide("  " + "${NOPE:-x}" * 100_000))
+    assert text == "  " + "x" * 100_000
+    assert time.process_time() - before < 5
+
+
+def test_each_line_says_how_far_a_snippet_is_moved():
+    snippets = {"two": "1\n2"}
+    text = Expander({}, snippets).expand(hide("  ${vars.two}\n ${vars.two}${vars.two}"))
+    assert text == "  1\n  2\n 1\n 21\n 2"
