@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from django.db import transaction
 from django.db.utils import DataError, IntegrityError
@@ -39,16 +40,12 @@ def keep(
     all the same, and its error is raised; so is `Unwanted`, which `also` may raise.
     """
 
-    def append() -> None:
-        history.append(
-            record.user_id,
-            record.thread,
-            record.turn_id,
-            entries,
-            study=study,
-            cap=cap,
-        )
-
+    append = partial(
+        history.append,
+        *(record.user_id, record.thread, record.turn_id, entries),
+        study=study,
+        cap=cap,
+    )
     try:
         with transaction.atomic():
             # First the thread is locked, as by those who erase a user.
