@@ -195,8 +195,8 @@ def without_defaults(schema: dict[str, Any]) -> None:
         described.pop("default", None)
 
 
-class MemoryChanges(Dated):
-    """Body of `PATCH /v1/memories/{id}`; null clears what may be empty."""
+class Corrected(BaseModel):
+    """What changes of a fact, by whomever; null clears what may be empty."""
 
     model_config = ConfigDict(json_schema_extra=without_defaults)
 
@@ -206,7 +206,7 @@ class MemoryChanges(Dated):
     key: Key | None = None
     pinned: bool = False
     status: Literal["active", "held"] = Field(
-        default="active", description="`active` brings a memory back."
+        default="active", description="`active` brings it back."
     )
     reason: Annotated[str, StringConstraints(max_length=500)] = Field(
         default="", description="Kept in the history."
@@ -214,14 +214,19 @@ class MemoryChanges(Dated):
 
     def changes(self) -> dict[str, Any]:
         """Return what is to change, under the names of `memory.facts.edit`."""
-        given = self.model_fields_set - {"ttl_seconds", "reason", *WHOSE}
-        if self.ttl_seconds is not None:
-            given |= {"expires_at"}
-        return {NAMES.get(name, name): getattr(self, name) for name in sorted(given)}
+        given = sorted(self.model_fields_set & CHANGED)
+        return {NAMES.get(name, name): getattr(self, name) for name in given}
 
 
-WHOSE = set(CallerBody.model_fields)
+CHANGED = {
+    *("content", "category", "importance", "key", "pinned", "status"),
+    *("valid_from", "valid_to", "expires_at"),
+}
 NAMES = {"pinned": "is_pinned"}
+
+
+class MemoryChanges(Dated, Corrected):
+    """Body of `PATCH /v1/memories/{id}`; null clears what may be empty."""
 
 
 # What clients get. Only described: the answers are written by `memory.telling`.

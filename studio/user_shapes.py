@@ -7,13 +7,10 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from gateway.memory_schemas import (
-    Content,
-    Importance,
+    Corrected,
     Instant,
-    Key,
     Remembered,
     read_instant,
-    without_defaults,
 )
 from gateway.turn_schemas import TurnUsage
 from memory.known import Category
@@ -283,23 +280,5 @@ class NewFact(Dates, Remembered):
     )
 
 
-class FactChanges(Dates):
+class FactChanges(Dates, Corrected):
     """What changes of a fact; null clears what may be empty."""
-
-    model_config = ConfigDict(json_schema_extra=without_defaults)
-
-    content: Content = ""
-    category: Category = "general"
-    importance: Importance = 5
-    key: Key | None = None
-    pinned: bool = False
-    status: Literal["active", "held"] = "active"
-    reason: Annotated[str, Field(max_length=500)] = Field(
-        default="", description="Kept in the history."
-    )
-
-    def changes(self) -> dict[str, Any]:
-        """Return what is to change, under the names of `memory.facts.edit`."""
-        given = self.model_fields_set - {"reason"}
-        names = {"pinned": "is_pinned"}
-        return {names.get(name, name): getattr(self, name) for name in sorted(given)}
