@@ -42,6 +42,29 @@ def addresses() -> list[str]:
 ADDRESSES = addresses()
 
 
+def test_no_answer_lets_a_browser_run_or_show_what_is_not_ours(browser, script):
+    found = browser.get("/admin/tokens")
+    missing = browser.get("/admin/nowhere")
+    refused = script.post("/admin/tokens", json={})
+    table = browser.get("/admin/tables/")
+    statuses = [each.status_code for each in (found, missing, refused, table)]
+    assert statuses == [200, 404, 400, 200]
+    for answer in (found, missing, refused, table):
+        (said,) = answer.headers.get_list("Content-Security-Policy")
+        rules = dict(rule.split(" ", 1) for rule in said.split("; "))
+        assert rules["default-src"] == rules["frame-ancestors"] == "'none'"
+        assert rules["script-src"] == "'self' 'unsafe-eval'"
+        assert rules["form-action"] == rules["connect-src"] == "'self'"
+        assert rules["base-uri"] == "'none'"
+        assert answer.headers["X-Frame-Options"] == "DENY"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    for page in (found, missing, table):
+        scripts = re.findall(r"<script\b[^>]*>", page.text)
+        assert scripts
+        assert [it for it in scripts if "src=" not in it and "json" not in it] == []
+        assert not re.search(r"<[^>]+\son(click|load|submit|error)=", page.text)
+
+
 def test_viewers_change_nothing_at_any_address(viewer):
     assert len(ADDRESSES) > 80
     for address in ADDRESSES:

@@ -1,0 +1,34 @@
+"""What lives on the event loop is reached from a thread, and not waited for long."""
+
+import asyncio
+import threading
+
+import pytest
+
+from studio import crossing
+
+
+def test_who_takes_too_long_is_given_up_and_told_so(running):
+    begun, ended = threading.Event(), threading.Event()
+
+    async def never() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    with pytest.raises(crossing.TookTooLong, match="took too long"):
+        crossing.wait(never(), seconds=0.2)
+    assert begun.is_set()
+    if begun.is_set():  # A busy loop has not even begun it.
+        assert ended.wait(10)
+
+
+def test_what_it_returns_and_raises_comes_back(running):
+    async def answer(value: int) -> float:
+        return 1 / value
+
+    assert crossing.wait(answer(2)) == 0.5
+    with pytest.raises(ZeroDivisionError):
+        crossing.wait(answer(0))

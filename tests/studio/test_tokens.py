@@ -1,0 +1,79 @@
+"""Tokens in the studio: what a form may say of one, which are listed, their meters."""
+
+import uuid
+from datetime import UTC, datetime
+
+import pytest
+
+from access import tokens, windows
+from access.models import Meter
+from tests.access.authors import ADA
+from tests.gateway.hands import ok
+
+pytestmark = pytest.mark.database
+
+TOKENS = "/admin/tokens"
+
+
+def mint(user, label, **terms):
+    return tokens.mint(label, user, by=ADA, **terms)[0]
+
+
+def use(row, length, micro_usd):
+    now = int(datetime.now(UTC).timestamp())
+    window = windows.at(length, now)
+    Meter.objects.create(
+        subject=f"token:{row.id.hex}",
+        window=window.length,
+        start=window.start,
+        last_at=now,
+        micro_usd=micro_usd,
+    )
+
+
+def mine(script, user, **query):
+    told = ok(script.get(TOKENS, params=query))["data"]
+    return {token["label"]: token for token in told if token["principal"] == user}
+
+
+def test_those_that_are_over_are_listed_where_all_are_asked_for(script, user):
+    mint(user, "kept")
+    tokens.revoke(str(mint(user, "gone").id), by=ADA)
+    assert list(mine(script, user)) == ["kept"]
+    assert list(mine(script, user, all="no")) == ["kept"]
+    for every in ("1", "true", "on"):
+        told = mine(script, user, all=every)
+        assert {label: token["state"] for label, token in told.items()} == {
+            "gone": "revoked",
+            "kept": "active",
+        }
+
+
+def test_a_meter_shows_the_share_of_its_own_budget(script, user):
+    for budget, label in (("monthly", "month"), ("total", "all")):
+        row = mint(user, label, budget=budget, limit_micro_usd=1_000)
+        use(row, windows.EVER, 750)
+        use(row, windows.CALENDAR_MONTH, 250)
+    use(mint(user, "over", budget="total", limit_micro_usd=10), windows.EVER, 11)
+    mint(user, "nothing", budget="total", limit_micro_usd=0)
+    mint(user, "free")
+    shares = {label: token["share"] for label, token in mine(script, user).items()}
+    assert shares == {
+        "month": 0.25,
+        "all": 0.75,
+        "over": 1.0,
+        "nothing": 1.0,
+        "free": None,
+    }
+
+
+def test_a_form_names_agents_in_one_line_and_a_day_with_blanks(browser, script, user):
+    label = f"form-{uuid.uuid4().hex[:8]}"
+    form = {"label": label, "principal": user, "agents": " assistant, ,claude, "}
+    page = browser.submit(TOKENS, {**form, "expires": " 2199-12-31 "})
+    assert page.status_code == 201
+    made = mine(script, user)[label]
+    assert made["agents"] == ["assistant", "claude"]
+    assert made["expires_at"].startswith("2199-12-31")
+    browser.submit(TOKENS, {**form, "label": "ever", "expires": " Never "})
+    assert mine(script, user)["ever"]["expires_at"] is None
