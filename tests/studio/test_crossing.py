@@ -20,7 +20,6 @@ def test_who_takes_too_long_is_given_up_and_told_so(running):
 
     with pytest.raises(crossing.TookTooLong, match="took too long"):
         crossing.wait(never(), seconds=0.2)
-    assert begun.is_set()
     if begun.is_set():  # A busy loop has not even begun it.
         assert ended.wait(10)
 
