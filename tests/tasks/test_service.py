@@ -20,10 +20,21 @@ def test_an_edit_says_how_many_are_done_at_a_time(server, configure):
 
 
 def test_what_is_queued_waits_while_it_is_off(working: Working, fake, user_id):
-    room = 0
-    working._runner._slots = lambda: room
+    room, looks = 0, 0
+
+    def slots() -> int:
+        nonlocal looks
+        looks += 1
+        return room
+
+    working._runner._slots = slots
     (task,) = queue.add([Draft("agent", user_id, "assistant", "x")])
-    working.kick()
+    for _ in range(2):  # The second look says that the first took nothing.
+        before = looks
+        working.kick()
+        wait_until(lambda before=before: looks > before)
+    task.refresh_from_db()
+    assert (task.state, fake.requests) == ("queued", [])
     room = 1
     working.kick()
     assert working.closed(task).state == "done"
