@@ -15,7 +15,7 @@ from studio import experiments
 from studio.templatetags import evaluate
 from telemetry.models import Turn
 from tests.conftest import CONFIG
-from tests.studio.test_user_shapes import fits
+from tests.studio.fitting import fits
 
 pytestmark = pytest.mark.database
 

@@ -21,7 +21,7 @@ from tasks.models import Task
 from telemetry import expenses
 from telemetry.config import TELEMETRY
 from telemetry.expenses import Paid
-from tests.studio.test_user_shapes import fits
+from tests.studio.fitting import fits
 from tests.tasks.test_judge_command import Past
 
 pytestmark = pytest.mark.database

@@ -13,7 +13,7 @@ from studio import smoke, smoke_shapes
 from tests.judges.stage import answer
 from tests.smoke.conftest import Holding, cast, holding  # noqa: F401  fixtures
 from tests.smoke.stage import with_test
-from tests.studio.test_user_shapes import fits
+from tests.studio.fitting import fits
 from tests.tasks.conftest import wait_until
 
 pytestmark = pytest.mark.database

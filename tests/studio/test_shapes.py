@@ -1,14 +1,17 @@
-"""Answers about users are what the studio's description says they are."""
+"""Answers of the studio are what its description says they are."""
 
 import pytest
 
 from access import identity
+from access import tokens as minting
 from gateway.memory_schemas import SavedMemory
-from studio import facts, one_fact, turns
+from studio import facts, home, live, one_fact, spend, tasks, tokens, triggers, turns
 from studio import user_shapes as shapes
+from tests.access.authors import ADA
 from tests.gateway.hands import CONFIG_WITH_MEMORY, ok
 from tests.memory import lives
 from tests.memory.saving import save
+from tests.studio.fitting import fits
 from tests.telemetry.turns import deep, put
 
 pytestmark = pytest.mark.database
@@ -24,22 +27,6 @@ def alice(configure, running, user):
     lives.talk(user_id, "plums", thread="another")
     lives.appraise(user_id, turn.turn_id, "plums")
     return user_id
-
-
-def fits(shape, told):
-    """Check that an answer has a shape, with all of its fields and no others."""
-    read = shape.model_validate(told).model_dump(mode="json", by_alias=True)
-    _compare(told, read)
-
-
-def _compare(told, read):
-    if isinstance(told, dict):
-        assert told.keys() <= read.keys(), told.keys() - read.keys()
-        for name in told:
-            _compare(told[name], read[name])
-    elif isinstance(told, list):
-        for one, other in zip(told, read, strict=True):
-            _compare(one, other)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +50,22 @@ def test_of_one_user(script, alice, path, shape):
 def test_of_all(script, alice):
     fits(shapes.UserList, ok(script.get("/admin/users")))
     fits(turns.TurnList, ok(script.get("/admin/turns")))
+
+
+@pytest.mark.parametrize(
+    ("path", "shape"),
+    [
+        ("", home.Day),
+        ("live", live.Board),
+        ("spend?since=2020-01-01", spend.Spending),
+        ("tasks", tasks.TaskList),
+        ("tokens", tokens.TokenList),
+        ("triggers", triggers.TriggerList),
+    ],
+)
+def test_of_the_server(script, alice, path, shape):
+    minting.mint(f"{alice}", f"{alice}", by=ADA, budget="total", limit_micro_usd=5)
+    fits(shape, ok(script.get(f"/admin/{path}")))
 
 
 def test_of_a_turn_and_a_fact(script, alice):
