@@ -242,7 +242,8 @@ def edits(doc: Document) -> list[splicing.Edit]:
     """Return the edits that hide a content's secrets."""
     hidden = of(doc)
     values = [
-        (start, end, _scalar(text)) for (start, end), text in hidden.spans.items()
+        (start, end, _scalar(text, was=doc.text[start:end]))
+        for (start, end), text in hidden.spans.items()
     ]
     comments = [
         (start, start + len(comment), text)
@@ -251,9 +252,14 @@ def edits(doc: Document) -> list[splicing.Edit]:
     return values + comments
 
 
-def _scalar(text: str) -> str:
+def _scalar(text: str, *, was: str) -> str:
     """Return a text as it may stand anywhere, on one line."""
-    return emission.flow(text)
+    said = emission.flow(text)
+    is_quoted = was[:1] in ("'", '"') and not {'"', "\\"} & {*text}
+    if said == text and "${" in text and is_quoted:
+        # Other readers than ours take the brace of a placeholder for the map's.
+        return f'"{text}"'
+    return said
 
 
 def data(doc: Document) -> dict[str, Any]:

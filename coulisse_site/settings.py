@@ -152,6 +152,7 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_MAX_AGE = 60  # seconds
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 REST_FRAMEWORK = {
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "studio.negotiation.Negotiation",
     "DEFAULT_SCHEMA_CLASS": "studio.described.Described",
     "EXCEPTION_HANDLER": "studio.refusals.handle",
 }

@@ -9,7 +9,7 @@ from django.http.response import HttpResponseBase
 
 from gateway import errors
 from gateway.pages import Page
-from studio import refusals
+from studio import negotiation, refusals
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Faults:
 
 def wants_page(request: HttpRequest) -> bool:
     """Return whether a browser asks, to which errors are pages."""
-    return "text/html" in request.headers.get("Accept", "")
+    return negotiation.likes_pages(request.headers.get("Accept", ""))
 
 
 def without_database(request: HttpRequest, exc: Exception) -> HttpResponseBase:

@@ -16,11 +16,13 @@ from config import live
 from gateway import my_data
 from memory import erasure, export, people, reading
 from memory.people import Person, Sought
+from studio import formats
 from studio import user_shapes as shapes
 from studio.conversation import listed_thread, spoken
 from studio.export_shapes import ExportedUser
 from studio.faces import Face
 from studio.of_user import AFTER, PLACE, OfUser
+from studio.pages import PageRenderer
 from studio.paging import listed, place
 from telemetry import by_user, telling
 from telemetry.by_user import NOTHING
@@ -169,6 +171,8 @@ class Export(OfUser):
     """`/admin/users/{user}/export`."""
 
     operator_only = True
+    # The document is JSON, which browsers save.
+    renderer_classes = [formats.Json, PageRenderer]
 
     @extend_schema(
         summary="Download everything there is of a user",

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, SecretStr
+from ruamel.yaml import YAML
 
 from config import document, keeping, masks, rewriting
 from config.errors import ConfigInvalid
@@ -115,6 +116,14 @@ def test_secrets_are_masked_where_they_stand():
 
 def test_what_is_shown_can_be_saved_again():
     assert kept(shown(FILE), FILE) == FILE.replace("'back key'", "'back key'")
+
+
+def test_what_is_shown_is_yaml_to_other_readers_too():
+    text = "loose: {auth: 'Bearer ${TOKEN:-fallback1}', plain: words}\n"
+    told = shown(text)
+    assert told == text.replace("fallback1", MASK).replace("'", '"')
+    assert YAML(typ="safe").load(told) == masks.data(document.of(text.encode()))
+    assert kept(told, text).replace('"', "'") == text
 
 
 def test_data_has_the_same_masks():

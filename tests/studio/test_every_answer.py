@@ -9,13 +9,16 @@ import httpx2
 import pytest
 from django.core.management import call_command
 from django.db import transaction
+from ruamel.yaml import YAML
 
 from config import starter
 from demo import people
 from demo.filling import Month, Size
 from demo.management.commands import demo
+from studio import formats
 from studio.description import operations
 from tests.studio import described
+from tests.studio.deeds import KINDS
 
 pytestmark = pytest.mark.database
 
@@ -51,6 +54,8 @@ EACH = {
     "experiments/{name}/results": ["since=7d"],
 }
 """What else they are asked."""
+MOVING = ("/admin/", "/admin/live", "/admin/spend", "/admin/openapi.json")
+"""They tell the time."""
 ENOUGH = 12
 """Of each list."""
 
@@ -111,6 +116,33 @@ def addresses(studio: httpx2.Client) -> Iterator[str]:
             yield address
             for query in EACH.get(path.removeprefix("/admin/"), ()):
                 yield f"{address}?{query}"
+
+
+def test_yaml_says_the_same(studio) -> None:
+    wrong, tried = [], set()
+    for address in addresses(studio):
+        path = address.partition("?")[0]
+        steps = path.split("/")
+        place = (*steps[2:3], len(steps), steps[-1] if len(steps) > 4 else "")
+        if path in MOVING or place in tried or _is_as_written(steps):
+            continue
+        tried.add(place)
+        answer = studio.get(address, headers={"Accept": "application/yaml"})
+        if answer.status_code == 406:
+            assert path.endswith("/export")
+            continue
+        said = studio.get(address).json()
+        read = YAML(typ="safe").load(answer.text)
+        # Of a section that is not there, YAML has nothing to say.
+        if formats.plain(read) != said and (read or said):
+            wrong.append(address)
+    assert wrong == []
+    assert len(tried) > 40
+
+
+def _is_as_written(steps: list[str]) -> bool:
+    """Return whether it is an entry, which as YAML is told as it is written."""
+    return len(steps) == 4 and steps[2] in KINDS and steps[3] != "runs"
 
 
 def test_all_that_is_told_is_as_described(studio) -> None:

@@ -1,0 +1,79 @@
+"""In which of its faces an address answers: what `Accept` likes best (RFC 9110, 12.5).
+
+REST framework's own goes by how narrow a type is named, and not by its `q`.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from rest_framework.exceptions import NotAcceptable
+from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+ANYTHING = "*/*"
+MOST_RANGES = 64
+"""That are read of a header; nobody who means well sends more."""
+
+Liked = tuple[float, int]
+"""How much: its weight, and how narrowly it was named."""
+
+
+class Negotiation(DefaultContentNegotiation):
+    """Chooses by weight, then by how narrowly a type is named, then the first."""
+
+    def select_renderer(
+        self,
+        request: Request,
+        renderers: Iterable[BaseRenderer],
+        format_suffix: str | None = None,
+    ) -> tuple[BaseRenderer, str]:
+        """Return who tells it, and as what; raises `NotAcceptable`."""
+        wanted = format_suffix or request.query_params.get("format")
+        named = [each for each in renderers if not wanted or each.format == wanted]
+        ranges = accepted(request.headers.get("Accept") or ANYTHING)
+        found = [(liked(ranges, each.media_type), each) for each in named]
+        likely = [pair for pair in found if pair[0][0] > 0]
+        if not likely:
+            kinds = ", ".join(each.media_type for each in renderers)
+            raise NotAcceptable(f"This is told as {kinds}; 'Accept' names none of them")
+        _, chosen = max(likely, key=lambda pair: pair[0])
+        return chosen, chosen.media_type
+
+
+def accepted(header: str) -> list[tuple[str, float]]:
+    """Return the ranges of types a header names, each with its weight."""
+    return [_range(each) for each in header.split(",")[:MOST_RANGES] if each.strip()]
+
+
+def _range(text: str) -> tuple[str, float]:
+    name, *parameters = (part.strip().lower() for part in text.split(";"))
+    for parameter in parameters:
+        key, _, value = parameter.partition("=")
+        if key.strip() == "q":
+            return name, _weight(value.strip())
+    return name, 1.0
+
+
+def _weight(text: str) -> float:
+    try:
+        weight = float(text)
+    except ValueError:
+        return 0.0
+    return weight if 0 <= weight <= 1 else 0.0
+
+
+def liked(ranges: Sequence[tuple[str, float]], media_type: str) -> Liked:
+    """Return how much a type is liked: the narrowest range that has it says so."""
+    family = f"{media_type.partition('/')[0]}/*"
+    for narrow, name in ((2, media_type), (1, family), (0, ANYTHING)):
+        weights = [weight for each, weight in ranges if each == name]
+        if weights:
+            return max(weights), narrow
+    return 0.0, 0
+
+
+def likes_pages(header: str) -> bool:
+    """Return whether pages are liked better than data, as browsers do."""
+    ranges = accepted(header)
+    page = liked(ranges, "text/html")
+    return page[1] == 2 and page[0] > 0 and page >= liked(ranges, "application/json")

@@ -1,0 +1,126 @@
+"""In which of its faces an address answers, and what its answers say of themselves."""
+
+import pytest
+from ruamel.yaml import YAML
+
+from studio import negotiation
+from tests.studio.test_every_address import FACES, NOT_HTTP, NOT_YET
+
+pytestmark = pytest.mark.database
+
+BROWSERS = "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8"
+JSON, YAML_TYPE, PAGE = "application/json", "application/yaml", "text/html"
+READ = [
+    path
+    for path, _, methods in FACES
+    if "GET" in methods and "somewhat" not in path and path not in (NOT_HTTP, NOT_YET)
+]
+MOVING = ("/admin/", "/admin/live", "/admin/spend")
+"""They tell the time."""
+
+
+def kind(answer) -> str:
+    return answer.headers["Content-Type"].partition(";")[0]
+
+
+@pytest.mark.parametrize(
+    ("accept", "told"),
+    [
+        ("*/*", JSON),
+        ("", JSON),
+        (JSON, JSON),
+        ("application/*", JSON),
+        (YAML_TYPE, YAML_TYPE),
+        ("APPLICATION/YAML", YAML_TYPE),
+        (BROWSERS, PAGE),
+        ("text/*", PAGE),
+        ("application/json;q=0.1, application/yaml;q=0.9", YAML_TYPE),
+        ("text/html;q=0.1, application/json;q=0.5", JSON),
+        ("application/yaml; charset=utf-8", YAML_TYPE),
+        ("*/*;q=0.9, application/yaml;q=0.1, application/json;q=0", PAGE),
+        ("*/*, application/yaml", YAML_TYPE),
+        ("application/json;q=0, */*", YAML_TYPE),
+        ("application/yaml;q=nonsense, application/json;q=0.1", JSON),
+    ],
+)
+def test_what_is_liked_best_is_told(script, accept: str, told: str) -> None:
+    answer = script.get("/admin/tokens", headers={"Accept": accept})
+    assert (answer.status_code, kind(answer)) == (200, told)
+
+
+@pytest.mark.parametrize("accept", ["image/png", "application/json;q=0", "nonsense"])
+def test_what_is_not_liked_is_not_told(script, accept: str) -> None:
+    answer = script.get("/admin/tokens", headers={"Accept": accept})
+    assert answer.status_code == 406
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_the_query_says_it_for_those_who_cannot(script) -> None:
+    answer = script.get("/admin/tokens?format=yaml")
+    assert kind(answer) == YAML_TYPE
+    assert script.get("/admin/tokens?format=csv").status_code == 406
+    assert kind(script.get("/admin/spend?format=csv")) == "text/csv"
+    assert kind(script.get("/admin/spend", headers={"Accept": "text/csv"})) == (
+        "text/csv"
+    )
+
+
+def test_the_file_is_yaml_unless_json_is_liked_better(script) -> None:
+    assert kind(script.get("/admin/config")) == YAML_TYPE
+    assert kind(script.get("/admin/config", headers={"Accept": JSON})) == JSON
+    assert kind(script.get("/admin/config", headers={"Accept": BROWSERS})) == PAGE
+
+
+def test_yaml_says_what_json_says(script) -> None:
+    assert len(READ) > 20
+    wrong = []
+    for path in set(READ) - {*MOVING}:
+        said = script.get(path, headers={"Accept": JSON}).json()
+        text = script.get(path, headers={"Accept": YAML_TYPE}).text
+        read = YAML(typ="safe", pure=True).load(text)
+        # Of a section that is not there, YAML has nothing to say.
+        if read != said and (read or said):
+            wrong.append(path)
+    assert wrong == []
+
+
+def test_all_answers_are_kept_by_nobody(script) -> None:
+    answers = [
+        script.request(method, path, headers={"Accept": accept})
+        for path in READ
+        for method in ("GET", "HEAD", "OPTIONS")
+        for accept in (JSON, PAGE)
+    ]
+    answers += [script.get("/admin/no/such/page"), script.post("/admin/tokens")]
+    kept = {
+        f"{answer.request.method} {answer.url}"
+        for answer in answers
+        if answer.headers.get("Cache-Control") != "no-store"
+    }
+    assert kept == set()
+
+
+def test_heads_are_those_of_what_is_told(script) -> None:
+    for path in READ:
+        got, head = script.get(path), script.head(path)
+        assert (head.status_code, head.content) == (200, b""), path
+        assert kind(head) == kind(got), path
+    assert script.head("/admin/tokens/none").status_code == 404
+
+
+def test_options_are_the_methods_there_are(script) -> None:
+    for path, _, methods in FACES:
+        if "somewhat" in path or path in (NOT_HTTP, NOT_YET):
+            continue
+        answer = script.options(path)
+        assert answer.status_code == 200, path
+        allowed = set(answer.headers["Allow"].split(", "))
+        assert methods <= allowed <= {*methods, "HEAD", "OPTIONS"}, path
+        assert ("HEAD" in allowed) == ("GET" in allowed), path
+
+
+def test_a_browser_likes_pages() -> None:
+    assert negotiation.likes_pages(BROWSERS)
+    assert not negotiation.likes_pages("*/*")
+    assert not negotiation.likes_pages("application/json, text/html;q=0.1")
+    assert not negotiation.likes_pages("text/html;q=0")
