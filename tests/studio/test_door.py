@@ -1,7 +1,9 @@
 """Who may open the studio: over real HTTP, with a real identity provider."""
 
+import json
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
@@ -9,13 +11,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import DatabaseError, OperationalError, connection
 from django.test import RequestFactory
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from access import oidc, tokens
 from access.oidc_login import Backend
 from gateway.session import Session
-from studio import door, local, people, roles
+from studio import door, live_socket, local, people, roles
 from studio.roles import Role
 from studio.sessions import SessionStore
 from tests.access.authors import ADA
@@ -356,3 +358,88 @@ def test_who_could_be_given_no_role_is_not_made(user, monkeypatch):
         people.staff(user)
     monkeypatch.undo()
     assert roles.of(people.staff(user)) is Role.OPERATOR
+
+
+# What becomes of a session.
+
+
+def test_a_newcomer_of_the_provider_is_what_the_configuration_says(
+    browser, idp, user, configure, running
+):
+    text = OIDC.replace("ISSUER", idp.issuer).replace("HERE", running)
+    configure(text.replace("  admin:\n", "  admin:\n    newcomers: viewer\n"))
+    idp.subject = user
+    page = browser.follow(browser.get("/admin/tokens"), 3)
+    assert page.status_code == 200
+    assert "Mint a token" not in page.text
+    made = {"label": "x", "principal": "p"}
+    refused = browser.http.post("/admin/tokens", json=made)
+    assert refused.status_code == 403
+    assert "Viewers look" in refused.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Referer": "https://evil.example/"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-origin"},
+    ],
+)
+def test_with_its_cookie_another_page_changes_nothing(browser, idp, user, headers):
+    idp.subject = user
+    browser.follow(browser.get("/admin/"), 3)
+    forged = {"label": "forged", "principal": "p"}
+    answer = browser.http.post("/admin/tokens", data=forged, headers=headers)
+    assert answer.status_code == 403
+
+
+def test_who_is_kept_out_talks_to_nobody(browser, idp, user, fake):
+    idp.subject = user
+    browser.follow(browser.get("/admin/"), 3)
+    User.objects.filter(username=f"oidc:{user}").update(is_active=False)
+    assert browser.get("/admin/").status_code == 403
+    said = {"agent": "assistant", "user": user, "message": "Hello?"}
+    answer = browser.http.post("/admin/playground/turns", json=said)
+    assert answer.status_code == 403
+    assert fake.is_idle
+
+
+def test_who_loses_their_role_is_shown_no_more(
+    browser, idp, user, running, monkeypatch
+):
+    monkeypatch.setattr(live_socket, "LOOK_AGAIN_SECONDS", 0.05)
+    idp.subject = user
+    browser.follow(browser.get("/admin/"), 3)
+    cookie = {"Cookie": f"coulisse_studio={browser.http.cookies['coulisse_studio']}"}
+    address = running.replace("http://", "ws://") + "/admin/live/events"
+    with connect(address, origin=running, additional_headers=cookie) as ws:
+        assert "snapshot" in ws.recv(timeout=10)
+        User.objects.get(username=f"oidc:{user}").groups.clear()
+        with pytest.raises(ConnectionClosed) as closed:
+            list(iter(lambda: ws.recv(timeout=10), None))
+    assert closed.value.rcvd.code == live_socket.LEFT_OUT
+
+
+@pytest.mark.parametrize(
+    ("seconds", "status"),
+    [(-8 * 3600 - 5, 302), (-8 * 3600 + 300, 200), (30, 200), (3600, 302)],
+)
+def test_a_session_ends_eight_hours_after_its_last_use(
+    browser, idp, user, seconds, status
+):
+    idp.subject = user
+    browser.follow(browser.get("/admin/"), 3)
+    content = json.dumps(dict(SessionStore(taken(browser)).items())).encode()
+    box = SessionStore()._box()
+    sealed = box.encrypt_at_time(content, int(time.time()) + seconds)
+    browser.http.cookies.set("coulisse_studio", sealed.decode())
+    assert browser.get("/admin/").status_code == status
+
+
+def taken(browser: Browser) -> str:
+    """Return the cookie of a session, which the browser has no more."""
+    value = browser.http.cookies["coulisse_studio"]
+    browser.http.cookies.clear()
+    return value
