@@ -9,6 +9,7 @@ from access import identity
 from access.models import AuditEntry
 from core.ids import UserId
 from memory.models import Fact, Owner, Thread
+from telemetry.models import Turn
 from tests.conftest import CONFIG
 from tests.gateway.calls import error
 from tests.gateway.hands import ok
@@ -32,7 +33,8 @@ def alice(server, user):
     """A user of whom there is something of everything."""
     user_id = identity.derive(user)
     lives.live(user_id)
-    return user_id
+    yield user_id
+    Turn.objects.filter(user_id=user_id).delete()  # One is of the next hour.
 
 
 def at(user_id):
