@@ -17,7 +17,7 @@ from studio.conversation import Threads
 from studio.facts import Facts
 from studio.one_fact import OneFact
 from studio.turns import OneTurn, Turns, UserTurns
-from studio.user_scores import Scores
+from studio.user_scores import UserScores
 from studio.users import OneUser, Users
 from tests.memory import lives
 from tests.memory.saving import save
@@ -60,7 +60,7 @@ def more(user_id):
         save(user_id, f"Likes {chr(97 + number) * 5}")
 
 
-@pytest.mark.parametrize("face", [OneUser, Threads, Facts, Scores, UserTurns])
+@pytest.mark.parametrize("face", [OneUser, Threads, Facts, UserScores, UserTurns])
 def test_a_page_about_a_user(alice, face):
     queries(face, user=str(alice))
     few = queries(face, user=str(alice))
