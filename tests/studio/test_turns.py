@@ -77,6 +77,14 @@ def test_it_shows_what_was_recalled(script, browser):
     assert "owes money" not in page
 
 
+def test_what_was_recalled_stands_as_it_was_told(script):
+    user_id = UserId(uuid.uuid4())
+    ids = sorted(known(user_id, *"abcdef"), reverse=True)
+    turn = put(user_id=user_id, recalled=[fact_ids.write(each) for each in ids])
+    shown = ok(script.get(f"/admin/turns/{turn.turn_id}"))
+    assert [each["id"] for each in shown["recalled_facts"]] == shown["recalled"]
+
+
 def known(user_id: UserId, *contents: str) -> list[uuid.UUID]:
     drafts = [Draft(content) for content in contents]
     saved = facts.save(user_id, drafts, [None] * len(drafts), by="user")
