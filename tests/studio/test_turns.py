@@ -77,9 +77,10 @@ def test_it_shows_what_was_recalled(script, browser):
     assert "owes money" not in page
 
 
-def test_what_was_recalled_stands_as_it_was_told(script):
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_what_was_recalled_stands_as_it_was_told(script, is_reversed):
     user_id = UserId(uuid.uuid4())
-    ids = sorted(known(user_id, *"abcdef"), reverse=True)
+    ids = sorted(known(user_id, *"abcdef"), reverse=is_reversed)
     turn = put(user_id=user_id, recalled=[fact_ids.write(each) for each in ids])
     shown = ok(script.get(f"/admin/turns/{turn.turn_id}"))
     assert [each["id"] for each in shown["recalled_facts"]] == shown["recalled"]
