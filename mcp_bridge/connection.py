@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -70,6 +70,7 @@ class Session:
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ending = asyncio.Event()
         self._end_reason = ""
+        self._last_lines: Sequence[str] = ()
         self._is_following = asyncio.Event()
         self._is_listing_old = False
         self._listed_at = 0.0
@@ -152,10 +153,10 @@ class Session:
             self._owner.cancel()
             await asyncio.wait([self._owner], timeout=CLOSE_SECONDS)
 
-    def break_off(self, reason: str) -> None:
+    def break_off(self, reason: str, last_lines: Sequence[str] = (), /) -> None:
         """Let the session end, because something says it is no good any more."""
         if not self._ending.is_set():
-            self._end_reason = reason
+            self._end_reason, self._last_lines = reason, last_lines
             self._ending.set()
 
     async def _send(
@@ -317,7 +318,9 @@ class Session:
         if isinstance(cause, ServerFailed):
             return cause
         if self._end_reason and opening.status is None and not opening.reason:
-            return self._error(ServerUnreachable, self._end_reason)
+            error = self._error(ServerUnreachable, self._end_reason)
+            error.last_lines = self._last_lines
+            return error
         meaning = self._meaning(cause, opening)
         if isinstance(meaning, SignInNeeded):
             return meaning

@@ -14,6 +14,8 @@ Upstream
 The model reads the messages, so they hold no address, no argument and no secret.
 """
 
+from collections.abc import Sequence
+
 from core.errors import Upstream
 
 
@@ -25,6 +27,8 @@ class ServerFailed(Upstream):
     def __init__(self, message: str | None = None, *, server: str = "") -> None:
         super().__init__(message, provider=server)
         self.server = server
+        self.last_lines: Sequence[str] = ()
+        """What it printed last, for operators alone; without secrets."""
 
 
 class ServerUnreachable(ServerFailed):

@@ -24,6 +24,8 @@ class Look:
     sessions: int
     tools: Sequence[Offer]
     error: str | None = None
+    last_lines: Sequence[str] = ()
+    """What one that failed printed last, without secrets."""
 
 
 async def all_known(config: Config, *, pool: Pool) -> dict[str, Look]:
@@ -36,7 +38,7 @@ def _known(name: str, pool: Pool) -> Look:
     if sessions:
         return Look("open", len(sessions), max((s.offers for s in sessions), key=len))
     if error is not None:
-        return Look("failed", 0, (), error.message)
+        return _failed(error)
     return Look("idle", 0, ())
 
 
@@ -55,8 +57,12 @@ async def look(config: Config, name: str, *, pool: Pool) -> Look:
             ) as session:
                 await session.tools()
         except ServerFailed as exc:
-            return Look("failed", 0, (), exc.message)
+            return _failed(exc)
     return _known(name, pool)
+
+
+def _failed(error: ServerFailed) -> Look:
+    return Look("failed", 0, (), error.message, error.last_lines)
 
 
 def told(look: Look) -> dict[str, Any]:
@@ -65,6 +71,7 @@ def told(look: Look) -> dict[str, Any]:
         "state": look.state,
         "sessions": look.sessions,
         "error": look.error,
+        "last_lines": list(look.last_lines),
         "tools": [
             {
                 "name": offer.name,

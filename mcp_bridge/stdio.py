@@ -14,9 +14,10 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 
 import anyio
 import mcp_types
@@ -25,6 +26,7 @@ from mcp.client._transport import TransportStreams
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
+from core import redaction
 from mcp_bridge import child
 from mcp_bridge.address import Address
 from mcp_bridge.errors import ServerUnreachable
@@ -44,6 +46,9 @@ MAX_READ_BYTES = 64 * 1024
 LAST_LINES = 10
 """Lines of a child's standard error that are told when it dies at its start."""
 
+LAST_WORDS_SECONDS = 0.1
+"""How long the end of standard error is waited for; a grandchild may hold it open."""
+
 GRACE_SECONDS = 1.0
 """How long a child may take to go after its input was closed."""
 POLL_SECONDS = 0.01
@@ -57,14 +62,18 @@ Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 Outgoing = MemoryObjectReceiveStream[SessionMessage]
 
 
+class OnEnd(Protocol):
+    """Hears why a session ended that nobody ended, and what was printed last."""
+
+    def __call__(self, reason: str, last_lines: Sequence[str] = (), /) -> None: ...
+
+
 @asynccontextmanager
-async def connect(
-    address: Address, on_end: Callable[[str], None]
-) -> AsyncIterator[TransportStreams]:
+async def connect(address: Address, on_end: OnEnd) -> AsyncIterator[TransportStreams]:
     """Start the child and exchange messages with it; it is gone afterwards.
 
-    `on_end` is told why when the child ends first. Raises `ServerUnreachable` when
-    the command cannot be started.
+    `on_end` is told why when the child ends first, and what it printed last. Raises
+    `ServerUnreachable` when the command cannot be started.
     """
     process = await _start(address)
     said = _Said(address)
@@ -171,6 +180,8 @@ class _Said:
         self._last: deque[str] = deque(maxlen=LAST_LINES)
         self.is_answering = False
         """Whether a message has come yet."""
+        self.is_silent = asyncio.Event()
+        """Set when there is no more to be read."""
 
     async def listen(self, process: Process) -> None:
         """Log the child's standard error until it ends."""
@@ -184,6 +195,7 @@ class _Said:
             rest = rest[:MAX_READ_BYTES]
         if rest:
             self.add(rest)
+        self.is_silent.set()
 
     def add(self, line: bytes) -> None:
         """Log one line, without the secrets the child was given."""
@@ -196,6 +208,10 @@ class _Said:
             self._last.append(text)
             logger.debug("mcp server '%s' says: %s", self._name, text)
 
+    def last(self) -> list[str]:
+        """Return the last lines, for operators to see."""
+        return [redaction.every(line) for line in self._last]
+
     def warn(self) -> None:
         """Tell the last lines of a child that died before it answered."""
         if self._last and not self.is_answering:
@@ -207,9 +223,7 @@ class _Said:
             )
 
 
-async def _read(
-    process: Process, into: Incoming, said: _Said, on_end: Callable[[str], None]
-) -> None:
+async def _read(process: Process, into: Incoming, said: _Said, on_end: OnEnd) -> None:
     stream = _of(process.stdout)
     reason = ""
     async with into:
@@ -226,7 +240,9 @@ async def _read(
         if not reason:
             await _is_gone(process, GRACE_SECONDS)
         # Said before the stream closes, which is what wakes those who wait.
-        on_end(reason or _ending(process))
+        with anyio.move_on_after(LAST_WORDS_SECONDS):
+            await said.is_silent.wait()
+        on_end(reason or _ending(process), said.last())
         said.warn()
 
 

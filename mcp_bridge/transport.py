@@ -1,6 +1,6 @@
 """The ways to talk to a server: a child's pipes, streamable HTTP, and the older SSE."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import assert_never
 
@@ -12,13 +12,14 @@ from mcp.shared._httpx_utils import McpHttpClientFactory
 
 from mcp_bridge import http, stdio
 from mcp_bridge.address import Address
+from mcp_bridge.stdio import OnEnd
 
 # The two private modules are imported for the names of types alone, which the SDK
 # exports nowhere else.
 
 
 def of(
-    address: Address, bearer: http.Bearer, on_lost: Callable[[str], None]
+    address: Address, bearer: http.Bearer, on_lost: OnEnd
 ) -> AbstractAsyncContextManager[TransportStreams]:
     """Return what opens the way to a server; `on_lost` hears of its sudden end."""
     if address.server.kind == "stdio":

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -53,6 +53,9 @@ class Tools(BaseModel):
     state: Literal["open", "idle", "failed"]
     sessions: int
     error: str | None
+    last_lines: list[str] = Field(
+        description="What it printed before it failed to start, without secrets."
+    )
     tools: list[Tool]
 
 

@@ -74,6 +74,22 @@ def test_what_cannot_be_reached_says_why_each_time_it_is_asked(script):
     assert script.get("/admin/mcp/gone/tools").json()["state"] == "failed"
 
 
+def test_what_a_server_printed_before_it_ended_is_shown(configure, script, browser):
+    configure(
+        f"{CONFIG}mcp:\n  dies: {{command: {sys.executable}, "
+        f'args: ["{CHILD}", exit], env: {{KEY: hush-hush}}}}\n'
+    )
+    for told in (
+        script.post("/admin/mcp/dies/tools").json(),
+        script.get("/admin/mcp/dies/tools").json(),
+    ):
+        assert told["error"].endswith("ended with exit code 4")
+        assert told["last_lines"] == ["the key *** is wrong"]
+    page = browser.get("/admin/mcp/dies").text
+    assert "What it printed last" in page
+    assert "the key *** is wrong" in page
+
+
 @pytest.mark.parametrize(
     ("name", "said", "colour"),
     [("gone", "was not reached", "bg-red"), ("child", "offers ", "bg-green")],
