@@ -6,6 +6,7 @@ They have no passwords here; `auth.admin` says who they are.
 from collections.abc import Mapping
 from typing import Any
 
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.http import HttpRequest
@@ -45,6 +46,15 @@ def _made(username: str, role: Role, known: Mapping[str, str]) -> User:
         if is_new:
             roles.give(made, role)
     return made
+
+
+def end_sessions(user: Any) -> None:
+    """End somebody's sessions, in every browser and whoever has a copy of a cookie.
+
+    Django has a digest of the password in each session, and reads the password with
+    the person: that it is another, if none, is enough.
+    """
+    User.objects.filter(pk=user.pk).update(password=make_password(None))
 
 
 def newcomers() -> Role:

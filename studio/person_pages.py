@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from access import audit
 from access.deeds import Deed
 from core.errors import Invalid, NotFound
-from studio import roles
+from studio import people, roles
 from studio.faces import Face
 from studio.roles import Role
 
@@ -85,24 +85,32 @@ class Somebody(Face):
             username,
             terms.model_dump(exclude_none=True),
         )
-        row = audit.recorded(deed, change, username, terms)
-        return self.done(_told(row), said=f"Changed '{username}'", to=PLACE)
+        is_new = audit.recorded(
+            lambda is_new: deed if is_new else None, change, username, terms
+        )
+        said = f"Changed '{username}'" if is_new else "Nothing changed"
+        told = _told(User.objects.get(username=username))
+        return self.done(told, said=said, to=PLACE)
 
 
-def change(username: str, terms: Terms) -> User:
-    """Give somebody other terms; raises `NotFound`."""
+def change(username: str, terms: Terms) -> bool:
+    """Give somebody other terms; return whether they are others. Raises `NotFound`."""
     with transaction.atomic():
         row = User.objects.select_for_update().filter(username=username).first()
         if row is None:
             raise NotFound(f"nobody called '{username:.80}' has entered the studio")
+        before = _told(row)
         if terms.role is not None:
             roles.give(row, Role(terms.role))
             row.is_superuser = False
         if terms.is_active is not None:
             row.is_active = terms.is_active
         row.save(update_fields=["is_active", "is_superuser"])
+        if not row.is_active:
+            # They are not open again once the person may enter again.
+            people.end_sessions(row)
     # As it is now, its groups too.
-    return User.objects.get(pk=row.pk)
+    return before != _told(User.objects.get(pk=row.pk))
 
 
 def _told(row: User) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponseRedirect
 from unfold.sites import UnfoldAdminSite
 
-from studio import roles
+from studio import people, roles
 from studio.roles import Role
 
 
@@ -43,8 +43,9 @@ class Site(UnfoldAdminSite):  # type: ignore[misc]  # it has no types
         ]
 
     def logout(self, request: HttpRequest, extra_context: Any = None) -> Any:
-        """Forget who it was, when a form of ours says so."""
+        """Forget who it was, here and elsewhere, when a form of ours says so."""
         if request.method == "POST":
+            people.end_sessions(request.user)
             request.session.flush()
         return HttpResponseRedirect("/admin/")
 

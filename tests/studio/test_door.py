@@ -1,10 +1,12 @@
 """Who may open the studio: over real HTTP, with a real identity provider."""
 
 import json
+import re
 import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx2
 import pytest
@@ -18,6 +20,7 @@ from access import oidc, tokens
 from access.oidc_login import Backend
 from gateway.session import Session
 from studio import door, live_socket, local, people, roles
+from studio.person_pages import Terms, change
 from studio.roles import Role
 from studio.sessions import SessionStore
 from tests.access.authors import ADA
@@ -404,6 +407,64 @@ def test_who_is_kept_out_talks_to_nobody(browser, idp, user, fake):
     answer = browser.http.post("/admin/playground/turns", json=said)
     assert answer.status_code == 403
     assert fake.is_idle
+
+
+def test_logging_out_ends_a_session_whoever_has_its_cookie(browser, idp, user):
+    idp.subject = user
+    page = browser.follow(browser.get("/admin/"), 3)
+    cookie = browser.http.cookies["coulisse_studio"]
+    log_out(browser, page)
+    assert browser.get("/admin/").status_code == 302
+    browser.http.cookies.clear()
+    browser.http.cookies.set("coulisse_studio", cookie)
+    assert browser.get("/admin/").status_code == 302
+    browser.http.cookies.clear()
+    assert browser.follow(browser.get("/admin/"), 3).status_code == 200
+
+
+def test_logging_out_ends_nobody_else_s_session(browser, idp, user, running):
+    other = Browser(running)
+    for each, subject in ((browser, user), (other, f"other-{user}")):
+        idp.subject = subject
+        page = each.follow(each.get("/admin/"), 3)
+    log_out(other, page)
+    other.http.close()
+    assert browser.get("/admin/").status_code == 200
+
+
+def test_a_session_of_who_was_kept_out_stays_ended(browser, idp, user):
+    idp.subject = user
+    browser.follow(browser.get("/admin/"), 3)
+    for is_active in (False, True):
+        change(f"oidc:{user}", Terms(is_active=is_active))
+    assert browser.get("/admin/").status_code == 302
+
+
+def test_a_session_ends_with_the_account(browser, idp, user):
+    idp.subject = user
+    browser.follow(browser.get("/admin/"), 3)
+    User.objects.get(username=f"oidc:{user}").delete()
+    assert browser.get("/admin/").status_code == 302
+
+
+def test_logging_out_asks_for_a_password_again_at_most(configure, http):
+    """A browser sends it by itself: there is no session to end."""
+    configure(BASIC)
+    http.auth = ("admin", "open-it")
+    log_out(http, http.get("/admin/"))
+    assert http.get("/admin/").status_code == 200
+
+
+def log_out(browser: Any, page: httpx2.Response) -> None:
+    """Press the button of a page."""
+    http = getattr(browser, "http", browser)
+    token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)
+    answer = http.post(
+        "/admin/tables/logout/",
+        data={"csrfmiddlewaretoken": token[1]},
+        headers={"Origin": str(http.base_url).rstrip("/")},
+    )
+    assert answer.headers["Location"] == "/admin/"
 
 
 def test_who_loses_their_role_is_shown_no_more(
