@@ -11,7 +11,7 @@ from pathlib import Path
 from django.conf import settings
 
 from config import reader
-from config.errors import FileUnwritable
+from config.errors import FileChanged, FileUnwritable
 
 LOCK = "coulisse.lock"
 BEFORE = "coulisse.before.yaml"
@@ -43,9 +43,11 @@ def lock() -> Iterator[None]:
         os.close(descriptor)
 
 
-def replace(path: Path, content: bytes) -> None:
+def replace(path: Path, content: bytes, *, before: bytes | None = None) -> None:
     """Give the file another content; raises `FileUnwritable`, and nothing has changed.
 
+    `before` is what it should hold until then: editors take no lock, so that is looked
+    at again when all else is done, and `FileChanged` is raised if it holds another.
     Its mode and owner stay, and a link to it stays one. A file that cannot be replaced,
     because it is mounted by itself or nobody may give it its owner, is written over,
     and a copy of what it held is kept in the state directory meanwhile.
@@ -59,11 +61,11 @@ def replace(path: Path, content: bytes) -> None:
                 "comes from"
             )
         try:
-            _replace(target, content)
+            _replace(target, content, before)
         except OSError as exc:
             if not _must_stay(target, exc):
                 raise
-            _write_over(target, content)
+            _write_over(target, content, before)
     except OSError as exc:
         raise FileUnwritable(
             f"{shown} cannot be written ({exc.strerror}); let the server write "
@@ -71,22 +73,52 @@ def replace(path: Path, content: bytes) -> None:
         ) from exc
 
 
-def _replace(target: Path, content: bytes) -> None:
-    before = target.stat()
+def create(path: Path, content: bytes) -> None:
+    """Write a file that is not there; raises `FileUnwritable`, and there is none.
+
+    Raises `FileChanged` where there is one by now. Only its owner may read it, for it
+    may hold secrets.
+    """
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            _write_all(descriptor, content)
+            if os.path.lexists(path):
+                raise FileChanged
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as exc:
+        raise FileUnwritable(
+            f"{reader.label(path)} cannot be written ({exc.strerror}); let the server "
+            f"write {path.parent}"
+        ) from exc
+    _sync(path.parent)
+
+
+def _replace(target: Path, content: bytes, before: bytes | None) -> None:
+    held = target.stat()
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
-            if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
-                os.fchown(file.fileno(), before.st_uid, before.st_gid)
-            os.fchmod(file.fileno(), before.st_mode & 0o7777)
+            if (held.st_uid, held.st_gid) != (os.geteuid(), os.getegid()):
+                os.fchown(file.fileno(), held.st_uid, held.st_gid)
+            os.fchmod(file.fileno(), held.st_mode & 0o7777)
             os.fsync(file.fileno())
+        _look_again(target, before)
         os.replace(name, target)
     except BaseException:
         os.unlink(name)
         raise
     _sync(target.parent)
+
+
+def _look_again(target: Path, before: bytes | None) -> None:
+    if before is not None and reader.read(target) != before:
+        raise FileChanged
 
 
 def _sync(directory: Path) -> None:
@@ -117,12 +149,13 @@ def _is_mounted(target: Path) -> bool:
     return str(target) in places
 
 
-def _write_over(target: Path, content: bytes) -> None:
+def _write_over(target: Path, content: bytes, before: bytes | None) -> None:
     """Write into the file as it is; put back what it held when that fails."""
     held = target.read_bytes()
     copy = Path(settings.COULISSE_STATE_DIR) / BEFORE
     descriptor = os.open(copy, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     _write_all(descriptor, held)
+    _look_again(target, before)
     try:
         _write_all(os.open(target, os.O_WRONLY | os.O_TRUNC), content)
     except OSError:

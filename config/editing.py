@@ -6,6 +6,7 @@ what is given back may have them; `config/masks.py` knows what they stand for.
 """
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -55,6 +56,8 @@ class File:
 
     content: bytes
     path: Path
+    is_gone: bool = False
+    """Whether it was deleted; what is shown is what was valid last."""
 
     @property
     def version(self) -> str:
@@ -106,14 +109,24 @@ def path() -> Path:
 
 
 def read() -> File:
-    """Return the file; raises `ConfigInvalid` when it cannot be read."""
-    return File(reader.read(path()), path())
+    """Return the file, one that was deleted as what was valid last.
+
+    Raises `ConfigInvalid` when it cannot be read, or nothing was ever valid.
+    """
+    file = path()
+    try:
+        return File(reader.read(file), file)
+    except ConfigInvalid:
+        # A link that leads nowhere is mended where it leads to.
+        if os.path.lexists(file) or kept.read() is None:
+            raise
+        return File(b"", file, is_gone=True)
 
 
 def fault(file: File) -> ConfigInvalid | None:
     """Return why a file cannot be parsed, if it cannot."""
     try:
-        _document(file.content)
+        _parsed(file)
     except ConfigInvalid as exc:
         return exc
     return None
@@ -131,7 +144,7 @@ def write(text: str, *, version: str | None = None, record: Record = _plainly) -
         same = old.content == before and masks.shown(old) == content
         return before if same else keeping.kept(content, old, _label())
 
-    return _change_content(change, version, record)
+    return _change_file(lambda file: change(file.content), version, record)
 
 
 def write_data(
@@ -142,7 +155,12 @@ def write_data(
         raise rewriting.misplaced(
             "the file is a map of keys such as 'agents' and 'providers'"
         )
-    return _change(lambda doc: rewriting.with_data(doc, (), data), version, record)
+
+    def change(file: File) -> bytes:
+        doc = _readable(b"") if file.is_gone else _document(file.content)
+        return rewriting.with_data(doc, (), data)
+
+    return _change_file(change, version, record)
 
 
 def put(
@@ -182,7 +200,7 @@ def remove(
 def check(text: str) -> list[Problem]:
     """Return what is wrong with a text that may become the file's."""
     try:
-        old = _readable(reader.read(path()))
+        old = _readable(read().content)
         _judged(keeping.kept(text.encode(), old, _label()))
     except ConfigInvalid as exc:
         return list(exc.problems)
@@ -192,7 +210,7 @@ def check(text: str) -> list[Problem]:
 def check_at(place: Place, text: str) -> list[Problem]:
     """Return what is wrong with a text that may be put at a place."""
     try:
-        doc = _document(read().content)
+        doc = _parsed(read())
         _judged(rewriting.with_text(doc, place, text))
     except ConfigInvalid as exc:
         return relative(exc.problems, place, text)
@@ -245,43 +263,49 @@ def _readable(content: bytes) -> Document:
 
 
 def _change(change: Change, version: str | None, record: Record) -> File:
-    return _change_content(lambda content: change(_document(content)), version, record)
+    return _change_file(lambda file: change(_parsed(file)), version, record)
 
 
-def _change_content(
-    change: Callable[[bytes], bytes], version: str | None, record: Record
+def _change_file(
+    change: Callable[[File], bytes], version: str | None, record: Record
 ) -> File:
-    file = path()
     # First this lock, then the database's: it is not kept while a file is judged.
     with disk.lock():
-        before = reader.read(file)
-        if version is not None and version != loader.digest(before):
+        before = read()
+        if version is not None and version != before.version:
             raise FileChanged
-        after = change(before)
+        after = replace(before, content=change(before), is_gone=False)
         if after == before:
-            return File(before, file)
-        held.check(_in_force(before), _judged(after))
+            return before
+        held.check(_in_force(before.content), _judged(after.content))
 
         def write() -> File:
             # Editors take no lock, and to judge takes a while.
-            if reader.read(file) != before:
+            if read() != before:
                 raise FileChanged
-            disk.replace(file, after)
-            return File(after, file)
+            if before.is_gone:
+                disk.create(before.path, after.content)
+            else:
+                disk.replace(before.path, after.content)
+            return after
 
         try:
             return record(write)
         except BaseException:
-            _undo(file, after, before)
+            _undo(after, before)
             raise
 
 
-def _undo(file: Path, after: bytes, before: bytes) -> None:
+def _undo(after: File, before: File) -> None:
     """Give a file that was written what it held, where it was not changed since."""
     try:
-        if reader.read(file) == after:
-            disk.replace(file, before)
-    except (ConfigInvalid, FileUnwritable):
+        if read() != after:
+            return
+        if before.is_gone:
+            before.path.unlink()
+        else:
+            disk.replace(before.path, before.content)
+    except (ConfigInvalid, FileUnwritable, OSError):
         logger.exception("%s has a change that is written down nowhere", _label())
 
 
@@ -301,6 +325,16 @@ def _in_force(content: bytes) -> Config:
         return loader.parse(content, path())
     except ConfigInvalid:
         return live.current()
+
+
+def _parsed(file: File) -> Document:
+    if file.is_gone:
+        raise rewriting.misplaced(
+            f"{_label()}: there is no such file; save the whole file to write again "
+            "what was valid last",
+            errors.UNREADABLE,
+        )
+    return _document(file.content)
 
 
 def _document(content: bytes) -> Document:

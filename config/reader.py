@@ -1,5 +1,7 @@
 """From a path to the YAML's nodes, each of which knows where it stands."""
 
+import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +59,9 @@ def label(path: Path) -> str:
 def read(path: Path) -> bytes:
     """Return the file's content; raises `ConfigInvalid` when it cannot be had."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise _refused(label(path), "this is a pipe or a device, not a file")
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise _refused(
@@ -70,6 +74,11 @@ def read(path: Path) -> bytes:
     if len(content) > MAX_BYTES:
         raise _refused(label(path), "the file is larger than 1 MiB")
     return content
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    # A pipe would wait for whoever writes into it.
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _refused(

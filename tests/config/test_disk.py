@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from config import disk
-from config.errors import FileUnwritable
+from config.errors import FileChanged, FileUnwritable
 
 
 @pytest.fixture
@@ -123,6 +123,26 @@ def test_a_mounted_file_is_known_though_its_directory_is_closed(
     monkeypatch.setattr("tempfile.mkstemp", refuse)
     disk.replace(target, b"new")
     assert target.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("is_mounted", [False, True])
+def test_an_edit_until_the_very_end_is_not_lost(target, monkeypatch, is_mounted):
+    fsync = os.fsync
+
+    def edit(descriptor):
+        fsync(descriptor)
+        target.write_bytes(b"by hand")
+
+    def busy(source, to):
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    if is_mounted:
+        monkeypatch.setattr(disk, "_replace", lambda target, *_: busy(None, target))
+    monkeypatch.setattr("os.fsync", edit)
+    with pytest.raises(FileChanged):
+        disk.replace(target, b"new", before=b"old")
+    assert target.read_bytes() == b"by hand"
+    assert list(target.parent.glob(".coulisse.yaml.*")) == []
 
 
 def test_where_no_lock_can_be_taken_nothing_is_written(target, settings):

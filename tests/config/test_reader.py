@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,15 @@ def test_it_names_a_missing_file_and_the_remedy(file):
 def test_it_refuses_a_directory(file):
     file.mkdir()
     assert said(file) == "coulisse.yaml: this is a directory, not a file"
+
+
+def test_it_waits_for_no_pipe(file):
+    os.mkfifo(file)
+    assert said(file) == "coulisse.yaml: this is a pipe or a device, not a file"
+
+
+def test_it_reads_no_device():
+    assert said(Path("/dev/zero")).endswith(": this is a pipe or a device, not a file")
 
 
 def test_it_refuses_a_path_through_a_file(file):
