@@ -4,10 +4,13 @@ import json
 import socket
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from django.core.management import CommandError
 
+from processes import detached, record
+from processes.record import ChildRecord, RunRecord, WaitingRecord
 from tests.processes.conftest import BARE_MANAGE, MANAGE, Project, end
 
 BANNER = """\
@@ -95,8 +98,39 @@ def test_it_gives_up_when_the_limit_passes(project: Project) -> None:
     project.environment["SMALL_APP"] = "never ready"
     failed = project.run("start", "--timeout", "1")
     assert failed.returncode == 1
-    assert "did not answer within 1 s" in failed.stderr
+    assert "did not answer within 1 s and was stopped, waiting" in failed.stderr
     assert project.processes() == []
+
+
+def test_who_waits_hears_for_what(project: Project, monkeypatch) -> None:
+    monkeypatch.setattr(detached, "TELL_SECONDS", 0.1)
+    project.state.prepare()
+    told: list[str] = []
+    with subprocess.Popen(["sleep", "60"]) as process:
+
+        def tell(line: str) -> None:
+            told.append(line)
+            match len(told):
+                case 1:
+                    run(children=(ChildRecord("web-1", process.pid, 1.0, 0),))
+                case 2:
+                    ended = WaitingRecord("web-1", 1.0, 1, "ended with exit code 3")
+                    run(children=(), waiting=(ended,))
+                case 3:
+                    process.kill()
+
+        def run(**children: Any) -> None:
+            known = {"config": "c", "url": "u", "local_model_url": None}
+            states = {"is_detached": True, "is_serving": False}
+            found = RunRecord(process.pid, **known, **states, **children)
+            record.write(project.state.record, found)
+
+        assert detached._wait(process, project.state, 20, tell) is None
+    assert told == [
+        "after 0 s waiting for the tables to be migrated",
+        "after 0 s waiting for an answer of web-1",
+        "after 0 s waiting for another try: web-1 ended with exit code 3",
+    ]
 
 
 def test_one_of_two_starts_wins(project: Project) -> None:

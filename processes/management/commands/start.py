@@ -14,7 +14,8 @@ from processes.errors import AlreadyRunning
 from processes.record import RunRecord
 from processes.state import StateDir
 
-DETACHED_LIMIT_SECONDS = 15.0
+DETACHED_LIMIT_SECONDS = 60.0
+"""On small machines that are busy: what is wrong ends by itself, and sooner."""
 
 logger = logging.getLogger(__name__)
 
@@ -69,11 +70,17 @@ class Command(ProcessCommand):
 
     def _detach(self, config: Config, files: StateDir, limit_seconds: float) -> None:
         try:
-            run = detached.start(config.path, files, limit_seconds=limit_seconds)
+            run = detached.start(
+                config.path, files, limit_seconds=limit_seconds, tell=self._tell
+            )
         except AlreadyRunning as exc:
             self.stdout.write(exc.message)
         else:
             self._announce(config, run)
+
+    def _tell(self, line: str) -> None:
+        self.stdout.write(self._printable(line))
+        self.stdout.flush()
 
     def _is_running(self, config: Config, files: StateDir) -> bool:
         found = running(files)
