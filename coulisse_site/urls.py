@@ -2,10 +2,11 @@
 
 from django.urls import path
 
-from gateway import health, hooks, house, login, mcp_sign_in
+from gateway import front, health, hooks, house, login, mcp_sign_in
 from gateway.api import api
 
 urlpatterns = [
+    path("", front.serve),
     # Where logins come back to, if anywhere; else what is not of the API.
     path("v1/", login.serve, name=login.URL_NAME),
     path("v1/", api.urls),

@@ -1,0 +1,17 @@
+"""`/`: whoever opens the server's address in a browser means the studio."""
+
+from django.http import Http404, HttpRequest, HttpResponseRedirect
+
+STUDIO = "/admin/"
+TYPES = ["application/json", "text/html"]
+"""Where a client likes both as much, it is told as programs are."""
+
+
+async def serve(request: HttpRequest) -> HttpResponseRedirect:
+    """Lead a browser to the studio; to others there is nothing here."""
+    is_looking = request.method in ("GET", "HEAD")
+    if is_looking and request.get_preferred_type(TYPES) == "text/html":
+        answer = HttpResponseRedirect(STUDIO)
+        answer["Vary"] = "Accept"
+        return answer
+    raise Http404
