@@ -217,15 +217,17 @@ async def delete_memory(
     request: HttpRequest, memory_id: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
     user_id = identify(request, asked)
-    fact = await lane.run_to_end(
+    fact_id = fact_ids.require(memory_id)
+    done = deed(request, "memory.delete", user_id, memory_id)
+    await lane.run_to_end(
         audit.recorded,
-        deed(request, "memory.delete", user_id, memory_id),
+        lambda is_new: done if is_new else None,
         facts.forget,
         user_id,
-        fact_ids.require(memory_id),
+        fact_id,
         by=BY,
     )
-    told = {"id": fact_ids.write(fact.id), "object": "memory.deleted", "deleted": True}
+    told = {"id": fact_ids.write(fact_id), "object": "memory.deleted", "deleted": True}
     return json_response(told)
 
 

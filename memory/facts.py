@@ -96,19 +96,17 @@ def edit(
     return to_known(fact)
 
 
-def forget(
-    user_id: UserId, fact_id: uuid.UUID, *, by: str, reason: str = ""
-) -> KnownFact:
+def forget(user_id: UserId, fact_id: uuid.UUID, *, by: str, reason: str = "") -> bool:
     """Delete a fact from prompts and searches; it and its history are kept.
 
-    Raises `FactUnknown`.
+    Returns False where it was deleted already. Raises `FactUnknown`.
     """
     with transaction.atomic():
         ledger, fact = _open(user_id, fact_id, by)
         deleted = {"status": Status.DELETED.value}
-        ledger.change(fact, deleted, action="deleted", reason=reason)
+        is_new = ledger.change(fact, deleted, action="deleted", reason=reason)
         ledger.write()
-    return to_known(fact)
+    return is_new
 
 
 def _open(user_id: UserId, fact_id: uuid.UUID, by: str) -> tuple[Ledger, Fact]:

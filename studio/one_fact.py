@@ -65,14 +65,15 @@ class OneFact(OfUser):
     @extend_schema(summary="Forget a fact", responses={200: DeletedMemory})
     def delete(self, request: Request, user: str, id: str) -> HttpResponseBase:
         """Take a fact out of prompts and searches; its history is kept."""
-        fact = audit.recorded(
-            self.deed("memory.delete", id),
+        fact_id, deed = fact_ids.require(id), self.deed("memory.delete", id)
+        audit.recorded(
+            lambda is_new: deed if is_new else None,
             facts.forget,
             self.user_id,
-            fact_ids.require(id),
+            fact_id,
             by=BY,
         )
-        name = fact_ids.write(fact.id)
+        name = fact_ids.write(fact_id)
         told = {"id": name, "object": "memory.deleted", "deleted": True}
         return self.done(told, said="Forgotten", to=f"{self.place}/facts")
 

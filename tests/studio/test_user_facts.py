@@ -104,6 +104,7 @@ def test_one_is_pinned_held_back_brought_back_and_forgotten(script, alice):
     assert contents(script, alice, status="held") == ["Lives in Lisbon"]
     assert ok(script.patch(path, json={"status": "active"}))["status"] == "active"
     assert ok(script.delete(path))["deleted"]
+    assert ok(script.delete(path))["deleted"]
     assert Fact.objects.get(pk=fact_id).status == "deleted"
     actions = [action for action, *_ in audited(alice)]
     assert actions == ["memory.change"] * 3 + ["memory.delete"]
