@@ -130,6 +130,7 @@ EXPERIMENTS = Kind(
     columns=(("Strategy", ""), ("Variants, 7 d", ""), ("Turns, 7 d", "number")),
     overview=experiments.overview,
     details=experiments.details,
+    has_actions=True,
     begin="""\
 name: comparison
 strategy: split

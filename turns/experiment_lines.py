@@ -111,20 +111,20 @@ def verdict(report: Report) -> str:
     """Return in a line who has won, or why nobody has."""
     decision, rule = report.decision, report.experiment.stop_when
     if not report.comparisons:
-        return "no judge scores all variants"
+        return "No judge scores all variants"
     if decision is None:
-        return "several metrics: stop_when.metric says which decides"
+        return "Several metrics are compared: name under stop_when.metric which decides"
     ahead = decision.ahead
     if ahead is None:
         short = ", ".join(each.agent for each in decision.estimates if each.count < 2)
-        return f"too few scores of {short}"
-    is_best = f"is the best with {chance(ahead.best or 0)}"
+        return f"Too few scores of {short}"
+    best = f"{ahead.agent}, the best with a chance of {chance(ahead.best or 0)}"
     if rule is None:
-        return f"{ahead.agent} {is_best}"
+        return f"Ahead: {best}"
     if report.winner is not None:
-        return f"{ahead.agent} wins: it {is_best}"
+        return f"Winner: {best}"
     wanted = _wanted(decision.estimates, rule)
-    return f"no winner yet: {ahead.agent} {is_best}; {wanted}"
+    return f"No winner yet. Ahead: {best}; {wanted}"
 
 
 def _wanted(estimates: Sequence[Estimate], rule: StopRule) -> str:

@@ -139,7 +139,7 @@ def test_a_split_tells_shares_traffic_and_the_winner(script, trials):
     assert warm["best"] + cool["best"] == pytest.approx(1)
     assert [each["count"] for each in wit["estimates"]] == [0, 0]
     page = script.get(f"/admin/experiments/{trials.name('split')}", headers=PAGE).text
-    assert "warm wins" in page
+    assert "Winner: warm, the best" in page
     assert (
         told
         == script.get(f"/admin/experiments/{trials.name('split')}").json()["beside"][
@@ -199,7 +199,13 @@ def test_what_no_judge_scores_is_said(script, trials):
     told = results(script, trials, "blind")
     assert told["metrics"] == []
     page = script.get(f"/admin/experiments/{trials.name('blind')}", headers=PAGE).text
-    assert "No judge scores all variants" in page
+    assert page.count("No judge scores all variants") == 1
+
+
+def test_one_can_be_talked_to_as_agents_can(script, trials):
+    name = trials.name("split")
+    page = script.get(f"/admin/experiments/{name}", headers=PAGE).text
+    assert f'href="/admin/playground?agent={name}">Chat<' in page
 
 
 def test_the_list_tells_who_has_won(script, trials):

@@ -104,6 +104,7 @@ def test_a_browser_runs_a_test_and_sees_it_wait(browser, cast):  # noqa: F811
     assert str(page.url).endswith(f"/admin/smoke/runs/{run.pk}")
     assert "waits for a worker" in page.text
     assert "smoke_run.js" in page.text
+    assert f'{run.target} <span class="quiet">has not answered</span>' in page.text
     fragment = browser.get(f"/admin/smoke/runs/{run.pk}?fragment=1").text
     assert "<html" not in fragment
     assert "waits for a worker" in fragment

@@ -108,16 +108,16 @@ def test_a_split_shows_traffic_scores_and_its_winner(run, names):
     assert [part.strip() for part in words(told[at + 2])] == [
         *("calm", "5", "3.40", "2.72 to 4.08", "under 0.1 %")
     ]
-    assert told[-1] == "keen wins: it is the best with over 99.9 %"
+    assert told[-1] == "Winner: keen, the best with a chance of over 99.9 %"
 
 
 def test_without_enough_scores_nobody_wins(run, names):
     name = names["split"]
-    assert run(name).splitlines()[-1] == "too few scores of calm, keen"
+    assert run(name).splitlines()[-1] == "Too few scores of calm, keen"
     judged(name, "calm", 3, 4, 3, 4)
     judged(name, "keen", 8, 9, 8, 9, 8)
     assert run(name).splitlines()[-1] == (
-        "no winner yet: keen is the best with over 99.9 %; "
+        "No winner yet. Ahead: keen, the best with a chance of over 99.9 %; "
         "each needs 5 scores, calm has 4"
     )
     judged(name, "calm", 10, 10, 10, 10)
@@ -133,7 +133,7 @@ def test_a_shadow_shows_its_trials(run, names):
     assert [part.strip() for part in words(told[3])] == [
         *("keen", "0 %", "0", "0 %", "2", "shadow of 50 % of turns")
     ]
-    assert told[-1].startswith("several metrics")
+    assert told[-1].startswith("Several metrics")
 
 
 def test_a_bandit_shows_who_leads_and_who_is_explored(run, names):
@@ -214,7 +214,7 @@ def test_a_winner_is_logged_once(config, names, caplog):
     judged(names["split"], "calm", 3, 4, 3, 4, 3)
     judged(names["split"], "keen", 8, 9, 8, 9, 8)
     assert verdicts.tell(read) == [
-        f"{names['split']}: keen wins: it is the best with over 99.9 %"
+        f"{names['split']}: Winner: keen, the best with a chance of over 99.9 %"
     ]
     assert verdicts.tell(read) == []
     [line] = [
