@@ -46,7 +46,8 @@ def over(
                 broken = list(_opposed(content, path, standing, exc.problems))
                 if insists or not broken:
                     raise _refusal(exc, broken) from None
-            aside += broken
+            count = len(aside)
+            aside += [replace(found, after=count) for found in broken]
             named = {(found.section, found.name) for found in broken}
             standing = [o for o in standing if (o.section, o.name) not in named]
         else:
@@ -119,8 +120,9 @@ def _is_right(content: bytes, path: Path, standing: Sequence[Overlay]) -> bool:
 
 
 def _refusal(exc: ConfigInvalid, opposed: Sequence[SetAside]) -> ConfigInvalid:
+    told_first = errors.foremost(exc.problems)
     if not opposed:
-        return exc
+        return ConfigInvalid(told_first)
     known = overridable()
     told = ", ".join(
         f"{known[each.section].noun} '{each.name}' is "
@@ -132,4 +134,4 @@ def _refusal(exc: ConfigInvalid, opposed: Sequence[SetAside]) -> ConfigInvalid:
         "the file is right by itself, and not with what the studio says: "
         f"{told}; `manage.py {command}` undoes that"
     )
-    return ConfigInvalid([*exc.problems, Problem((), message, errors.OPPOSED)])
+    return ConfigInvalid([*told_first, Problem((), message, errors.OPPOSED)])

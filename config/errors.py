@@ -19,10 +19,11 @@
 | coulisse.E015 | an entry of the studio has another name than its address |
 | coulisse.E016 | a mask stands where the file has no secret |
 | coulisse.E017 | a text is not a value that could stand there |
+| coulisse.E018 | more is wrong than is told |
 | coulisse.E101 and up | what a section checks itself: its `config.py` says |
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from config.sections import Problem
 from core.errors import Conflict, Denied, Invalid, NotFound
@@ -44,6 +45,19 @@ OPPOSED = "coulisse.E014"
 OTHER_NAME = "coulisse.E015"
 MASKED = "coulisse.E016"
 MISPLACED = "coulisse.E017"
+MORE = "coulisse.E018"
+
+MOST_TOLD = 100
+"""Problems of one content that are told; nobody reads as many."""
+
+
+def foremost(problems: Sequence[Problem]) -> Sequence[Problem]:
+    """Return the first problems, with one more that says how many others there are."""
+    count = len(problems) - MOST_TOLD
+    if count <= 0:
+        return problems
+    more = Problem((), f"{count:,} more problems are not shown: mend these first", MORE)
+    return [*problems[:MOST_TOLD], more]
 
 
 class ConfigInvalid(Invalid):

@@ -16,7 +16,16 @@ from typing import Any, TypeVar
 
 from ruamel.yaml.nodes import Node
 
-from config import errors, grafting, planned, reader, secret_values, sections, shapes
+from config import (
+    errors,
+    grafting,
+    planned,
+    reader,
+    secret_values,
+    sections,
+    shapes,
+    spelling,
+)
 from config.config import VARS
 from config.errors import ConfigInvalid
 from config.overlays import Overlay
@@ -44,11 +53,14 @@ def parse(content: bytes, path: Path, overlays: Sequence[Overlay] = ()) -> Confi
     source = source_of(content, reader.label(path))
     tree = Tree(source, Expander(os.environ))
     reading = _Reading(tree, sections.registered(), overlays)
-    values = reading.values()
-    reading.check(values)
+    with spelling.sparingly():
+        values = reading.values()
+        reading.check(values)
     redaction.know(secret_values.within(values))
     if reading.problems:
-        raise ConfigInvalid(reading.in_file_order())
+        found = reading.in_file_order()
+        # Of overlays each is told all that is wrong in it.
+        raise ConfigInvalid(found if overlays else errors.foremost(found))
     return Config(path, MappingProxyType(values), digest(content), content)
 
 

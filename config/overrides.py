@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from django.db import connection, transaction
 
-from config import drafts, effective, entries, live, stored
+from config import drafts, effective, entries, errors, live, stored
 from config.errors import (
     ConfigInvalid,
     EntryChanged,
@@ -277,15 +277,13 @@ def _judge(
     broken = {(each.section, each.name) for each in config.set_aside}
     broken.discard((section.key, name))
     after = effective.over(config.content, config.path, overlays, insists=False)
-    found = [
-        problem
-        for each in after.set_aside
-        if (each.section, each.name) not in broken
-        for problem in each.problems
-    ]
-    if found:
+    new = [each for each in after.set_aside if (each.section, each.name) not in broken]
+    # Later ones do not fit for want of the first: they are no causes.
+    first = [each for each in new if each.after == new[0].after]
+    if first:
         # Of several that oppose the file together each has all problems.
-        raise ConfigInvalid(dict.fromkeys(found))
+        found = dict.fromkeys(problem for each in first for problem in each.problems)
+        raise ConfigInvalid(errors.foremost(list(found)))
 
 
 def _write(overlay: Overlay, action: Action, by: str) -> None:

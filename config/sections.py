@@ -5,7 +5,7 @@ Each app's `config.py` makes one `Section` per top-level key it owns and names i
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -112,6 +112,8 @@ class SetAside:
     name: str
     problems: tuple[Problem, ...]
     is_tombstone: bool = False
+    after: int = field(default=0, compare=False)
+    """How many had been set aside before it was found; it may be for want of them."""
 
     @property
     def why(self) -> str:

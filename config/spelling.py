@@ -1,14 +1,33 @@
 """What someone who misspelt a name probably meant."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import islice
 
 MOST_KNOWN = 1000
 """Names that are compared: it takes a millisecond for a hundred."""
 
+MOST_GUESSES = 100
+
+_guesses: ContextVar[Iterator[int] | None] = ContextVar("guesses", default=None)
+
+
+@contextmanager
+def sparingly() -> Iterator[None]:
+    """Suggest something for the first words only, lest many mistakes take minutes."""
+    token = _guesses.set(iter(range(MOST_GUESSES)))
+    try:
+        yield
+    finally:
+        _guesses.reset(token)
+
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return the end of a sentence which suggests a known name, or nothing."""
+    guesses = _guesses.get()
+    if guesses is not None and next(guesses, None) is None:
+        return ""
     close = difflib.get_close_matches(word, list(islice(known, MOST_KNOWN)), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""

@@ -1,6 +1,6 @@
 import pytest
 
-from config import loader
+from config import loader, spelling
 from config.errors import ConfigInvalid
 from config.sections import Config, Section
 
@@ -131,3 +131,19 @@ def test_a_problem_in_what_is_merged_stands_where_it_is_written(refusal):
     text = "cooks:\n- &c\n  name: ann\n  pace: x\n- <<: *c\n  name: bob\n"
     lines = refusal(text).splitlines()
     assert [line.split(": ")[0] for line in lines] == ["coulisse.yaml:4:3"] * 2
+
+
+def test_of_many_problems_the_first_are_told_and_how_many_more_there_are(refusal):
+    cooks = "".join(f"  - {{name: c{n}, boss: b{n}, pacee: 1}}\n" for n in range(1000))
+    told = refusal(f"cooks:\n{cooks}").splitlines()
+    assert told[0].startswith("coulisse.yaml:2:26: cook 'c0': 'pacee' is not a known")
+    assert told[0].endswith("; did you mean 'pace'?")
+    assert len(told) == 101
+    assert told[-1] == "900 more problems are not shown: mend these first"
+
+
+def test_of_many_mistakes_the_first_are_guessed_at():
+    with spelling.sparingly():
+        hints = [spelling.did_you_mean("sop", ["soup"]) for _ in range(150)]
+    assert hints == ["; did you mean 'soup'?"] * 100 + [""] * 50
+    assert spelling.did_you_mean("sop", ["soup"]) == hints[0]

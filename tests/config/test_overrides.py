@@ -229,6 +229,17 @@ def test_what_the_studio_itself_refers_to_stays_too(agents):
     )
 
 
+def test_of_what_falls_with_a_change_the_cause_is_told_alone(agents):
+    overrides.create(agents, DAN, by=BY)
+    text = "name: second\nstrategy: split\nvariants: [{agent: dan}, {agent: ann}]\n"
+    overrides.create(overrides.section_of("experiments"), text, by=BY)
+    wrong = DAN + "judges: [nobody]\n"
+    told = refusal(overrides.save, agents, "dan", wrong, by=BY)
+    assert told.startswith("agent 'dan' in the studio:4:")
+    assert "\n" not in told
+    assert "\n".join(map(str, overrides.problems(agents, wrong, name="dan"))) == told
+
+
 def test_names_are_one_and_the_same(agents):
     told = refusal(overrides.save, agents, "bob", DAN, by=BY)
     assert "this is called 'dan', and 'bob' by its address" in told
