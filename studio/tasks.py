@@ -1,7 +1,8 @@
 """Tasks: found, looked at, cancelled, done again."""
 
 import uuid
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from django.http.response import HttpResponseBase
@@ -111,8 +112,23 @@ class OneTask(Face):
         """Return a task with all of its prompt and its result."""
         told = operating.one(task_id(id))
         self.title = f"Task of {told['agent']}"
-        is_over = told["state"] in CLOSED
-        return self.answer(told, page=lambda: {"is_over": is_over})
+        return self.answer(told, page=lambda: _page(told))
+
+
+def _page(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a task's page shows besides."""
+    due_at = told["due_at"]
+    return {
+        "is_over": told["state"] in CLOSED,
+        "is_due": not due_at or datetime.fromisoformat(due_at) <= datetime.now(UTC),
+        "revision": _revision(told),
+    }
+
+
+def _revision(told: Mapping[str, Any]) -> str:
+    """Return what changes whenever a task's page does."""
+    named = ("state", "attempts", "cancel_requested", "turn_id", "cost_usd")
+    return " ".join(str(told[name]) for name in named)
 
 
 class TaskCancelling(Face):

@@ -78,6 +78,18 @@ def test_what_cannot_be_looked_for_is_said(script, query):
     assert script.get(f"/admin/tasks?{query}").status_code == 400
 
 
+def test_the_page_of_one_that_is_not_over_looks_again(browser, of):
+    def page(task):
+        return browser.get(f"/admin/tasks/{task.pk}").text
+
+    ahead, due, done = of(), of(due_at=AT), of("done", result="Here")
+    assert "data-is-open" in page(ahead)
+    assert "until its time comes" in page(ahead)
+    assert "It waits for a worker." in page(due)
+    assert "data-is-open" not in page(done)
+    assert ">Reload<" not in page(done)
+
+
 def test_one_is_shown_with_all_there_is(script, browser, of, user):
     task = of("errored", error="no <luck>", prompt="Say <b>hello</b>", attempts=2)
     told = script.get(f"/admin/tasks/{task.pk}").json()
