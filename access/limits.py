@@ -278,10 +278,12 @@ def check(states: Collection[State]) -> None:
     raise error
 
 
-def _lasts(state: State) -> float:
-    if state.cap.is_budget and state.cap.key.window.length == windows.EVER:
-        return float("inf")
-    return _wait_seconds(state)
+def _lasts(state: State) -> tuple[float, int]:
+    window = state.cap.key.window
+    if state.cap.is_budget and window.length == windows.EVER:
+        return float("inf"), 0
+    # Of two that end together, the last hour and its day, the longer one is told.
+    return _wait_seconds(state), -window.start
 
 
 def _wait_seconds(state: State) -> int:
