@@ -12,8 +12,9 @@ def test_a_turn_is_looked_into_where_it_was_said(
     happened = page.locator("details.happened").last
     assert happened.locator(".tree").count() == 0
     happened.locator(":scope > summary").click()
-    happened.locator(".tree summary").first.wait_for()
-    happened.locator(".tree summary").first.click()
+    called = happened.locator(".tree li summary").first
+    called.wait_for()
+    called.click()
     happened.get_by_text("Prompt").first.wait_for()
     happened.get_by_role("link", name="open the turn").click()
     page.locator("h1", has_text="Turn ").wait_for()

@@ -90,6 +90,7 @@ def test_a_viewer_looks_and_changes_nothing(viewer, operator):
 
 
 def test_who_is_kept_out_does_not_even_look(viewer, operator):
+    before = operator.get("/admin/audit?action=person&actor=olga").json()["data"]
     kept_out = operator.put("/admin/people/vera", json={"is_active": False})
     assert kept_out.status_code == 200
     refused = viewer.get("/admin/tokens")
@@ -103,8 +104,14 @@ def test_who_is_kept_out_does_not_even_look(viewer, operator):
         operator.put("/admin/people/olga", json={"role": "viewer"}).status_code == 400
     )
     assert operator.put("/admin/people/nobody", json={}).status_code == 404
+    again = {"role": "operator", "is_active": True}
+    assert operator.put("/admin/people/vera", json=again).json()["role"] == "operator"
     by_whom = operator.get("/admin/audit?action=person&actor=olga").json()["data"]
-    assert [entry["actor"] for entry in by_whom] == ["studio: olga"] * 2
+    fresh = [entry["actor"] for entry in by_whom if entry not in before]
+    assert fresh == ["studio: olga"] * 2
+    of_whom = operator.get("/admin/audit?action=person&target=era").json()["data"]
+    assert [entry["target"] for entry in of_whom[:2]] == ["vera"] * 2
+    assert operator.get("/admin/audit?target=nobody-of-all").json()["data"] == []
 
 
 def test_a_form_of_another_site_changes_nothing(browser, script):
