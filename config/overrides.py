@@ -160,27 +160,28 @@ def create(section: Section[Any], text: str, *, by: str) -> str:
 
 def save(
     section: Section[Any], name: str, text: str, *, by: str, version: int | None = None
-) -> None:
+) -> bool:
     """Have this run under a name that is there, in place of what the file says.
 
     `version` is that of the entry as it was shown: it is refused with `EntryChanged`
     if somebody changed it since. Raises `ConfigInvalid`, with the validator's words.
+    Returns whether it says anything else than what runs; nothing is stored otherwise.
     """
     drafts.expected_name(section, name, text)
 
-    def check(config: Config, row: Override | None) -> None:
+    def check(config: Config, row: Override | None) -> Entry:
         _unchanged(section, name, row, version)
-        _found(config, section, name, row)
+        return _found(config, section, name, row)
 
-    _save(section, name, text, by, check)
+    return _save(section, name, text, by, check)
 
 
 def tombstone(
     section: Section[Any], name: str, *, by: str, version: int | None = None
-) -> None:
+) -> bool:
     """Disable an entry of the file; drop one that is in the studio alone.
 
-    Raises `ConfigInvalid` naming who refers to it.
+    Raises `ConfigInvalid` naming who refers to it. Returns whether it was enabled.
     """
     with _changing() as (config, overlays):
         row = Override.objects.filter(section=section.key, name=name).first()
@@ -193,6 +194,7 @@ def tombstone(
             gone = Overlay(section.key, name, None)
             _judge(config, overlays.having(gone), section, name)
             _write(gone, Action.TOMBSTONED, by)
+        return entry.label != "tombstoned"
 
 
 def reset(
@@ -260,14 +262,24 @@ def _save(
     name: str,
     text: str,
     by: str,
-    check: Callable[[Config, Override | None], None],
-) -> None:
-    overlay = Overlay(section.key, name, drafts.clean(text))
+    check: Callable[[Config, Override | None], Entry | None],
+) -> bool:
+    body = drafts.clean(text)
+    overlay = Overlay(section.key, name, body)
     with _changing() as (config, overlays):
         row = Override.objects.filter(section=section.key, name=name).first()
-        check(config, row)
+        before = check(config, row)
+        if before is not None and _runs_already(before, body):
+            return False
         _judge(config, overlays.having(overlay), section, name)
         _write(overlay, Action.SAVED, by)
+        return True
+
+
+def _runs_already(entry: Entry, body: str) -> bool:
+    if entry.is_broken or entry.label == "tombstoned":
+        return False
+    return drafts.clean(entry.text) == body
 
 
 def _judge(

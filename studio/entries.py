@@ -107,10 +107,14 @@ class EntryFace(Face):
     schema = Described()
 
     def recorded(self, verb: str, name: str, change: Any, *args: Any, **kw: Any) -> Any:
-        """Make a change and write it down in the audit."""
+        """Make a change and write it down in the audit, unless it changed nothing."""
         by = self.author()
         deed = Deed(overrides.deed(self.kind.section, verb), by, name)
-        return audit.recorded(deed, change, self.kind.section, *args, by=by.actor, **kw)
+
+        def done(result: Any) -> Deed | None:
+            return None if result is False else deed
+
+        return audit.recorded(done, change, self.kind.section, *args, by=by.actor, **kw)
 
     def written(self) -> str:
         """Return the entry that is sent; a script's is refused that is no YAML."""
@@ -261,8 +265,10 @@ class OneEntry(EntryFace):
 
     def put(self, request: Request, name: str) -> HttpResponseBase:
         text, version = self.written(), self.version()
-        self.recorded("save", name, overrides.save, name, text, version=version)
-        return self._done(name, f"Saved {self.kind.section.noun} '{name}'")
+        noun = self.kind.section.noun
+        if self.recorded("save", name, overrides.save, name, text, version=version):
+            return self._done(name, f"Saved {noun} '{name}'")
+        return self._done(name, f"Nothing changed: this is {noun} '{name}' already")
 
     def delete(self, request: Request, name: str) -> HttpResponseBase:
         before = overrides.find(self.kind.section, name)

@@ -193,7 +193,8 @@ def test_what_does_not_go_is_refused(script, method, path, text, status, said):
 def test_who_was_slower_is_told(script):
     post(script, "agents", BOB)
     shown = script.get("/admin/agents/bob").json()["version"]
-    assert put(script, f"agents/bob?version={shown}", BOB).status_code == 200
+    newer = BOB.replace("gpt-x", "gpt-y")
+    assert put(script, f"agents/bob?version={shown}", newer).status_code == 200
     answer = put(script, f"agents/bob?version={shown}", BOB)
     assert answer.status_code == 409
     assert answer.json()["error"]["code"] == "changed_meanwhile"
@@ -315,6 +316,28 @@ def test_the_history_can_be_edited_from(browser, script):
     assert "model: gpt-y" in browser.get("/admin/agents/new?like=bob").text
 
 
+@pytest.mark.parametrize("name", ["tuned", "bob"])
+def test_what_is_saved_unchanged_is_written_nowhere(browser, script, name):
+    post(script, "agents", BOB)
+    wants_yaml = {"Accept": "application/yaml"}
+    text = script.get(f"/admin/agents/{name}", headers=wants_yaml).text
+    before = script.get(f"/admin/agents/{name}").json()
+    typed = text.removesuffix("\n").replace("\n", "\r\n")
+    fields = {"_method": "PUT", "yaml": typed, "version": str(before["version"])}
+    page = browser.submit(f"/admin/agents/{name}", fields, of="/admin/agents/bob/edit")
+    assert f"Nothing changed: this is agent &#x27;{name}&#x27; already" in page.text
+    assert put(script, f"agents/{name}", text).json() == before
+    assert labels(script)[name] == before["label"]
+
+
+def test_what_is_saved_as_the_file_has_it_enables_again(script):
+    wants_yaml = {"Accept": "application/yaml"}
+    text = script.get("/admin/smoke/greeting", headers=wants_yaml).text
+    script.delete("/admin/smoke/greeting")
+    put(script, "smoke/greeting", text)
+    assert labels(script, "smoke") == {"greeting": "override"}
+
+
 def test_a_long_history_has_pages(browser, script):
     post(script, "agents", BOB)
     for _ in range(22):
@@ -368,10 +391,12 @@ def test_viewers_look_and_no_more(viewer, operator, configure):
 def test_each_change_is_in_the_audit_without_its_text(script):
     AuditEntry.objects.all().delete()
     post(script, "judges", NEW["judges"])
-    put(script, "judges/bob", NEW["judges"])
+    put(script, "judges/bob", NEW["judges"])  # as it is
+    put(script, "judges/bob", NEW["judges"].replace("model: j", "model: k"))
     script.delete("/admin/judges/bob")
     put(script, "smoke/greeting", NEW["smoke"].replace("bob", "greeting"))
     script.delete("/admin/smoke/greeting")
+    script.delete("/admin/smoke/greeting")  # as it is
     script.post("/admin/smoke/greeting/reset")
     script.delete("/admin/smoke/nothing")
     told = list(AuditEntry.objects.order_by("id"))
