@@ -26,6 +26,9 @@ from config.places import Place
 from config.sections import Location, Position, Problem
 from config.splicing import Edit
 
+NOTHING = ("", "null", "~")
+"""Texts that say so."""
+
 
 def misplaced(message: str, code: str = errors.MISPLACED) -> ConfigInvalid:
     """Return what is said of a text or data that cannot be put somewhere."""
@@ -33,12 +36,12 @@ def misplaced(message: str, code: str = errors.MISPLACED) -> ConfigInvalid:
 
 
 def with_text(doc: Document, place: Place, text: str) -> bytes:
-    """Return the content with a text at a place."""
-    if not text.strip():
-        return without(doc, place) if places.find(doc, place) else doc.content
+    """Return the content with a text at a place; one that says nothing empties it."""
     entry = places.find(doc, place)
     if entry is not None and _is_asshown(doc, place, text):
         return doc.content
+    if text.strip() in NOTHING:
+        return doc.content if entry is None else without(doc, place)
     new = _fragment(text, place)
     try:
         if entry is not None:
@@ -125,7 +128,9 @@ def _check_only(
 
 
 def with_data(doc: Document, place: Place, data: Any) -> bytes:
-    """Return the content that says something else at a place."""
+    """Return the content that says something else at a place; None empties it."""
+    if data is None:
+        return with_text(doc, place, "")
     wanted = keeping.restored(data, place, doc)
     location = places.location(doc, place)
     if location is None:

@@ -106,7 +106,7 @@ def version(row: OverrideVersion) -> dict[str, Any]:
 
 
 class Deleted(BaseModel):
-    """One that is no more, for the studio alone had it."""
+    """One that is no more."""
 
     name: str
     deleted: Literal[True]

@@ -58,7 +58,7 @@ class ConfigFile(Written):
         else:
             file = self.recorded({}, editing.write_data, self.data())
         if self.is_page:
-            return self.done({}, said="Saved coulisse.yaml", to=EDITOR)
+            return self.done({}, said=self.said("Saved coulisse.yaml"), to=EDITOR)
         return self.shown(file)
 
     def filled(self, file: File) -> dict[str, Any]:

@@ -17,7 +17,7 @@ FILE = "ConfigFile"
 ANY_SECTION = "/admin/settings/{key}"
 ENTRIES = ("mcp", "providers")
 """Sections whose entries have addresses."""
-OF_ONE = {"retrieve": "show", "update": "write"}
+OF_ONE = {"delete": "delete", "retrieve": "show", "update": "write"}
 """What is done to any of them, as it is called of one that is always there."""
 TOLD = ("application/json", "application/yaml")
 

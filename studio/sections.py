@@ -16,6 +16,7 @@ from config.editing import File
 from config.errors import ConfigInvalid
 from config.places import Place
 from core.errors import NotFound
+from studio.entry_shapes import Deleted
 from studio.faces import Face
 from studio.kinds import KINDS
 from studio.memory import picker
@@ -135,6 +136,21 @@ class SectionFace(PartFace):
             "example": starter.example(self.key),
         }
         return {**super().shell(), "lead": described(self.key), **more}
+
+
+class AnySection(SectionFace):
+    """`/admin/settings/{key}`: any section, which can be taken out of the file, too."""
+
+    @extend_schema(
+        summary="Take a section out of the file, as one that is written empty",
+        parameters=[VERSION],
+        responses={200: Deleted},
+    )
+    def delete(self, request: Request, key: str = "") -> HttpResponseBase:
+        if editing.read().has(self.at):
+            self.recorded({"section": self.key}, editing.remove, self.at)
+        said = self.said(f"Took {self.title.lower()} out of the file{self.when()}")
+        return self.done({"name": self.key, "deleted": True}, said=said, to=SETTINGS)
 
 
 class MemoryFace(SectionFace):

@@ -20,7 +20,7 @@ from studio.missing import Missing
 from studio.one_fact import OneFact
 from studio.person_pages import Everybody, Somebody
 from studio.playground import Playground, PlaygroundTurns
-from studio.sections import MemoryFace, SectionFace, Settings
+from studio.sections import AnySection, MemoryFace, SectionFace, Settings
 from studio.sidecars import Restart, Sidecars
 from studio.smoke_runs import AllRuns, OneRun, RunCancelling, TestRuns
 from studio.spend import Spend
@@ -78,7 +78,7 @@ urlpatterns = [
     path("people", Everybody.as_view()),
     path("people/<path:username>", Somebody.as_view()),
     path("settings", Settings.as_view()),
-    path("settings/<str:key>", SectionFace.as_view()),
+    path("settings/<str:key>", AnySection.as_view()),
     path("providers", Providers.as_view()),
     path("providers/<path:name>", OneProvider.as_view()),
     path("mcp", Mcp.as_view()),

@@ -22,6 +22,7 @@ from core.errors import Invalid
 from studio.faces import WRITTEN, Face
 
 ACTION = "config.write"
+UNCHANGED = "Nothing changed: the file says this already"
 VERSION = OpenApiParameter(
     "version",
     str,
@@ -34,6 +35,12 @@ class Written(Face):
     """A face of the file, or of a part of it."""
 
     template = "studio/file/section.html"
+    is_changed: bool = False
+    """Whether the file says anything else than it did."""
+
+    def said(self, words: str) -> str:
+        """Return what a person is told of a change, or that there was none."""
+        return words if self.is_changed else UNCHANGED
 
     def tagged(self, file: File, response: Response) -> Response:
         """Return a response that says which version of the file it is about."""
@@ -79,6 +86,7 @@ class Written(Face):
             return Deed(ACTION, by, target, {**details, "digest": file.version})
 
         def record(write: Write) -> File:
+            self.is_changed = True
             return audit.recorded(deed, write)
 
         try:
@@ -131,7 +139,7 @@ class PartFace(Written):
     def told(self, file: File, said: str) -> HttpResponseBase:
         """Return it as it is after a change."""
         if self.is_page:
-            return self.done({}, said=said, to=self.address)
+            return self.done({}, said=self.said(said), to=self.address)
         return self.shown(file)
 
     def shell(self) -> dict[str, Any]:

@@ -203,6 +203,76 @@ def test_a_file_that_cannot_be_read_shows_what_was_valid_last(house):
     assert house.read_text() == FILE
 
 
+def test_a_file_that_was_deleted_is_written_again(house):
+    live.start()
+    house.unlink()
+    shown = editing.read()
+    assert shown.is_gone
+    assert shown.text == FILE.replace("ann-secret", "••••••••")
+    assert "there is no such file" in str(editing.fault(shown))
+    assert editing.check(shown.text) == []
+    with pytest.raises(ConfigInvalid, match="save the whole file"):
+        editing.put(("menu",), "soup: 4")
+    assert not editing.write(shown.text, version=shown.version).is_gone
+    assert house.read_text() == FILE
+
+
+def test_one_that_comes_back_while_it_is_judged_is_not_lost(house):
+    def record(write):
+        house.write_text("# by hand\n")
+        return write()
+
+    live.start()
+    house.unlink()
+    with pytest.raises(FileChanged):
+        editing.write(FILE, record=record)
+    assert house.read_text() == "# by hand\n"
+
+
+def test_written_again_it_is_undone_where_that_is_written_down_nowhere(house):
+    def record(write):
+        write()
+        raise OSError("the disk is full")
+
+    live.start()
+    house.unlink()
+    with pytest.raises(OSError, match="disk is full"):
+        editing.write(FILE, record=record)
+    assert not house.exists()
+
+
+def test_a_link_that_leads_nowhere_is_not_replaced(house):
+    live.start()
+    house.unlink()
+    house.symlink_to("elsewhere.yaml")
+    with pytest.raises(ConfigInvalid, match="there is no such file"):
+        editing.read()
+
+
+@pytest.mark.parametrize("nothing", ["", " \n", "null\n", "~"])
+def test_a_section_that_says_nothing_is_taken_out(house, nothing):
+    house.write_text(FILE + "vars: {a: b}\n")
+    editing.put(("vars",), nothing)
+    assert house.read_text() == FILE
+
+
+def test_what_is_empty_can_be_sent_back(house):
+    text = FILE + "vars:\n  # none yet\n"
+    house.write_text(text)
+    editing.put(("vars",), editing.read().text_at(("vars",)))
+    assert house.read_text() == text
+    editing.remove(("vars",))
+    assert house.read_text().rstrip().removesuffix("# none yet").rstrip() + "\n" == FILE
+
+
+def test_so_is_one_that_is_none(house):
+    house.write_text(FILE + "vars: {a: b}\n")
+    editing.put_data(("vars",), None)
+    assert house.read_text() == FILE
+    editing.put_data(("vars",), None)
+    assert house.read_text() == FILE
+
+
 def test_a_file_that_is_merely_wrong_can_be_mended(house):
     live.start()
     house.write_text(FILE.replace("soup: 3", "soup: lots"))

@@ -1,0 +1,68 @@
+"""A section that is saved empty is taken out of the file, whatever way that is said."""
+
+import pytest
+
+from access.models import AuditEntry
+from tests.conftest import CONFIG
+
+pytestmark = pytest.mark.database
+
+PLACE = "/admin/settings/users"
+YAML_TYPE = {"Content-Type": "application/yaml"}
+JSON_TYPE = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def yaml(configure, tmp_path, settings):
+    settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
+    settings.COULISSE_STATE_DIR.mkdir()
+    configure(CONFIG.lstrip() + "users: shared # all\n# the end\n")
+    return tmp_path / "coulisse.yaml"
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "headers"),
+    [
+        ("PUT", "", YAML_TYPE),
+        ("PUT", "null\n", YAML_TYPE),
+        ("PUT", "null", JSON_TYPE),
+        ("DELETE", "", {}),
+    ],
+)
+def test_it_is_taken_out_once(script, yaml, method, body, headers):
+    without = yaml.read_text().replace("users: shared # all\n", "")
+    before = AuditEntry.objects.count()
+    for _ in range(2):
+        answer = script.request(method, PLACE, content=body, headers=headers)
+        assert answer.status_code == 200
+        told = {"name": "users", "deleted": True} if method == "DELETE" else ""
+        assert answer.json() == told
+        assert yaml.read_text() == without
+    assert AuditEntry.objects.count() == before + 1
+
+
+def test_it_is_not_while_another_needs_it(script, yaml):
+    before = yaml.read_text()
+    answer = script.delete("/admin/settings/providers")
+    assert answer.status_code == 422
+    assert (
+        "'providers:' (where models run) is missing"
+        in answer.json()["error"]["message"]
+    )
+    assert script.delete("/admin/settings/nonsense").status_code == 404
+    assert yaml.read_text() == before
+
+
+def test_it_is_not_where_the_file_has_changed_since(script, yaml):
+    headers = {"If-Match": "another"}
+    assert script.delete(PLACE, headers=headers).status_code == 409
+    assert "users: shared" in yaml.read_text()
+
+
+def test_a_form_says_that_nothing_changed(browser, yaml):
+    before = yaml.read_text()
+    page = browser.submit(PLACE, {"_method": "PUT", "yaml": "shared\r\n"})
+    assert "Nothing changed: the file says this already" in page.text
+    page = browser.submit(PLACE, {"_method": "PUT", "yaml": ""})
+    assert "Saved users" in page.text
+    assert yaml.read_text() == before.replace("users: shared # all\n", "")
