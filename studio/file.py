@@ -75,7 +75,8 @@ class ConfigFile(Written):
             stands = problem is not None
         shown = invalid(problem)["error"] if problem else None
         said = {"yaml": text, "version": file.version}
-        return {**_shell(), **said, "broken": shown, "stands": stands}
+        how = {"broken": shown, "stands": stands, "is_gone": file.is_gone}
+        return {**_shell(), **said, **how}
 
     def refill(self) -> Mapping[str, Any]:
         """Return the form as it was filled in."""

@@ -1,0 +1,95 @@
+"""A file that was deleted while it is served: shown as it was, and written again."""
+
+import stat
+
+import pytest
+
+from access.models import AuditEntry
+from config import kept
+from config.masks import MASK
+from tests.conftest import CONFIG
+
+pytestmark = pytest.mark.database
+
+AS_YAML = {"Content-Type": "application/yaml"}
+
+
+@pytest.fixture
+def yaml(configure, tmp_path, settings):
+    """Where the file was; the state directory has what was valid last."""
+    settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
+    settings.COULISSE_STATE_DIR.mkdir()
+    configure(CONFIG.lstrip() + "# the end\n")
+    path = tmp_path / "coulisse.yaml"
+    kept.write(path.read_bytes())
+    path.unlink()
+    return path
+
+
+@pytest.fixture
+def text(yaml):
+    """What was valid last."""
+    return kept.read().decode()
+
+
+def test_a_browser_is_offered_what_was_valid_last(browser, yaml, text):
+    page = browser.get("/admin/config/edit").text
+    assert "There is no such file any more" in page
+    assert "# the end" in page
+    assert "sk-openai" not in page
+    version = page.partition('name="version" value="')[2].partition('"')[0]
+    shown = text.replace("sk-openai-secret", MASK).replace("sk-anthropic-secret", MASK)
+    fields = {"_method": "PUT", "yaml": shown, "version": version}
+    page = browser.submit("/admin/config/edit", fields)
+    assert "Saved coulisse.yaml" in page.text
+    assert yaml.read_text() == text
+    assert stat.S_IMODE(yaml.stat().st_mode) == 0o600
+    assert "no such file" not in browser.get("/admin/config/edit").text
+
+
+def test_a_script_writes_it_again(script, yaml, text):
+    shown = script.get("/admin/config")
+    sent = script.put(
+        "/admin/config",
+        content=shown.content,
+        headers={**AS_YAML, "If-Match": shown.headers["ETag"]},
+    )
+    assert sent.status_code == 200
+    assert yaml.read_text() == text
+    (entry,) = AuditEntry.objects.filter(action="config.write").order_by("-id")[:1]
+    assert entry.target.endswith("coulisse.yaml")
+
+
+def test_data_write_it_again_with_its_comments(script, yaml, text):
+    data = script.get("/admin/config", headers={"Accept": "application/json"}).json()
+    assert script.put("/admin/config", json=data).status_code == 200
+    assert yaml.read_text() == text
+
+
+def test_a_part_of_it_is_not_written(script, yaml):
+    answer = script.put("/admin/telemetry", json={"fmt": {"enabled": True}})
+    assert answer.status_code == 422
+    assert "there is no such file; save the whole file" in answer.text
+    draft = {"yaml": "fmt: {enabled: true}", "at": "telemetry"}
+    checked = script.post("/admin/config/check", json=draft).json()
+    (problem,) = checked["problems"]
+    assert "there is no such file" in problem["message"]
+    assert script.get("/admin/telemetry").json() == {}
+    assert not yaml.exists()
+
+
+def test_one_that_came_back_meanwhile_is_not_written_over(script, yaml, text):
+    shown = script.get("/admin/config").headers["ETag"]
+    yaml.write_text("agents: []\n")
+    headers = {**AS_YAML, "If-Match": shown}
+    sent = script.put("/admin/config", content=text, headers=headers)
+    assert sent.status_code == 409
+    assert yaml.read_text() == "agents: []\n"
+
+
+def test_one_that_nobody_keeps_is_told_of(script, yaml, settings):
+    (settings.COULISSE_STATE_DIR / kept.NAME).unlink()
+    wants_json = {"Accept": "application/json"}
+    answer = script.get("/admin/config", headers=wants_json)
+    assert answer.status_code == 422
+    assert "there is no such file" in answer.json()["error"]["message"]
