@@ -12,13 +12,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from access import dollars, instants, token_lines, token_pages, tokens
+from access import dollars, instants, token_lines, token_pages, token_switch, tokens
 from access.auth_config import AUTH
 from access.models import Token as Row
 from access.token_pages import Listed
-from config import live
+from config import editing, live
+from config.errors import ConfigInvalid
 from studio.faces import Face
 from studio.paging import listed, place
+from studio.written import Written
 from turns import routing, token_scope
 
 PLACE = "/admin/tokens"
@@ -171,6 +173,34 @@ class OneToken(Face):
         return self.answer(token_lines.as_json(token_pages.of(row, datetime.now(UTC))))
 
 
+class Switched(BaseModel):
+    """That the file says it."""
+
+    is_on: Literal[True] = True
+
+
+class TokensEnabled(Written):
+    """`/admin/tokens/enable`: what it takes, in both sections at once."""
+
+    title = "Tokens"
+    trail = [("Tokens", PLACE)]
+
+    @extend_schema(
+        operation_id="tokens_enable",
+        summary="Have `/v1` ask for tokens",
+        description="Writes `auth.proxy.tokens` into the file, and takes `users` and "
+        "`default_user_id` out of it, for each token has its user.",
+        request=None,
+        responses=Switched,
+    )
+    def post(self, request: Request) -> HttpResponseBase:
+        """Write it into the file; nothing, where that says so already."""
+        file = editing.read()
+        self.recorded({"section": "auth"}, editing.write_data, token_switch.on(file))
+        said = self.said("Saved; from now on clients need a token")
+        return self.done({"is_on": True}, said=said, to=PLACE)
+
+
 def mint(wanted: NewToken, face: Face) -> tuple[Row, str]:
     """Make the token that is wanted; raises `Invalid` naming what is wrong."""
     now = datetime.now(UTC)
@@ -191,13 +221,27 @@ def mint(wanted: NewToken, face: Face) -> tuple[Row, str]:
 
 def shown() -> dict[str, Any]:
     """Return what the page shows beside the tokens."""
-    return {"agents": routing.names(live.current()), "is_on": is_on()}
+    config = live.current()
+    return {
+        "agents": routing.names(config),
+        "is_on": is_on() or _is_written(),
+        "may_switch": config.get(AUTH).proxy is None,
+        "nobody": token_switch.nobody(config),
+    }
 
 
 def is_on() -> bool:
     """Return whether `/v1` asks for tokens."""
     proxy = live.current().get(AUTH).proxy
     return proxy is not None and proxy.tokens is not None
+
+
+def _is_written() -> bool:
+    """Tell whether the file says so; it takes a second until that is in force."""
+    try:
+        return editing.read().has(token_switch.PLACE)
+    except ConfigInvalid:
+        return False
 
 
 def _with_share(token: dict[str, Any]) -> dict[str, Any]:

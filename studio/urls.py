@@ -25,7 +25,7 @@ from studio.sidecars import Restart, Sidecars
 from studio.smoke_runs import AllRuns, OneRun, RunCancelling, TestRuns
 from studio.spend import Spend
 from studio.tasks import Again, OneTask, TaskCancelling, Tasks
-from studio.tokens import OneToken, Tokens
+from studio.tokens import OneToken, Tokens, TokensEnabled
 from studio.triggers import Firings, OneTrigger, Triggers
 from studio.turns import OneTurn, Turns, UserTurns
 from studio.user_scores import UserScores
@@ -74,6 +74,7 @@ urlpatterns = [
     path("turns/<str:id>", OneTurn.as_view()),
     # Configure
     path("tokens", Tokens.as_view()),
+    path("tokens/enable", TokensEnabled.as_view()),
     path("tokens/<str:id>", OneToken.as_view()),
     path("people", Everybody.as_view()),
     path("people/<path:username>", Somebody.as_view()),

@@ -1,0 +1,30 @@
+"""What `coulisse.yaml` says where `/v1` asks for tokens."""
+
+from typing import Any
+
+from access.config import DEFAULT_USER_ID, SHARED_USER_ID, USERS
+from config.editing import File
+from config.sections import Config
+
+PLACE = ("auth", "proxy", "tokens")
+
+
+def on(file: File) -> dict[str, Any]:
+    """Return what a file says with tokens asked for.
+
+    Each of them has its user, so there is no other for those who name nobody.
+    """
+    gone = (DEFAULT_USER_ID.key, USERS.key)
+    data = {key: it for key, it in file.data.items() if key not in gone}
+    auth = data.get("auth") or {}
+    proxy = auth.get("proxy") or {}
+    tokens = {"tokens": proxy.get("tokens") or {}}
+    return {**data, "auth": {**auth, "proxy": {**proxy, **tokens}}}
+
+
+def nobody(config: Config) -> str | None:
+    """Return whose requests are those that name nobody, by the name of the user."""
+    if config.get(USERS) == "shared":
+        return SHARED_USER_ID
+    user: str | None = config.get(DEFAULT_USER_ID)
+    return user

@@ -1,0 +1,89 @@
+"""Tokens are switched on in the studio: both sections that it takes, at once."""
+
+import pytest
+
+from config import live, loader
+from tests.conftest import CONFIG
+
+pytestmark = pytest.mark.database
+
+AUTH = """
+auth: # who may enter
+  admin:
+    basic:
+      - {username: olga, password: operates}
+"""
+
+
+@pytest.fixture
+def yaml(configure, tmp_path, settings):
+    """Put text into the file, and in force."""
+    settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
+    settings.COULISSE_STATE_DIR.mkdir()
+    path = tmp_path / "coulisse.yaml"
+
+    def yaml(more: str):
+        configure(CONFIG.lstrip() + more)
+        return path
+
+    return yaml
+
+
+@pytest.mark.parametrize("who", ["users: shared", "default_user_id: main"])
+def test_a_button_has_tokens_asked_for(browser, yaml, who):
+    path = yaml(f"{who} # all of us\n# the end\n")
+    page = browser.get("/admin/tokens").text
+    assert "Tokens open nothing yet" in page
+    assert "that of the principal <code>main</code>" in page
+    page = browser.submit("/admin/tokens/enable", {}, of="/admin/tokens")
+    assert page.url.path == "/admin/tokens"
+    assert "from now on clients need a token" in page.text
+    assert "Tokens open nothing yet" not in page.text
+    assert who not in path.read_text()
+    assert "# the end\n" in path.read_text()
+    live.replace(loader.load(path))
+    assert "open nothing" not in browser.get("/admin/tokens").text
+
+
+def test_all_else_stays(operator, yaml):
+    path = yaml(AUTH)
+    before = path.read_text()
+    assert operator.post("/admin/tokens/enable").json() == {"is_on": True}
+    assert path.read_text().startswith(before)
+    assert operator.get("/admin/auth").json()["proxy"] == {"tokens": {}}
+
+
+def test_another_scheme_is_not_replaced(browser, script, yaml):
+    path = yaml("auth: {proxy: {basic: [{username: cy, password: calls}]}}\n")
+    before = path.read_text()
+    page = browser.get("/admin/tokens").text
+    assert "Tokens open nothing yet" in page
+    assert "tokens/enable" not in page
+    answer = script.post("/admin/tokens/enable")
+    assert answer.status_code == 422
+    assert "exactly one scheme" in answer.json()["error"]["message"]
+    assert path.read_text() == before
+
+
+def test_switched_on_already_nothing_is_written(browser, yaml):
+    path = yaml("auth: {proxy: {tokens: {}}}\n")
+    before = path.read_text()
+    page = browser.submit("/admin/tokens/enable", {}, of="/admin/tokens")
+    assert "Nothing changed" in page.text
+    assert path.read_text() == before
+
+
+def test_a_section_alone_is_refused_and_leads_to_the_whole_file(browser, yaml):
+    yaml("users: shared\n")
+    fields = {"_method": "PUT", "yaml": "proxy: {tokens: {}}\n"}
+    page = browser.submit("/admin/auth", fields)
+    assert page.status_code == 422
+    assert "remove &#x27;users&#x27;" in page.text
+    assert 'href="/admin/config/edit" target="_blank"' in page.text
+
+
+def test_viewers_are_told_and_do_not_switch(viewer):
+    page = viewer.get("/admin/tokens", headers={"Accept": "text/html"}).text
+    assert "Tokens open nothing yet" in page
+    assert "tokens/enable" not in page
+    assert viewer.post("/admin/tokens/enable").status_code == 403
