@@ -230,6 +230,8 @@ class Watcher:
         """The content last put in force or complained about."""
         self._doubted = ""
         """Invalid content seen once."""
+        self._complained = ("", "")
+        """Invalid content, and what was told of it last."""
         self._stop = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name="config-watcher", daemon=True
@@ -321,6 +323,10 @@ class Watcher:
             return
         self._handled = content
         _refused = exc
+        complaint = (content, str(exc))
+        if complaint == self._complained:
+            return
+        self._complained = complaint
         logger.error(
             "%s is not valid; the old configuration stays in force:\n%s",
             reader.label(self.path),
@@ -329,6 +335,7 @@ class Watcher:
         )
 
     def _take(self, config: Config) -> None:
+        self._complained = ("", "")
         told, restart = _adopt(current(), config)
         live = [change for key, change in told.items() if key not in restart]
         file = reader.label(self.path)

@@ -250,6 +250,9 @@ def test_names_are_one_and_the_same(agents):
     for name in ('"a\\nb"', "n" * 256):
         told = refusal(overrides.create, agents, f"name: {name}\n", by=BY)
         assert "one line of at most 255" in told
+    longest = "n" * 255
+    overrides.create(agents, DAN.replace("dan", longest), by=BY)
+    assert labels()[longest] == "dynamic"
     hiding = DAN.replace("dan", "new")
     assert "a page of the studio" in refusal(overrides.create, agents, hiding, by=BY)
     (told,) = overrides.problems(agents, hiding)
@@ -466,6 +469,18 @@ def test_an_edit_that_fails_for_a_tombstone_alone_is_refused_and_says_so(
     assert len(live.current().get(experiments)["trial"].variants) == 3
 
 
+def test_an_edit_that_fails_for_several_together_names_each(agents, looking, file):
+    file.write_text(FILE[: FILE.index("experiments:")])
+    looking.look()
+    for name in ("bob", "cleo"):
+        overrides.tombstone(agents, name, by=BY)
+    file.write_text(REFERS)
+    for _ in range(2):
+        looking.look()
+    told = str(live.refused())
+    assert "agent 'bob' is disabled there, agent 'cleo' is disabled there" in told
+
+
 def test_an_entry_the_file_gets_too_becomes_an_override(agents, looking, file):
     overrides.create(agents, DAN, by=BY)
     more = "  - {name: dan, provider: openai, model: gpt-file}\n\njudges:"
@@ -539,6 +554,26 @@ def test_a_watcher_takes_what_another_process_stored(agents, looking):
     assert models()["bob"] == "gpt-b"
     looking.look()
     assert models()["bob"] == "gpt-x"
+
+
+def test_a_broken_file_is_told_of_once_whatever_the_studio_says(
+    agents, looking, file, caplog
+):
+    def told():
+        for _ in range(3):
+            looking.look()
+        return caplog.text.count("the old configuration stays in force")
+
+    broken = FILE + "nonsense: 1\n"
+    file.write_text(broken)
+    assert told() == 1
+    overrides.save(agents, "bob", BOB, by=BY)
+    assert told() == 1
+    assert "nonsense" in str(live.refused())
+    file.write_text(FILE)
+    assert told() == 1
+    file.write_text(broken)
+    assert told() == 2
 
 
 def test_an_override_is_no_edit_of_the_file(agents):
