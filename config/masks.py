@@ -101,10 +101,9 @@ def _within(
     """Yield the secrets in a value; in one that is free, names are anyone's."""
     before: Any = None
     for step, child in _entries(value):
-        below = outline.below(schema, nodes, step)
-        free = not outline.declares(nodes, step)
-        if isinstance(step, int):
-            free = is_free or not below
+        below = outline.below(schema, nodes, step) or _hidden(nodes)
+        is_item = isinstance(step, int)
+        free = is_free if is_item else not outline.declares(nodes, step)
         if isinstance(step, int) and _is_announced(before, child):
             yield (*place, step), _masked(child)
         else:
@@ -112,12 +111,16 @@ def _within(
         before = child
     if value is None or isinstance(value, dict | list):
         return
-    is_hidden = any(node.get("writeOnly") is True for node in nodes)
     text = str(value)
-    if is_hidden or (isinstance(value, str) and _is_secret(place, text, is_free)):
+    if _hidden(nodes) or (isinstance(value, str) and _is_secret(place, text, is_free)):
         hidden = _masked(text)
         if hidden != text:
             yield place, hidden
+
+
+def _hidden(nodes: list[outline.Schema]) -> list[outline.Schema]:
+    """Return what says that a place is a secret; all below one is, if it is wrong."""
+    return [node for node in nodes if node.get("writeOnly") is True]
 
 
 def _is_announced(option: Any, argument: Any) -> bool:

@@ -33,6 +33,7 @@ class Door(Strict):
 class Vault(Strict):
     password: SecretStr | int | None = None
     note: str = ""
+    key_words: list[str] = []
     doors: list[Door] = []
     env: dict[str, SecretStr] = {}
     extra: dict[str, Any] = {}
@@ -233,6 +234,23 @@ def test_an_argument_is_a_secret_by_the_option_before_it():
         "vaults:\n  a:\n    extra:\n"
         "      args: [--password, hunter2, --verbose, -v, --token, ${T}, --key, -n]\n"
     )
+    assert shown(text) == text.replace("hunter2", MASK)
+    assert kept(shown(text), text) == text
+
+
+def test_what_is_in_a_list_is_a_secret_by_the_lists_name():
+    text = (
+        "vaults:\n  a:\n"
+        "    extra: {api_tokens: [hunter2, [hunter3]], words: [plain]}\n"
+        "    key_words: [shown]\n"
+    )
+    assert shown(text) == text.replace("hunter2", MASK).replace("hunter3", MASK)
+    assert kept(shown(text), text) == text
+
+
+@pytest.mark.parametrize("said", ["[hunter2]", "{text: hunter2}", "[{a: [hunter2]}]"])
+def test_a_secret_is_one_though_it_is_written_wrong(said):
+    text = f"vaults: {{a: {{password: {said}, note: plain}}}}\n"
     assert shown(text) == text.replace("hunter2", MASK)
     assert kept(shown(text), text) == text
 
