@@ -3,7 +3,6 @@
 import logging
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
 from django.db import InterfaceError, OperationalError
 from django.http import Http404
 from pydantic import BaseModel
@@ -48,7 +47,7 @@ def handle(exc: Exception, context: dict[str, Any]) -> Response | None:
         return Response(invalid(exc), status=UNPROCESSABLE)
     if isinstance(exc, CoulisseError):
         return _ours(exc)
-    if isinstance(exc, APIException | PermissionDenied):
+    if isinstance(exc, APIException):
         return _frameworks(exc)
     if isinstance(exc, DATABASE_AWAY):
         return Response(without_database(exc), status=503)
@@ -98,9 +97,7 @@ def _ours(exc: CoulisseError) -> Response:
     return answer
 
 
-def _frameworks(exc: APIException | PermissionDenied) -> Response:
-    if isinstance(exc, PermissionDenied):
-        return Response(errors.shape("This is not allowed", "permission_error"), 403)
+def _frameworks(exc: APIException) -> Response:
     told = errors.shape(
         str(exc.detail), "invalid_request_error", code=str(exc.get_codes())
     )

@@ -1,6 +1,7 @@
 """The file in the studio: its sections, its entries and all of it, for all who ask."""
 
 import json
+import re
 
 import pytest
 from django.db import connection
@@ -350,6 +351,18 @@ def test_a_form_saves_a_section(browser, yaml, text):
     )
 
 
+@pytest.mark.parametrize(
+    ("section", "typed", "said"),
+    [
+        ("telemetry", "fmt: {enabled: false}", "telemetry"),
+        ("settings/server", "port: 8422", "server; restart the server to apply it"),
+    ],
+)
+def test_a_form_says_when_it_applies(browser, yaml, section, typed, said):
+    page = browser.submit(f"/admin/{section}", {"_method": "PUT", "yaml": typed})
+    assert re.search(r"Saved ([^<]+?)\s*<", page.text)[1] == said
+
+
 def test_a_form_that_is_refused_comes_back_as_it_was_with_its_own_lines(browser, yaml):
     typed = "# mine\nfmt:\n  enabled: perhaps\n"
     fields = {"_method": "PUT", "yaml": typed}
@@ -363,11 +376,13 @@ def test_a_form_that_is_refused_comes_back_as_it_was_with_its_own_lines(browser,
 
 
 def test_forms_add_and_remove_entries(browser, yaml, text):
-    page = browser.submit(
-        "/admin/mcp", {"name": "more", "url": "http://127.0.0.1:8/mcp"}
-    )
+    version = loader.digest(text.encode())
+    new = {"name": "more", "url": "http://127.0.0.1:8/mcp", "version": version}
+    page = browser.submit("/admin/mcp", new)
     assert "Added mcp server &#x27;more&#x27;" in page.text
     assert page.url.path == "/admin/mcp/more"
+    other = {**new, "name": "another"}
+    assert browser.submit("/admin/mcp", other).status_code == 409
     page = browser.submit("/admin/mcp/more", {"_method": "DELETE"})
     assert page.url.path == "/admin/mcp"
     assert yaml.read_text() == text
