@@ -168,6 +168,7 @@ UNFOLD = look.UNFOLD
 
 USE_TZ = True
 TIME_ZONE = "UTC"
+FORMAT_MODULE_PATH = "coulisse_site.formats"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 SQLITE_PRAGMAS = (

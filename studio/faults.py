@@ -4,12 +4,15 @@ import logging
 from collections.abc import Callable
 
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.template import loader
 
+from core.errors import CoulisseError, Denied, NotFound
 from gateway import errors
 from gateway.pages import Page
-from studio import negotiation, refusals
+from studio import negotiation, pages, refusals
+from studio.site import site
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +31,7 @@ class Faults:
     ) -> HttpResponseBase:
         """Return the answer."""
         if isinstance(exc, Http404 | PermissionDenied):
-            return _refusal(exc)
+            return _refusal(request, exc)
         if isinstance(exc, refusals.DATABASE_AWAY):
             # Who looks is looked up there, and no page is without them.
             return without_database(request, exc)
@@ -56,8 +59,20 @@ def without_database(request: HttpRequest, exc: Exception) -> HttpResponseBase:
     )
 
 
-def _refusal(exc: Http404 | PermissionDenied) -> HttpResponseBase:
-    """Return the page of what Django itself refuses: the tables alone come here."""
-    is_missing = isinstance(exc, Http404)
-    title = "There is no such row" if is_missing else "This is not allowed"
-    return Page("studio/stopped.html", status=404 if is_missing else 403, title=title)
+def _refusal(request: HttpRequest, exc: Http404 | PermissionDenied) -> HttpResponseBase:
+    """Return the answer to what Django itself refuses: the tables alone come here."""
+    refusal: CoulisseError = Denied("Tables are read by operators, changed by nobody")
+    if isinstance(exc, Http404):
+        refusal = NotFound("There is no such table, nor such a page of one")
+    if not wants_page(request):
+        return errors.response(refusal)
+    status = errors.kind_of(refusal).status
+    context = {
+        **site.each_context(request),
+        **errors.body(refusal),
+        "title": pages.TITLES[status],
+        "trail": [("Tables", "/admin/tables/")],
+        "is_operator": site.is_operator(request),
+    }
+    text = loader.render_to_string(pages.REFUSED, context, request=request)
+    return HttpResponse(text, status=status)

@@ -1,5 +1,8 @@
 """The tables as they are: read by operators, changed by nobody."""
 
+import re
+from datetime import UTC, datetime
+
 import pytest
 
 from access import tokens
@@ -51,10 +54,25 @@ def test_what_the_admin_has_beside_tables_leads_to_where_it_is_done(browser):
     ]:
         answer = browser.get(f"/admin/tables/{path}")
         assert answer.headers["Location"] == place, path
-    assert browser.get("/admin/tables/password_change/").status_code == 404
+    missing = browser.get("/admin/tables/password_change/")
+    assert missing.status_code == 404
+    assert "There is no such table" in missing.text
+    assert 'id="nav-sidebar"' in missing.text
+
+
+def test_instants_are_written_as_in_the_rest_of_the_studio(browser):
+    tokens.mint("dated", "alice", by=ADA)
+    page = browser.get("/admin/tables/access/auditentry/").text
+    year = datetime.now(UTC).year
+    assert re.search(rf">{year}-\d\d-\d\d \d\d:\d\d:\d\d<", page)
+    assert not re.search(r"[ap]\.m\.|midnight|noon", page)
 
 
 def test_they_are_for_operators(viewer):
     html = {"Accept": "text/html"}
     table = "/admin/tables/access/token/"
-    assert viewer.get(table, headers=html).status_code == 403
+    refused = viewer.get(table, headers=html)
+    assert refused.status_code == 403
+    assert "Tables are read by operators" in refused.text
+    assert 'id="nav-sidebar"' in refused.text
+    assert viewer.get(table).json()["error"]["type"] == "permission_error"

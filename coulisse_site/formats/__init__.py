@@ -1,0 +1,1 @@
+"""How Django writes instants where nobody says how: the tables."""
