@@ -74,7 +74,7 @@ def short(number: float | None) -> str:
         if abs(number) >= size:
             scaled = number / (1e3 if unit == "k" else size)
             return f"{scaled:.1f}".removesuffix(".0") + unit
-    return f"{number:,.0f}"
+    return count(round(number))
 
 
 @register.filter
@@ -121,6 +121,25 @@ def diff_lines(diff: str) -> list[tuple[str, str]]:
         ("at" if line[:3] in ("+++", "---") else kinds.get(line[:1], "same"), line)
         for line in diff.splitlines()
     ]
+
+
+@register.filter
+def in_words(value: Any) -> str:
+    """Write what the audit has of something as people would, not as programs do."""
+    match value:
+        case None:
+            return NOTHING
+        case bool():
+            return "yes" if value else "no"
+        case dict():
+            return "; ".join(
+                f"{name}: {in_words(each)}" for name, each in value.items()
+            )
+        case list():
+            return ", ".join(map(in_words, value)) or "none"
+        case int():
+            return count(value)
+    return str(value)
 
 
 @register.filter

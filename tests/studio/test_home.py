@@ -15,6 +15,7 @@ from config.sections import Problem, SetAside
 from core.events import Usage
 from memory.models import Lesson, Thread
 from studio import attention, home
+from studio.templatetags import studio as words
 from tasks.models import Task
 from telemetry import glance
 from telemetry.models import Turn
@@ -69,6 +70,27 @@ def test_it_is_data_for_scripts_and_a_page_for_browsers(script, browser):
     for title in ("Turns", "Tokens", "Cost"):
         assert f"<h2>{title}</h2>" in page
     assert "Nobody has asked anything yet" not in page
+
+
+def test_prices_nobody_knows_are_told_once():
+    def tile(**told):
+        given = {"judges_micro_usd": 0, **told}
+        return loader.render_to_string("studio/_cost_tile.html", given)
+
+    unknown = tile(micro_usd=0, unpriced=12)
+    assert "<dd>unknown</dd>" in unknown
+    assert "no price is known</a>" in unknown
+    some = tile(micro_usd=120_000, unpriced=12)
+    assert "<dd>$0.12</dd>" in some
+    assert "+ 12 of unknown price</a>" in some
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [(None, words.NOTHING), (999, "999"), (1_645, "1\u202f645"), (12_300, "12.3k")],
+)
+def test_figures_are_short(number, told):
+    assert words.short(number) == told
 
 
 def test_what_is_written_is_no_markup(browser):

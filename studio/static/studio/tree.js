@@ -12,7 +12,8 @@
   const took = (seconds) =>
     seconds === null ? "broken off" : seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`;
 
-  const paid = (usd) => (usd === null ? "price unknown" : `$${usd.toFixed(usd < 0.1 ? 4 : 2)}`);
+  const places = (usd) => (usd === 0 ? 0 : usd >= 0.1 ? 2 : usd >= 0.0001 ? 4 : 6);
+  const paid = (usd) => (usd === null ? "price unknown" : `$${usd.toFixed(places(usd))}`);
 
   function text(value) {
     if (typeof value !== "string") return JSON.stringify(value, null, 2);

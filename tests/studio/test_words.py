@@ -1,0 +1,22 @@
+"""How the studio writes what the audit has of a change."""
+
+import pytest
+
+from studio.templatetags.studio import NOTHING, in_words
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (["judges", "agents"], "judges, agents"),
+        ([[1, 407]], "1, 407"),
+        ([], "none"),
+        (True, "yes"),
+        (None, NOTHING),
+        (12_000, "12\u202f000"),
+        ({"facts": 3, "threads": 0}, "facts: 3; threads: 0"),
+        ("<b>", "<b>"),
+    ],
+)
+def test_details_are_told_in_words(value, told):
+    assert in_words(value) == told
