@@ -23,6 +23,7 @@ from config.errors import ConfigInvalid
 from config.overrides import Entry
 from config.sections import Section
 from core.errors import Invalid, NotFound
+from providers.config import PROVIDERS
 from studio import entry_shapes, formats, kinds, refusals
 from studio.faces import Face
 from studio.kinds import Kind
@@ -232,11 +233,16 @@ class NewEntry(EntryFace):
 
 def begin(kind: Kind) -> str:
     """Return what the form of a new one begins with: of what there is."""
-    agents = list(live.current().get(AGENTS).values())
+    config = live.current()
+    agents = list(config.get(AGENTS).values())
     first, last = agents[0], agents[-1]
+    # What runs on this machine is small, and bad at judging and at playing a part.
+    providers = config.get(PROVIDERS)
+    able = (one for one in agents if providers[one.provider].kind != "local")
+    model = next(able, first)
     return kind.begin.format(
-        provider=first.provider,
-        model=first.model,
+        provider=model.provider,
+        model=model.model,
         agent=first.name,
         another=last.name if last is not first else "another",
     )

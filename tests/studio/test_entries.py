@@ -280,6 +280,16 @@ def test_a_new_one_begins_with_what_could_be_saved(script, kind):
     assert post(script, kind.path, text).status_code == 201
 
 
+def test_a_new_one_begins_with_a_model_that_is_not_small(script, configure):
+    small = "agents:\n  - {name: small, provider: local, model: any}\n"
+    text = CONFIG.replace("agents:\n", small)
+    configure(text.replace("providers:\n", "providers:\n  local: {}\n"))
+    for path in ("agents", "judges", "smoke"):
+        text = script.get(f"/admin/{path}/new").json()["yaml"]
+        assert "provider: openai" in text
+        assert "provider: local" not in text
+
+
 def test_a_form_that_is_refused_keeps_what_was_typed(browser, script):
     typed = {"_method": "PUT", "yaml": "name: tuned\nprovider: opena\nmodel: mine\n"}
     page = browser.submit(
