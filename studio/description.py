@@ -54,18 +54,21 @@ SHAPES = {
         },
     },
 }
-CONFIGURED = {
-    *(kind.path for kind in KINDS),
-    *("auth", "config", "mcp", "memory", "providers", "settings", "telemetry"),
+CONFIGURED = {*(kind.path for kind in KINDS), "mcp", "providers"}
+"""Where what is made becomes part of the configuration."""
+CONFLICTING = {
+    ("post", "/admin/sidecars/{name}/restart"),
+    ("post", "/admin/tasks/{id}/again"),
+    ("post", "/admin/triggers/{name}/fire"),
 }
-"""Where what is written becomes part of the configuration."""
+"""What cannot always be done as things stand, besides changes of the configuration."""
 REFUSALS = {
     400: "The body or a parameter says nothing that can be understood.",
     401: "Nobody has logged in.",
     403: "The person's role, or the file, does not allow it.",
     404: "There is no such thing.",
     406: "It is told neither as the type that `Accept` names.",
-    409: "It is another now than was shown, or is there already.",
+    409: "It is another now than was shown, is there already, or cannot be done now.",
     415: "The body is of a type that is not read.",
     422: "The configuration would not be valid; `problems` says where and why.",
     503: "The database, or somebody who was asked, does not answer.",
@@ -179,7 +182,7 @@ def _add_refusals(path: str, method: str, operation: dict[str, Any]) -> None:
 
 def _refusals(path: str, method: str, operation: dict[str, Any]) -> Iterator[int]:
     """Yield with which statuses an operation may be refused."""
-    writes = method != "get"
+    configures = method != "get" and _configures(path, operation)
     has_body = "requestBody" in operation
     if has_body or operation.get("parameters"):
         yield 400
@@ -187,10 +190,18 @@ def _refusals(path: str, method: str, operation: dict[str, Any]) -> Iterator[int
     if re.search(r"\{\w+\}", path):
         yield 404
     yield 406
-    if writes:
+    if configures or (method, path) in CONFLICTING:
         yield 409
     if has_body:
         yield 415
-    if writes and path.split("/")[2] in CONFIGURED:
+    if configures:
         yield 422
     yield 503
+
+
+def _configures(path: str, operation: dict[str, Any]) -> bool:
+    """Return whether an operation writes what becomes part of the configuration."""
+    parameters = operation.get("parameters", ())
+    has_version = any(each["name"] == "version" for each in parameters)
+    is_new = "201" in operation["responses"] and path.split("/")[2] in CONFIGURED
+    return has_version or is_new or path == "/admin/tokens/enable"

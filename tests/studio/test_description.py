@@ -162,12 +162,41 @@ def test_every_refusal_is_described(described: dict) -> None:
         place, told = f"{method} {path}", operation["responses"].keys()
         assert {"401", "403", "406", "503"} <= told, place
         assert "{" not in path or "404" in told, place
-        assert method == "get" or "409" in told, place
         assert "requestBody" not in operation or {"400", "415"} <= told, place
         assert not operation.get("parameters") or "400" in told, place
         for status in (code for code in told if code >= "400"):
             content = operation["responses"][status]["content"]["application/json"]
             assert content["schema"]["$ref"].endswith("/Refusal"), place
+
+
+def test_conflicts_are_described_where_there_can_be_any(described: dict) -> None:
+    refused = {
+        status: {
+            (method, path)
+            for path, method, operation in operations(described)
+            if status in operation["responses"]
+        }
+        for status in ("409", "422")
+    }
+    assert refused["409"] - refused["422"] == {
+        ("post", "/admin/sidecars/{name}/restart"),
+        ("post", "/admin/tasks/{id}/again"),
+        ("post", "/admin/triggers/{name}/fire"),
+    }
+    assert refused["422"] <= refused["409"]
+    kinds = ("agents", "experiments", "judges", "smoke")
+    changes = {
+        *(("post", f"/admin/{kind}") for kind in (*kinds, "mcp", "providers")),
+        *(("post", f"/admin/{kind}/{{name}}/reset") for kind in kinds),
+        ("post", "/admin/tokens/enable"),
+    }
+    assert {each for each in refused["422"] if each[0] == "post"} == changes
+    for method, path in refused["422"] - changes:
+        assert method in ("put", "delete"), path
+        assert path.split("/")[2] not in ("people", "tokens", "users"), path
+    for path, method, operation in operations(described):
+        if method == "put" and "/people/" not in path:
+            assert "422" in operation["responses"], path
 
 
 def test_no_two_shapes_have_one_name(described: dict, shapes: dict) -> None:
