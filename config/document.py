@@ -57,9 +57,9 @@ class Document:
 @lru_cache(maxsize=4)
 def of(content: bytes, file: str = "") -> Document:
     """Return a content that holds a map; raises `ConfigInvalid` when it does not."""
-    source = reader.parse(content, file)
+    source, scan = reader.scanned(content, file)
     data = Tree(source, _AsWritten({})).value(source.root, ())
-    found = layout.of(source.text)
+    found = layout.of_scan(source.text, scan)
     anchored = _anchored(found)
     entries = _located(found, anchored)
     text = content.decode("utf-8-sig")

@@ -6,7 +6,7 @@
 | coulisse.E002 | the file is empty, or is not a map of keys |
 | coulisse.E003 | the YAML cannot be parsed, or uses a feature we refuse (tags) |
 | coulisse.E004 | a key appears twice in one map |
-| coulisse.E005 | aliases or nesting make the document unreasonably large |
+| coulisse.E005 | aliases, nesting or length make the document unreasonably large |
 | coulisse.E006 | an environment variable is not set |
 | coulisse.E007 | `${vars.x}` names nothing under `vars:` |
 | coulisse.E008 | a placeholder is not closed, or is not one |

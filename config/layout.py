@@ -6,12 +6,10 @@ be written anew and every other character stay as it was.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import (
     AliasEvent,
     DocumentStartEvent,
@@ -23,30 +21,16 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.tokens import (
     AnchorToken,
-    BlockEndToken,
     BlockEntryToken,
-    BlockMappingStartToken,
-    BlockSequenceStartToken,
-    FlowMappingEndToken,
-    FlowMappingStartToken,
-    FlowSequenceEndToken,
-    FlowSequenceStartToken,
     TagToken,
     ValueToken,
 )
 
-from config import lines
-from config.reader import MAX_DEPTH
+from config import lines, scanning
+from config.scanning import Scan
 
 Kind = Literal["alias", "list", "map", "scalar"]
 MERGE = "<<"
-BEGIN = (
-    BlockMappingStartToken
-    | BlockSequenceStartToken
-    | FlowMappingStartToken
-    | FlowSequenceStartToken
-)
-END = BlockEndToken | FlowMappingEndToken | FlowSequenceEndToken
 
 
 class Unplaceable(Exception):
@@ -136,33 +120,24 @@ def of(text: str) -> Layout:
     Raises `Unplaceable` when it is not one YAML value, `MarkedYAMLError` when it is no
     YAML. Aliases may lead out of the text.
     """
-    return Layout(text, _Reading(text).root())
+    return of_scan(text, scanning.scan(text))
+
+
+def of_scan(text: str, scan: Scan) -> Layout:
+    """Return where things stand in a text that was scanned already."""
+    return Layout(text, _Reading(text, scan).root())
 
 
 class _Reading:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, scan: Scan) -> None:
         self.text = text
-        self._events = self._of_one_document()
+        self._events = _of_one_document(scan.events)
         self._dashes: list[int] = []
         self._colons: list[int] = []
         self._contents: list[int] = []
         self._properties: list[tuple[int, int]] = []
-        depth = 0
-        for token in _yaml().scan(text):
-            depth += isinstance(token, BEGIN) - isinstance(token, END)
-            if depth > MAX_DEPTH:
-                raise YAMLError("the document is nested too deeply")
+        for token in scan.tokens:
             self._note(token)
-
-    def _of_one_document(self) -> Iterator[Any]:
-        begun = False
-        for event in _yaml().parse(self.text):
-            if isinstance(event, DocumentStartEvent):
-                if begun:
-                    raise Unplaceable("but found another document")
-                begun = True
-            elif isinstance(event, NodeEvent | MappingEndEvent | SequenceEndEvent):
-                yield event
 
     def _note(self, token: Any) -> None:
         start = token.start_mark.index
@@ -277,7 +252,12 @@ def _adopt(entry: Entry) -> None:
         waiting += parent.value.entries
 
 
-def _yaml() -> YAML:
-    yaml = YAML(typ="safe", pure=True)
-    yaml.max_depth = MAX_DEPTH
-    return yaml
+def _of_one_document(events: Iterable[Any]) -> Iterator[Any]:
+    begun = False
+    for event in events:
+        if isinstance(event, DocumentStartEvent):
+            if begun:
+                raise Unplaceable("but found another document")
+            begun = True
+        elif isinstance(event, NodeEvent | MappingEndEvent | SequenceEndEvent):
+            yield event

@@ -5,18 +5,17 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from ruamel.yaml import YAML
 from ruamel.yaml.composer import MaxDepthExceededError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node
 from ruamel.yaml.reader import ReaderError
 
-from config import errors, placeholders
+from config import errors, placeholders, scanning
 from config.errors import ConfigInvalid
+from config.scanning import Scan
 from config.sections import Position, Problem
 
 MAX_BYTES = 1024 * 1024
-MAX_DEPTH = 64
 
 HINTS = {
     "mapping values are not allowed here": (
@@ -94,8 +93,13 @@ def _refused(
 
 def parse(content: bytes, file: str) -> Source:
     """Return the nodes of a YAML file; raises `ConfigInvalid` when it is not one."""
+    return scanned(content, file)[0]
+
+
+def scanned(content: bytes, file: str) -> tuple[Source, Scan]:
+    """Return the nodes of a YAML file, as `parse` does, and all met on the way."""
     text = placeholders.hide(_decode(content, file))
-    root = _compose(text, file)
+    root, scan = _compose(text, file)
     if root is None:
         raise _refused(
             file,
@@ -110,7 +114,7 @@ def parse(content: bytes, file: str) -> Source:
             errors.NOT_A_MAP,
             (mark.line + 1, mark.column + 1),
         )
-    return Source(file, text, root)
+    return Source(file, text, root), scan
 
 
 def _decode(content: bytes, file: str) -> str:
@@ -124,17 +128,15 @@ def _decode(content: bytes, file: str) -> str:
         ) from None
 
 
-def _compose(text: str, file: str) -> Node | None:
-    yaml = YAML(typ="safe", pure=True)
-    yaml.max_depth = MAX_DEPTH
-    yaml.composer.warn_double_anchors = False
+def _compose(text: str, file: str) -> tuple[Node | None, Scan]:
     try:
-        root: Node | None = yaml.compose(text)
-        return root
+        return scanning.compose(text)
     except (MaxDepthExceededError, RecursionError):
         raise _refused(
             file, "the document is nested too deeply", errors.TOO_LARGE
         ) from None
+    except scanning.TooLongError as exc:
+        raise _refused(file, str(exc), errors.TOO_LARGE) from None
     except ReaderError as exc:
         raise _unprintable(exc, text, file) from None
     except MarkedYAMLError as exc:

@@ -9,7 +9,8 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from config import errors, placeholders
 from config.errors import ConfigInvalid
 from config.placeholders import Expander
-from config.reader import MAX_DEPTH, Source
+from config.reader import Source
+from config.scanning import MAX_DEPTH
 from config.sections import Location, Position, Problem
 
 MAX_NODES = 100_000

@@ -2,11 +2,15 @@ import os
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
-from config import loader
+from config import loader, reader, scanning, starter
 from config.errors import ConfigInvalid
 
 from .conftest import COOK, MENU
+
+TOUR = starter.TEMPLATES / "tour.yaml"
+"""The longest of our examples."""
 
 
 def said(path: Path) -> str:
@@ -156,3 +160,31 @@ def test_it_takes_a_date_for_text(load):
 
 def test_it_takes_yaml_1_2_words_for_text(load):
     assert load("cooks: [{name: on}]\n").values["cooks"][0].name == "on"
+
+
+def test_it_refuses_more_than_anyone_writes_before_it_has_read_it(refusal, monkeypatch):
+    monkeypatch.setattr(scanning, "MAX_WRITTEN", 20)
+    dishes = "".join(f"  d{n}: {n}\n" for n in range(6))
+    said = "coulisse.yaml: the document has more than 20 keys and values"
+    assert refusal(f"menu:\n{dishes}  last: [1, 2\n") != said
+    assert refusal(f"menu:\n{dishes}  last: 1\n  more: [1, 2\n") == said
+
+
+def test_no_example_comes_near(settings):
+    written = []
+    for path in [*Path(settings.BASE_DIR).glob("examples/*.yaml"), TOUR]:
+        _, scan = reader.scanned(path.read_bytes(), path.name)
+        written.append(scan.written)
+    assert max(written) < scanning.MAX_WRITTEN / 20
+
+
+def test_one_pass_meets_what_two_do():
+    """Tokens by themselves, and events, are those met on the way to the nodes."""
+    text = reader.parse(TOUR.read_bytes(), "").text
+    _, scan = scanning.compose(text)
+    assert [str(token) for token in scan.tokens] == [
+        str(token) for token in YAML(typ="safe", pure=True).scan(text)
+    ]
+    assert [str(event) for event in scan.events] == [
+        str(event) for event in YAML(typ="safe", pure=True).parse(text)
+    ]

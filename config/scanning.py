@@ -1,0 +1,89 @@
+"""One pass over a YAML text, which keeps what it meets and goes only so far.
+
+To scan is what takes long: thirty microseconds for each key and value, so whoever needs
+tokens, events and nodes takes all from one pass.
+"""
+
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent, NodeEvent
+from ruamel.yaml.nodes import Node
+from ruamel.yaml.parser import Parser
+from ruamel.yaml.scanner import Scanner
+
+MAX_DEPTH = 64
+MAX_WRITTEN = 20_000
+"""Keys and values in a text; our longest example has 709."""
+
+
+class TooLongError(YAMLError):
+    """A text has more keys and values than `MAX_WRITTEN`."""
+
+    def __str__(self) -> str:
+        return f"the document has more than {MAX_WRITTEN:,} keys and values"
+
+
+class Scan:
+    """What was met in a text."""
+
+    def __init__(self) -> None:
+        self.tokens: list[Any] = []
+        self.events: list[Any] = []
+        self.written = 0
+        """Keys and values so far."""
+        self.depth = 0
+
+    def meet(self, event: Any) -> None:
+        """Take an event; raises `YAMLError` where it goes too far."""
+        self.events.append(event)
+        if isinstance(event, NodeEvent):
+            self.written += 1
+            if self.written > MAX_WRITTEN:
+                raise TooLongError
+        if isinstance(event, CollectionStartEvent):
+            self.depth += 1
+            if self.depth > MAX_DEPTH:
+                raise YAMLError("the document is nested too deeply")
+        elif isinstance(event, CollectionEndEvent):
+            self.depth -= 1
+
+
+class _Scanner(Scanner):
+    def get_token(self) -> Any:
+        token = super().get_token()
+        self.loader.scan_of.tokens.append(token)
+        return token
+
+
+class _Parser(Parser):
+    def get_event(self) -> Any:
+        event = super().get_event()
+        self.loader.scan_of.meet(event)
+        return event
+
+
+class _Keeping(YAML):
+    def __init__(self) -> None:
+        super().__init__(typ="safe", pure=True)
+        self.Scanner, self.Parser, self.Composer = _Scanner, _Parser, Composer
+        self.max_depth = MAX_DEPTH
+        self.scan_of = Scan()
+
+
+def compose(text: str) -> tuple[Node | None, Scan]:
+    """Return the nodes of a text that is one document; raises what the parser does."""
+    yaml = _Keeping()
+    yaml.composer.warn_double_anchors = False
+    root: Node | None = yaml.compose(text)
+    return root, yaml.scan_of
+
+
+def scan(text: str) -> Scan:
+    """Return what is in a text; aliases may lead out of it."""
+    yaml = _Keeping()
+    for _ in yaml.parse(text):
+        pass
+    return yaml.scan_of
