@@ -41,7 +41,7 @@ class Kind:
     """What the form of a new one begins with; the names in braces are the file's."""
     columns: tuple[tuple[str, str], ...]
     """Of the list, between the name and the label: what the head of each says, and its
-    class (`number` or "")."""
+    classes: `number`, and `is-wide` where a phone has no room for it."""
     overview: Callable[[], Mapping[str, Any]]
     """What a list shows beside the configuration, by name; a fixed number of queries,
     however many entries there are."""
@@ -83,8 +83,8 @@ AGENTS = Kind(
     lead="Who answers: a model, its instructions, and what it may use.",
     icon="smart_toy",
     columns=(
-        *(("Model", ""), ("Uses", "is-wide")),
-        *(("Turns, 24 h", "number"), ("Cost, 24 h", "number")),
+        *(("Model", "is-wide"), ("Uses", "is-wide")),
+        *(("Turns, 24 h", "number"), ("Cost, 24 h", "number is-wide")),
     ),
     overview=agents.overview,
     details=agents.details,
@@ -105,8 +105,9 @@ JUDGES = Kind(
     lead="Models that score replies by your criteria.",
     icon="gavel",
     columns=(
-        *(("Model", ""), ("Criteria", ""), ("Drawn", "number")),
-        *(("Scores, 7 d", "number"), ("Mean", "number")),
+        *(("Model", "is-wide"), ("Criteria", "is-wide")),
+        *(("Drawn", "number is-wide"), ("Scores, 7 d", "number is-wide")),
+        ("Mean", "number"),
     ),
     overview=judges.overview,
     details=judges.details,
@@ -127,7 +128,10 @@ EXPERIMENTS = Kind(
     title="Experiments",
     lead="Several agents under one name, one of which answers each request.",
     icon="science",
-    columns=(("Strategy", ""), ("Variants, 7 d", ""), ("Turns, 7 d", "number")),
+    columns=(
+        *(("Strategy", "is-wide"), ("Variants, 7 d", "is-wide")),
+        ("Turns, 7 d", "number"),
+    ),
     overview=experiments.overview,
     details=experiments.details,
     has_actions=True,
@@ -148,7 +152,10 @@ SMOKE_TESTS = Kind(
     title="Smoke tests",
     lead="Synthetic users who talk to your agents, so that you see how it goes.",
     icon="theater_comedy",
-    columns=(("Talks to", ""), ("Last runs", ""), ("Scores", ""), ("Last, next", "")),
+    columns=(
+        *(("Talks to", "is-wide"), ("Last runs", "")),
+        *(("Scores", "is-wide"), ("Last, next", "is-wide")),
+    ),
     overview=smoke.overview,
     details=smoke.details,
     has_actions=True,

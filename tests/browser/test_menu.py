@@ -8,6 +8,12 @@ from tests.browser.theatre import Theatre
 from tests.browser.window import Window
 
 PHONE = {"width": 390, "height": 844}
+LISTS = {
+    *("agents", "audit", "experiments", "judges", "mcp", "smoke-tests", "spend"),
+    *("tasks", "tokens", "triggers", "users"),
+}
+FRAMES = "[...document.querySelectorAll('.frame')]"
+HIDDEN = f"{FRAMES}.map((frame) => frame.scrollWidth - frame.clientWidth)"
 
 every_page = pytest.mark.parametrize("place", PLACES, ids=lambda place: place.name)
 
@@ -42,6 +48,19 @@ def test_a_page_is_read_by_day_and_by_night_and_on_a_phone(
     assert looking.faint(page) == []
     page.set_viewport_size(PHONE)
     assert not window.is_too_wide()
+
+
+@pytest.mark.parametrize(
+    "place",
+    [place for place in PLACES if place.name in LISTS],
+    ids=lambda place: place.name,
+)
+def test_a_list_shows_a_phone_what_matters(
+    window: Window, stage: Theatre, place: Place
+) -> None:
+    window.page.set_viewport_size(PHONE)
+    page = opened(window, stage, place)
+    assert not any(page.evaluate(HIDDEN))
 
 
 @every_page
@@ -85,3 +104,17 @@ def test_the_light_is_chosen_by_keys(window: Window) -> None:
     page.wait_for_function("looking.isDark()")
     page.keyboard.press("Escape")
     page.wait_for_function("document.activeElement.className === 'menu-who'")
+
+
+def test_all_of_the_menu_shows_in_a_window_of_800_pixels(window: Window) -> None:
+    page = window.open("/admin/")
+    last = page.locator("#nav-sidebar-apps a").last.bounding_box()
+    foot = page.locator(".menu-user").bounding_box()
+    assert last["y"] + last["height"] <= foot["y"]
+    assert last["height"] >= 24
+
+
+def test_marks_of_runs_are_large_enough_to_be_hit(window: Window) -> None:
+    for path, mark in [("/admin/smoke", "a.mark"), ("/admin/triggers", ".live-runs a")]:
+        box = window.open(path).locator(mark).first.bounding_box()
+        assert min(box["width"], box["height"]) >= 24, path
