@@ -84,6 +84,10 @@ class FakeServer(ABC):
         """Let hanging answers go on, these and those to come."""
         self._loop.call_soon_threadsafe(self._released.set)
 
+    def hold(self) -> None:
+        """Let answers to come hang again, until they are released."""
+        self._loop.call_soon_threadsafe(self._released.clear)
+
     def wait(
         self, condition: Callable[[], Any], timeout_seconds: float = WAIT_SECONDS
     ) -> None:

@@ -116,6 +116,14 @@ def client(stage: Theatre) -> Iterator[openai.OpenAI]:
         yield client
 
 
+@pytest.fixture
+def cue(stage: Theatre) -> Iterator[Callable[[], None]]:
+    """Return what lets the models go on that were told to wait for it."""
+    stage.fake.hold()
+    yield stage.fake.release
+    stage.fake.release()
+
+
 def official(stage: Theatre, secret: str) -> openai.OpenAI:
     """Return the official client of a token."""
     return openai.OpenAI(

@@ -1,13 +1,15 @@
 """A task and a turn are watched on the live board."""
 
+from collections.abc import Callable
+
 import openai
 
-from tests.browser.theatre import CUE, Theatre
+from tests.browser.theatre import CUE
 from tests.browser.window import Window
 
 
 def test_a_task_is_watched(
-    window: Window, stage: Theatre, client: openai.OpenAI
+    window: Window, client: openai.OpenAI, cue: Callable[[], None]
 ) -> None:
     page = window.open("/admin/live")
     page.locator("#live-state", has_text="live").wait_for()
@@ -21,7 +23,7 @@ def test_a_task_is_watched(
     turn = page.locator("[data-list=turns] > *", has_text=CUE)
     turn.wait_for()
     assert "translator" in turn.inner_text()
-    stage.fake.release()
+    cue()
     ended = page.locator(f"[data-list=ended] [data-id='{task['id']}']")
     ended.locator("[data-f=state]", has_text="done").wait_for()
     turn.wait_for(state="detached")

@@ -125,12 +125,27 @@
     at(element, "when", task.since);
   }
 
+  // What had the focus goes on in another list, or is over: the focus goes with it, or
+  // to what stands last in its place.
+  function holding(change) {
+    const held = document.activeElement;
+    const row = board.contains(held) ? held.closest("[data-list] > [data-id]") : null;
+    const list = row?.parentElement;
+    change();
+    if (!row || document.activeElement === held) return;
+    const again = board.querySelector(`[data-id="${CSS.escape(row.dataset.id)}"]`);
+    const next = held.isConnected ? held : again?.querySelector("a") ?? list.lastElementChild?.querySelector("a");
+    (next ?? document.getElementById("live-state")).focus({ preventScroll: true });
+  }
+
   function put(name, things, fill, mould) {
     keep(board.querySelector(`[data-list="${name}"]`), things, mould, fill);
     board.querySelector(`[data-none="${name}"]`).hidden = things.length > 0;
   }
 
-  function draw({ count, processes }) {
+  const draw = (told) => holding(() => redraw(told));
+
+  function redraw({ count, processes }) {
     const now = [...turns.values()].sort((a, b) => (a.started_at < b.started_at ? -1 : 1));
     put("turns", now, fillTurn, "live-turn");
     say(board, "count", grouped(count));

@@ -107,6 +107,7 @@
     const text = message.value.trim();
     if (!text || running || !chosen.reportValidity()) return;
     message.value = "";
+    if (document.activeElement === send) message.focus();
     send.disabled = true;
     said.setAttribute("aria-busy", "true"); // A reader is told the whole reply, not each word.
     stop.hidden = false;
@@ -124,8 +125,9 @@
       running = null;
       send.disabled = false;
       said.removeAttribute("aria-busy");
+      // Who reads on elsewhere is left there.
+      if ([stop, document.body].includes(document.activeElement)) message.focus();
       stop.hidden = true;
-      message.focus();
     }
   });
   stop.addEventListener("click", () => running?.abort());

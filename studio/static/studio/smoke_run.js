@@ -30,7 +30,7 @@
     const answer = await fetch(`${address}?fragment=1`, { headers: { Accept: "text/html" } });
     if (!answer.ok) throw new Error(answer.statusText);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-    for (const name of ["now", "after"]) part(name).replaceWith(part(name, fresh));
+    for (const name of ["now", "after"]) window.studio.renew(part(name), part(name, fresh));
     const talk = part("talk");
     for (const line of fresh.querySelectorAll(".line")) {
       const here = document.getElementById(line.id);

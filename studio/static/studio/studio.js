@@ -44,14 +44,29 @@
       history.back();
     }
     const copy = event.target.closest("[data-copy]");
-    if (copy) {
-      const text = copy.dataset.copy || document.querySelector(copy.dataset.copyOf)?.textContent;
-      navigator.clipboard?.writeText(text).then(() => {
-        const label = copy.textContent;
-        copy.textContent = "Copied";
-        setTimeout(() => { copy.textContent = label; }, 1500);
-      });
+    if (copy) taken(copy).then((isTaken) => {
+      const label = copy.dataset.label ??= copy.textContent;
+      copy.textContent = isTaken ? "Copied" : "Marked: copy it by keys";
+      setTimeout(() => { copy.textContent = label; }, 1500);
+    });
+  });
+
+  // Over plain HTTP a browser has no clipboard but what is marked.
+  async function taken({ dataset }) {
+    const source = document.querySelector(dataset.copyOf);
+    try {
+      await navigator.clipboard.writeText(dataset.copy || source.textContent);
+      return true;
+    } catch {
+      if (source) getSelection().selectAllChildren(source);
+      return source !== null && document.execCommand("copy");
     }
+  }
+
+  // The shell takes the system's light as it is when a page is loaded, and no later.
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", ({ matches }) => {
+    if (["light", "dark"].includes(JSON.parse(localStorage.getItem("adminTheme")))) return;
+    document.documentElement.classList.toggle("dark", matches);
   });
 
   // A filter that is chosen is applied.
@@ -64,6 +79,18 @@
   window.studio = {
     spoken,
     refresh,
+    // Puts something in the place of what it is made anew of. What had the focus there
+    // keeps it; where that is gone, the whole has it.
+    renew(old, fresh) {
+      const held = old.contains(document.activeElement) ? document.activeElement : null;
+      old.replaceWith(fresh);
+      if (!held) return;
+      const isSame = (it) => it.getAttribute("href") === held.getAttribute("href")
+        && (it.href || it.textContent === held.textContent);
+      const same = [...fresh.querySelectorAll(held.tagName)].find(isSame);
+      if (!same) fresh.tabIndex = -1;
+      (same ?? fresh).focus({ preventScroll: true });
+    },
     async call(address, { method = "GET", body, signal } = {}) {
       const headers = { Accept: "application/json" };
       if (body !== undefined) headers["Content-Type"] = "application/json";

@@ -1,0 +1,151 @@
+"""The studio without a mouse: each thing is reached, seen to be so, and kept."""
+
+from collections.abc import Callable
+from typing import Any
+
+import openai
+
+from tests.browser.test_agents import USHER
+from tests.browser.theatre import CUE, SAID, Theatre
+from tests.browser.window import Window
+
+MOST_STEPS = 120
+HELD = """() => {
+  const held = document.activeElement;
+  const name = held.labels?.[0]?.innerText || held.ariaLabel || held.innerText || "";
+  return name.trim().split("\\n")[0];
+}"""
+IS_SEEN = """() => {
+  const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement);
+  return outlineStyle !== "none" && parseFloat(outlineWidth) >= 1;
+}"""
+RENEWED = """([inside, expected]) => {
+  const [old, fresh] = ["<a href='#b'>B</a>", inside].map((html) =>
+    new DOMParser().parseFromString(`<div>${html}</div>`, "text/html").body.firstChild);
+  document.getElementById("studio").append(old);
+  old.querySelector("a").focus();
+  studio.renew(old, fresh);
+  return document.activeElement.innerText === expected;
+}"""
+IN_EDITOR = "document.activeElement.closest('.yaml-frame') !== null"
+
+
+def held(page: Any) -> str:
+    """Return the name of what has the focus."""
+    name: str = page.evaluate(HELD)
+    return name
+
+
+def reach(page: Any, name: str) -> None:
+    """Go to what has a name, by the Tab key; it must be seen that one is there."""
+    passed = []
+    for _ in range(MOST_STEPS):
+        page.keyboard.press("Tab")
+        passed.append(held(page))
+        if passed[-1] == name:
+            assert page.evaluate(IS_SEEN), f"{name} does not show that it has the focus"
+            return
+    raise AssertionError(f"no {name} among {passed}")
+
+
+def press(page: Any, name: str) -> None:
+    """Go to a button or link, and press it."""
+    reach(page, name)
+    page.keyboard.press("Enter")
+
+
+def opened(window: Window, path: str) -> Any:
+    """Open a page, and pass its menu."""
+    page = window.open(path)
+    press(page, "Skip the menu")
+    return page
+
+
+def test_an_agent_is_written_and_talked_to(window: Window) -> None:
+    page = opened(window, "/admin/agents")
+    press(page, "New agent")
+    page.locator(".ace_content").first.wait_for()
+    while not page.evaluate(IN_EDITOR):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.activeElement.className === 'ace_text-input'")
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text(USHER.replace("usher", "cloakroom"))
+    page.keyboard.press("Escape")
+    press(page, "Save")
+    window.said("Made agent 'cloakroom'")
+
+    press(page, "Skip the menu")
+    press(page, "Chat")
+    page.wait_for_function("document.activeElement.id === 'message'")
+    page.keyboard.type("Where do we sit?")
+    page.keyboard.press("Enter")
+    page.locator(".bubble.is-assistant", has_text=SAID).wait_for()
+    press(page, "Open this turn")
+    page.locator("h1", has_text="Turn ").wait_for()
+
+
+def test_who_reads_on_is_left_where_they_are(
+    window: Window, cue: Callable[[], None]
+) -> None:
+    page = window.open("/admin/playground")
+    page.wait_for_function("document.activeElement.id === 'message'")
+    page.keyboard.type(f"Stand by. {CUE}")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Stop", exact=True).wait_for()
+    page.locator("select[name=agent]").focus()
+    cue()
+    page.locator(".bubble.is-assistant", has_text=SAID).wait_for()
+    page.locator("#stop").wait_for(state="hidden")
+    assert page.evaluate("document.activeElement.name") == "agent"
+
+
+def test_a_token_is_minted_and_copied(window: Window) -> None:
+    page = opened(window, "/admin/tokens")
+    reach(page, "Label")
+    page.keyboard.type("cloakroom till")
+    reach(page, "Principal")
+    page.keyboard.type("cloakroom")
+    press(page, "Mint")
+    secret = page.locator("#secret").inner_text()
+    # As over plain HTTP: there is no clipboard but what is marked.
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', {})")
+    press(page, "Skip the menu")
+    press(page, "Copy")
+    page.wait_for_function("document.activeElement.textContent === 'Copied'")
+    assert page.evaluate("getSelection().toString()") == secret
+
+
+def test_a_user_is_erased(window: Window, stage: Theatre) -> None:
+    user = stage.get("/admin/users")["data"][-1]
+    page = opened(window, f"/admin/users/{user['id']}")
+    press(page, "Erase…")
+    page.locator("table", has_text="Rows").wait_for()
+    press(page, "Skip the menu")
+    press(page, "Erase for good")
+    window.said("rased")
+
+
+def test_the_focus_goes_with_what_goes_on(
+    window: Window, client: openai.OpenAI, cue: Callable[[], None]
+) -> None:
+    page = window.open("/admin/live")
+    page.locator("#live-state", has_text="live").wait_for()
+    task = client.post(
+        "/tasks",
+        body={"agent": "translator", "prompt": f"Come in. {CUE}"},
+        cast_to=object,
+    )
+    place = f"[data-id='{task['id']}']"
+    page.locator(f"[data-list=open] {place}").get_by_text("running").wait_for()
+    page.locator(f"[data-list=open] {place} a").focus()
+    cue()
+    page.locator(f"[data-list=ended] {place}").wait_for()
+    at = "document.activeElement.closest('[data-list=ended] [data-id]')?.dataset.id"
+    page.wait_for_function(f"{at} === '{task['id']}'")
+
+
+def test_the_focus_stays_in_what_is_made_anew(window: Window) -> None:
+    page = window.open("/admin/agents")
+    assert page.evaluate(RENEWED, ["<a href='#a'>A</a><a href='#b'>B!</a>", "B!"])
+    assert page.evaluate(RENEWED, ["<p>It is over</p>", "It is over"])
