@@ -26,7 +26,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
 from django.contrib import messages
+from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest, HttpResponseRedirect, QueryDict
+from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 from pydantic import BaseModel, ValidationError
 from rest_framework.authentication import BaseAuthentication
@@ -37,7 +39,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from access.deeds import Author
-from core.errors import Denied, Invalid
+from core.errors import CoulisseError, Denied, Invalid
 from studio import forgery, formats, people, roles
 from studio.pages import PageRenderer
 from studio.roles import Role
@@ -119,12 +121,14 @@ class Face(APIView):
         """Answer by the method that is meant."""
         # Read once, here: as it was typed, and again by who parses it.
         self._body = request.body
-        self._forgery: Denied | None = None
+        self._refusal: CoulisseError | None = None
         try:
+            _readable(request)
             forgery.check(request)
-        except Denied as exc:
-            self._forgery = exc
-        if request.method == "POST" and request.content_type in FORMS:
+        except (Denied, Invalid) as exc:
+            self._refusal = exc
+        is_sent = request.method == "POST" and request.content_type in FORMS
+        if is_sent and not isinstance(self._refusal, Invalid):
             request.method = request.POST.get(METHOD, "POST").upper()
         answer: HttpResponseBase = super().dispatch(request, *args, **kwargs)
         return answer
@@ -132,8 +136,8 @@ class Face(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Refuse who may not, in the face that was asked for."""
         super().initial(request, *args, **kwargs)
-        if self._forgery is not None:
-            raise self._forgery
+        if self._refusal is not None:
+            raise self._refusal
 
     # What methods answer with.
 
@@ -231,6 +235,14 @@ class Face(APIView):
                 f"'{name}' must be a whole number from {least} to {most}", param=name
             )
         return int(text)
+
+
+def _readable(request: HttpRequest) -> None:
+    """Raise `Invalid` for a form of no such kind, or of more than there can be."""
+    try:
+        _ = request.POST
+    except (MultiPartParserError, SuspiciousOperation) as exc:
+        raise Invalid(f"The form cannot be read: {exc}") from exc
 
 
 def _shaped(shape: type[Shape], data: Any) -> Shape:

@@ -1,7 +1,8 @@
 """What the studio speaks with scripts: JSON and YAML, in and out."""
 
 import dataclasses
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from io import StringIO
 from typing import Any
 
@@ -14,7 +15,7 @@ from rest_framework.renderers import BaseRenderer
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
-from config import entries, reader
+from config import entries, reader, scanning
 from config.errors import ConfigInvalid
 
 
@@ -39,6 +40,11 @@ def _simpler(value: Any) -> Any:
     if isinstance(value, Promise):
         return str(value)
     raise TypeError(f"{type(value).__name__} is nothing JSON can say")
+
+
+TOO_DEEP = "The body is nested too deeply"
+HALF = re.compile("[\ud800-\udfff]")
+"""Of a pair of UTF-16; alone it is no character, and nothing can store it."""
 
 
 class Format(BaseRenderer):
@@ -107,9 +113,31 @@ class JsonParser(JSONParser):
     ) -> Any:
         """Return what the body says; raises `ParseError` for what is no JSON."""
         try:
-            return super().parse(stream, media_type, parser_context)
+            value = super().parse(stream, media_type, parser_context)
         except RecursionError:
-            raise ParseError("The body is nested too deeply") from None
+            raise ParseError(TOO_DEEP) from None
+        _fits(value)
+        return value
+
+
+def _fits(value: Any) -> None:
+    """Raise `ParseError` for what no file of ours could say: JSON may say it."""
+    level = [value]
+    for _ in range(scanning.MAX_DEPTH + 1):
+        for each in level:
+            texts = each if isinstance(each, dict) else [each]
+            if any(isinstance(it, str) and HALF.search(it) for it in texts):
+                raise ParseError("The body has a half of a character, such as \\ud800")
+        level = [below for each in level for below in _below(each)]
+        if not level:
+            return
+    raise ParseError(TOO_DEEP)
+
+
+def _below(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 class YamlParser(BaseParser):

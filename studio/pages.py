@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from django.core.exceptions import SuspiciousOperation
 from django.template import loader
+from rest_framework.exceptions import APIException
 
 from studio import formats
 from studio.formats import Format
@@ -63,13 +65,21 @@ def _context(data: Any) -> dict[str, Any]:
 def _refused(view: Any, data: Any, status: int) -> tuple[str, Mapping[str, Any]]:
     """Return the form again with what was typed, or a page that says what is wrong."""
     error = data["error"]
-    filled = view.refill() if view.is_form else None
+    filled = _filled(view) if view.is_form else None
     if filled is None:
         return REFUSED, {
             "error": error,
             "title": TITLES.get(status, "That does not work"),
         }
     return view.template, {**filled, "error": error}
+
+
+def _filled(view: Any) -> Mapping[str, Any] | None:
+    try:
+        filled: Mapping[str, Any] | None = view.refill()
+    except (APIException, SuspiciousOperation):
+        return None  # What was typed cannot be read.
+    return filled
 
 
 TITLES = {

@@ -3,10 +3,11 @@
 import logging
 from typing import Any
 
+from django.core.exceptions import SuspiciousOperation
 from django.db import InterfaceError, OperationalError
 from django.http import Http404
 from pydantic import BaseModel
-from rest_framework.exceptions import APIException
+from rest_framework.exceptions import APIException, ParseError
 from rest_framework.response import Response
 
 from config.errors import ConfigInvalid
@@ -43,6 +44,8 @@ def handle(exc: Exception, context: dict[str, Any]) -> Response | None:
     """Return the answer to an error; REST framework's `EXCEPTION_HANDLER`."""
     if isinstance(exc, Http404):
         exc = NotFound("There is no such page")
+    if isinstance(exc, SuspiciousOperation):
+        exc = ParseError(f"The form cannot be read: {exc}")
     if isinstance(exc, ConfigInvalid):
         return Response(invalid(exc), status=UNPROCESSABLE)
     if isinstance(exc, CoulisseError):

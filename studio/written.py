@@ -131,6 +131,11 @@ class PartFace(Written):
     def replaced(self) -> File:
         """Write the body there, and leave all else as it is."""
         details = dict(zip(("section", "entry"), self.at, strict=False))
+        if not self._body.strip():
+            # Lest one that was lost on its way empties a section.
+            raise Invalid("The body is empty; send {} to have it say nothing")
+        if self.is_form and not self.is_text() and not self.typed():
+            raise Invalid(f"The form needs the field '{WRITTEN}'", param=WRITTEN)
         if self.is_text():
             return self.recorded(details, editing.put, self.at, self.text())
         data = self.typed() if self.is_form else self.data()

@@ -91,6 +91,40 @@ def test_every_change_is_in_the_audit_once(stage) -> None:
     }
 
 
+BODIES = {
+    "deep": ("application/json", b'{"a":' * 400 + b"1" + b"}" * 400),
+    "deeper": ("application/json", b"[" * 20_000 + b"]" * 20_000),
+    "half": ("application/json", b'{"name": "\\ud800", "yaml": "\\ud800"}'),
+    "list": ("application/json", b"[1]"),
+    "number": ("application/json", b"3"),
+    "large": ("application/json", b'{"name": "' + b"x" * 2**21 + b'"}'),
+    "form": ("application/x-www-form-urlencoded", b"a=%ff&yaml=%5b"),
+    "fields": ("application/x-www-form-urlencoded", b"a=1&" * 2000),
+    "parts": ("multipart/form-data", b"nonsense"),
+    "tag": ("application/yaml", b"name: !foo x\n"),
+}
+"""No address takes them; yet some may be told to browsers in a form again."""
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_no_body_is_taken_that_cannot_be_meant(stage, kind) -> None:
+    wrong = []
+    before = newest()
+    content, body = BODIES[kind]
+    for write in changes(stage):
+        if write.body is None or write.method == "DELETE":
+            continue
+        for accept in ("application/json", "text/html"):
+            headers = {"Content-Type": content, "Accept": accept}
+            answer = stage.http.request(
+                write.method, write.path, content=body, headers=headers
+            )
+            if not 400 <= answer.status_code < 500:
+                wrong.append((write.method, write.path, accept, answer.status_code))
+    assert wrong == []
+    assert words(before) == []
+
+
 def test_what_is_asked_changes_nothing(stage) -> None:
     draft = {"yaml": "name: extra\n"}
     said = {"agent": "tuned", "user": "asks", "message": "Hello!", "incognito": True}

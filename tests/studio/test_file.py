@@ -112,6 +112,25 @@ def test_what_is_no_yaml_is_malformed(script, yaml, text, body):
     assert yaml.read_text() == text
 
 
+@pytest.mark.parametrize(
+    ("path", "content", "body"),
+    [
+        ("auth", "application/json", b""),
+        ("auth", "application/yaml", b" \n"),
+        ("settings/vars", "application/x-www-form-urlencoded", b""),
+        ("telemetry", "multipart/form-data; boundary=x", b"lost"),
+        ("mcp/web", "application/json", b""),
+    ],
+)
+def test_a_body_that_was_lost_empties_nothing(script, yaml, text, path, content, body):
+    headers = {"Content-Type": content}
+    answer = script.put(f"/admin/{path}", content=body, headers=headers)
+    assert answer.status_code == 400
+    assert yaml.read_text() == text
+    script.put("/admin/telemetry", json={})
+    assert script.get("/admin/telemetry").json() == {}
+
+
 def test_a_file_that_changed_meanwhile_is_not_written_over(script, yaml, text):
     shown = script.get("/admin/telemetry").headers["ETag"]
     yaml.write_text(text + "# by hand\n")
