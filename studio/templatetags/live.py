@@ -88,12 +88,18 @@ def asked_by(origin: str) -> SafeString | str:
             link = '<a href="/admin/turns/{}">a turn</a>'
             return format_html(link, name)
         case "trigger":
-            return format_html('<a href="/admin/triggers/{}">{}</a>', quote(name), name)
+            return format_html(
+                '<a href="/admin/triggers/{}">{}</a>', _quoted(name), name
+            )
         case "smoke":
             link = 'smoke test <a href="/admin/smoke/{}">{}</a>'
-            return format_html(link, quote(name), name)
+            return format_html(link, _quoted(name), name)
         case _:
             return origin or "the server"
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")
 
 
 @register.filter

@@ -1,5 +1,6 @@
 """What holds for every address of the studio, whatever it is about."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ from drf_spectacular.generators import SchemaGenerator
 from ruamel.yaml import YAML
 
 from studio.faces import Face
+from studio.templatetags import live
 from studio.urls import urlpatterns
 
 pytestmark = pytest.mark.database
@@ -101,6 +103,17 @@ def test_other_methods_are_refused_with_those_there_are(script) -> None:
             if answer.status_code != 405 or allowed != methods:
                 wrong[method, path] = (answer.status_code, allowed)
     assert wrong == {}
+
+
+def test_links_hold_names_whole() -> None:
+    # A browser takes the steps of `a/../b` otherwise.
+    wrong = {
+        template.name
+        for template in (settings.BASE_DIR / "templates").rglob("*.html")
+        if re.search(r'\|urlencode(?!:"")', template.read_text())
+    }
+    assert wrong == set()
+    assert 'href="/admin/triggers/a%2F..%2Fb"' in live.asked_by("trigger:a/../b")
 
 
 def test_nothing_is_told_as_a_picture(script) -> None:
