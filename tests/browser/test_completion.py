@@ -41,6 +41,49 @@ HASTE = """() => {
   editor.completer.insertMatch();
   return editor.getValue().split("\\n").at(-1).trim();
 }"""
+NEXT_LINES = {
+    "": "",
+    "name: a": "",
+    "agents:": "  ",
+    "agents: # all": "  ",
+    "agents: &all": "  ",
+    "agents: [": "  ",
+    "  - name: a": "    ",
+    "  - memory:": "      ",
+    "  - one": "  ",
+    "  - {name: a}": "  ",
+    "  - http://x": "  ",
+    "  # - one": "  ",
+    "preamble: |": "  ",
+    "preamble: >- # folded": "  ",
+    "preamble: |\n  Dear Ada:": "  ",
+    "preamble: |\n  - one": "  ",
+    "preamble: a | b": "",
+    "a: http://x": "",
+    "# note:": "",
+    "'a: b':": "  ",
+}
+"""What is written, and what the line after it begins with."""
+IS_YAML = """() => {
+  const editor = document.querySelector("[data-yaml-editor]")?.editor;
+  return editor?.session.getMode().$id === "ace/mode/yaml";
+}"""
+WRITE = """(text) => {
+  document.querySelector("[data-yaml-editor]").editor.setValue(text, 1);
+}"""
+TEXT = """() => document.querySelector("[data-yaml-editor]").editor.getValue()"""
+LAST_LINE = f"() => ({TEXT})().split('\\n').at(-1)"
+TYPED = """\
+telemetry:
+  fmt:
+    enabled: true
+agents:
+  - name: a
+    judges:
+      - one
+      - two
+    preamble: |
+      Be brief."""
 ASK = """([schema, at, text]) => {
   const before = text.slice(0, text.indexOf("@")).split("\\n");
   const steps = at === "" ? [] : at.split("/").map((s) => (/^\\d+$/.test(s) ? +s : s));
@@ -59,6 +102,12 @@ def asked(window: Window, stage: Theatre):
     return lambda at, text: set(page.evaluate(ASK, [schema, at, text]))
 
 
+def begin(page: Any, text: str) -> None:
+    """Have the editor hold a text, and the cursor stand at its end."""
+    page.locator(".ace_content").click()
+    page.evaluate(WRITE, text)
+
+
 def test_what_may_stand_there_is_offered_and_nothing_else(asked):
     wrong = {}
     for at, text, offered, withheld in CASES:
@@ -71,12 +120,8 @@ def test_what_may_stand_there_is_offered_and_nothing_else(asked):
 
 def test_it_is_offered_while_one_types(window: Window, stage: Theatre) -> None:
     page = window.open("/admin/telemetry")
-    page.locator(".ace_content").click()
-    page.keyboard.press("Control+End")
-    page.keyboard.press("Enter")
-    page.keyboard.type("fmt:\n")
-    page.wait_for_function("window.studio !== undefined")
-    page.keyboard.type("ena")
+    begin(page, "sqlite: {}\n")
+    page.keyboard.type("fmt:\nena")
     page.locator(".ace_autocomplete .ace_line", has_text="enabled").first.wait_for()
     page.keyboard.press("Enter")
     page.locator(".ace_content", has_text="enabled:").wait_for()
@@ -90,9 +135,7 @@ def test_who_types_before_the_schema_is_there_is_offered_it_then(
     asked: list[Any] = []
     window.page.route("**/admin/config/schema", lambda it: asked.append(it))
     page = window.open("/admin/telemetry")
-    page.locator(".ace_content").click()
-    page.keyboard.press("Control+End")
-    page.keyboard.press("Enter")
+    begin(page, "sqlite:\n  ")
     page.keyboard.type("ena")
     (schema,) = asked
     schema.continue_()
@@ -103,9 +146,7 @@ def test_who_types_on_and_chooses_at_once_gets_what_was_chosen(
     window: Window, stage: Theatre
 ) -> None:
     page = window.open("/admin/telemetry")
-    page.locator(".ace_content").click()
-    page.keyboard.press("Control+End")
-    page.keyboard.press("Enter")
+    begin(page, "sqlite:\n  ")
     page.keyboard.type("e")
     page.locator(".ace_autocomplete .ace_line", has_text="enabled").first.wait_for()
     assert page.evaluate(HASTE) == "enabled:"
@@ -122,3 +163,34 @@ def test_leaving_an_unsaved_text_asks_first(window: Window, stage: Theatre) -> N
     window.open("/admin/telemetry")
     window.open("/admin/settings")
     assert kinds == ["beforeunload"]
+
+
+def test_a_new_line_is_indented_as_yaml_is(window: Window, stage: Theatre) -> None:
+    page = window.open("/admin/agents/new")
+    page.wait_for_function(IS_YAML)
+    begin(page, "")
+    found = {}
+    for text in NEXT_LINES:
+        page.evaluate(WRITE, text)
+        page.keyboard.press("Enter")
+        found[text] = page.evaluate(LAST_LINE)
+    assert found == NEXT_LINES
+
+
+def test_an_entry_is_typed_without_a_blank(window: Window, stage: Theatre) -> None:
+    page = window.open("/admin/config/edit")
+    page.wait_for_function(IS_YAML)
+    begin(page, "")
+    for line in ("telemetry:", "fmt:", "enabled: true"):
+        page.keyboard.type(line)
+        page.keyboard.press("Enter")
+    for _ in range(2):
+        page.keyboard.press("Backspace")
+    for line in ("agents:", "- name: a", "judges:", "- one", "- two"):
+        page.keyboard.type(line)
+        page.keyboard.press("Enter")
+    page.keyboard.press("Backspace")
+    page.keyboard.type("preamble: |")
+    page.keyboard.press("Enter")
+    page.keyboard.type("Be brief.")
+    assert page.evaluate(TEXT) == TYPED

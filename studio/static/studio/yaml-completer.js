@@ -128,5 +128,20 @@
     return [...listed, ...[...new Set(items)].map((word) => ({ caption: String(word), value: String(word), meta: "value", score: 100 }))];
   }
 
-  window.studioYaml = { completions, where };
+  // What the line after this one begins with: a step more after what opens a map, a list or a text.
+  function indentAfter(line, isInText, tab) {
+    const lead = /^\s*/.exec(line)[0];
+    if (isInText) return lead;
+    const dashes = DASHES.exec(line)[0];
+    const rest = line.slice(dashes.length);
+    const match = KEY.exec(rest);
+    // Of a list of plain values the next one is wanted, of a map its next key.
+    const isItem = rest !== "" && !match && dashes.includes("-") && !/[[{]\s*$/.test(rest);
+    const same = isItem ? dashes.slice(0, dashes.lastIndexOf("-")) : dashes;
+    const value = (match ? match.groups.value ?? "" : rest).replace(/^(?:[&!]\S+\s*)+/, "").replace(/(?:^|\s+)#.*$/, "");
+    const opens = match ? /^(?:[|>][+-]?\d?[+-]?)?$/.test(value.trim()) : false;
+    return same.replaceAll("-", " ") + (opens || /[[{]\s*$/.test(value) ? tab : "");
+  }
+
+  window.studioYaml = { completions, indentAfter, where };
 })();

@@ -29,8 +29,20 @@
       enableBasicAutocompletion: true, enableLiveAutocompletion: !area.readOnly, minLines: 6, maxLines: Math.max(12, Number(area.rows) || 24),
       scrollPastEnd: 0, wrap: false, useResizeObserver: true,
     });
+    function indent() {
+      editor.session.getMode().getNextLineIndent = (_, line, tab) => {
+        const row = editor.getCursorPosition().row - 1; // The new line is there already.
+        const { steps } = window.studioYaml.where(editor.session.getDocument().getAllLines(), row, line.length);
+        return window.studioYaml.indentAfter(line, steps === null, tab);
+      };
+    }
+    indent();
+    editor.session.on("changeMode", indent);
+    editor.renderer.updateFull(true);
     editor.textInput.getElement().setAttribute("aria-label", "YAML");
     editor.setOption("enableKeyboardAccessibility", true);
+    // Keys fold where the cursor is (Alt+L), and problems are listed below.
+    editor.renderer.$gutter.tabIndex = -1;
     editor.completers = [{
       identifierRegexps: [/[\w\-"']/],
       async getCompletions(_, session, position, prefix, tell) {
