@@ -1,8 +1,20 @@
 """The file is edited in the browser: comments stay, errors are at their lines."""
 
+from typing import Any
+
 from tests.browser.theatre import Theatre
 from tests.browser.window import Window
 
+HEIGHTS = """() => {
+  window.heights = [];
+  const look = () => {
+    const frame = document.querySelector(".yaml-frame:not([hidden])");
+    if (frame) heights.push(frame.clientHeight);
+    if (heights.length < 20) requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+}"""
+LEAST = 100
 COMMENT = "Nobody has said what it costs: see `prices:`."
 
 
@@ -43,3 +55,45 @@ def test_an_error_is_marked_at_its_line(window: Window, stage: Theatre) -> None:
     page.locator(".notice[role=alert]", has_text="prompt").wait_for()
     window.expects(422)
     assert stage.project.config.read_text() == before
+
+
+def test_the_editor_is_there_at_once(window: Window, stage: Theatre) -> None:
+    page = window.page
+    page.add_init_script(f"({HEIGHTS})()")
+    assert min(heights(page, "/admin/config/edit")) > LEAST
+    page.locator(".ace_content").click()
+    page.keyboard.press("Control+End")
+    page.keyboard.insert_text("\nprompt: true\n")
+    window.button("Save").click()
+    page.locator(".notice[role=alert]", has_text="prompt").wait_for()
+    window.expects(422)
+    assert min(heights(page)) > LEAST
+
+
+def heights(page: Any, path: str | None = None) -> list[int]:
+    """Return how high the editor of a page was while it came."""
+    if path is not None:
+        page.goto(path)
+    page.wait_for_function("window.heights.length === 20")
+    found: list[int] = page.evaluate("window.heights")
+    return found
+
+
+def test_the_text_is_two_steps_from_the_top(window: Window, stage: Theatre) -> None:
+    page = window.open("/admin/telemetry")
+    page.locator(".ace_content").first.wait_for()
+    for key in ("Tab", "Enter", "Tab", "Enter", "Control+End"):
+        page.keyboard.press(key)
+    page.keyboard.insert_text(" # mine")
+    page.locator(".ace_comment", has_text="# mine").wait_for()
+
+
+def test_what_takes_two_sections_leads_to_the_whole_file(
+    window: Window, stage: Theatre
+) -> None:
+    page = window.open("/admin/settings/users")
+    page.locator(".ace_content").first.click()
+    page.keyboard.insert_text("shared")
+    problem = page.locator(".yaml-problems li", has_text="remove 'users'")
+    link = problem.get_by_role("link", name="Edit the whole file")
+    assert link.get_attribute("href") == "/admin/config/edit"

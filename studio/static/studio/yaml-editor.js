@@ -21,8 +21,12 @@
     const frame = box.querySelector(".yaml-frame");
     const list = box.querySelector(".yaml-problems");
     const form = area.form;
+    const isOfFile = box.dataset.at !== "" && box.dataset.check === "/admin/config/check";
     const base = box.dataset.at ? box.dataset.at.split("/").map(step) : [];
 
+    // At once as high as it will be: what is below does not move, and it can be scrolled to.
+    frame.hidden = false;
+    area.hidden = true;
     const editor = ace.edit(frame, {
       mode: "ace/mode/yaml", theme: theme(), value: area.value, useWorker: false, tabSize: 2, useSoftTabs: true,
       showPrintMargin: false, fontSize: 13, readOnly: area.readOnly, highlightActiveLine: !area.readOnly,
@@ -66,8 +70,6 @@
       if (completer.completions) completer.updateCompletions(true);
       return completer.completions ? insertMatch.apply(completer, chosen) : false;
     };
-    frame.hidden = false;
-    area.hidden = true;
     box.querySelector(".yaml-hints").hidden = area.readOnly;
     new MutationObserver(() => editor.setTheme(theme())).observe(document.documentElement, { attributeFilter: ["class"] });
 
@@ -109,6 +111,13 @@
           item.append(link, " ");
         }
         item.append(problem.message);
+        if (!problem.line && isOfFile) {
+          const whole = document.createElement("a");
+          whole.href = "/admin/config/edit";
+          whole.target = "_blank";
+          whole.textContent = "Edit the whole file";
+          item.append(" ", whole);
+        }
         return item;
       }));
       list.hidden = problems.length === 0;
