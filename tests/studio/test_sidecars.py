@@ -64,6 +64,7 @@ def test_the_page_shows_what_they_print_as_text(known, browser):
     # What is started again is shown without anybody loading the page.
     assert page.count("data-is-open") == 2
     assert 'data-fresh="bridge" data-revision="running 4321 1 ' in page
+    assert 'data-told="bridge: running, pid 4321"' in page
 
 
 def test_what_a_killed_process_wrote_is_no_news(files, script):
