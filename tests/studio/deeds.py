@@ -185,11 +185,10 @@ def _of_kind(kind: str) -> Iterator[Write]:
     place, route = f"/admin/{kind}", f"/admin/{kind}/somewhat"
     one, written = f"{place}/extra", f"{place}/{known}"
     yield Write("POST", place, place, f"{noun}.create", "extra", entry)
-    put = Write("PUT", route, one, f"{noun}.save", "extra", entry)
-    yield put.but_not(f"{one}?version=0", entry)
+    other = dict(reversed(entry.items()))
+    yield Write("PUT", route, one, f"{noun}.save", "extra", other)
     yield Write("DELETE", route, one, f"{noun}.delete", "extra")
-    gone = Write("DELETE", route, written, f"{noun}.disable", known)
-    yield gone.but_not(f"{place}/nobody")
+    yield Write("DELETE", route, written, f"{noun}.disable", known)
     reset = f"{written}/reset"
     yield Write("POST", f"{route}/reset", reset, f"{noun}.reset", known)
 
@@ -294,6 +293,9 @@ def _of_file(cast: Cast) -> Iterator[Write]:
     yield section("auth", {"admin": {**admin, "newcomers": "viewer"}})
     some, one = "/admin/settings/somewhat", "/admin/settings/vars"
     yield put(some, one, {"A": KEY}, [KEY])
+    yield Write("DELETE", some, one, "config.write", "coulisse.yaml")
+    asks = "/admin/tokens/enable"
+    yield Write("POST", asks, asks, "config.write", "coulisse.yaml")
     for path in ("/admin/config", "/admin/config/edit"):
         said = cast.told("/admin/config")
         said["vars"] = {"B": f"{KEY}{path}"}
