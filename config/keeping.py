@@ -4,8 +4,8 @@ A mask stands for what the file has at that place: under the same keys, in the e
 the same name. A mask where the file has no secret is refused, and none is written.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 from config import (
@@ -41,7 +41,7 @@ def kept(content: bytes, old: Document, file: str) -> bytes:
     keeping = _Keeping(new, old, file)
     text = splicing.apply(new.text, [*keeping.values(), *keeping.comments()])
     if keeping.problems:
-        raise ConfigInvalid(keeping.problems)
+        raise ConfigInvalid(errors.foremost(keeping.problems))
     return new.with_text(text)
 
 
@@ -51,7 +51,7 @@ class _Keeping:
     def __init__(self, new: Document, old: Document, file: str) -> None:
         self.new, self.old, self.file = new, old, file
         self.hidden = masks.of(old)
-        self.shown_before = masks.data(old)
+        self.counterparts = _Counterparts(new.data, masks.data(old))
         self.problems: list[Problem] = []
 
     def values(self) -> Iterator[splicing.Edit]:
@@ -70,7 +70,7 @@ class _Keeping:
     def _value(
         self, place: Location, entry: Entry, said: str
     ) -> Iterator[splicing.Edit]:
-        before = _counterpart(place, self.new.data, self.shown_before)
+        before = self.counterparts.of(place)
         if before is None or self.hidden.values.get(before) != said:
             self._refuse(place, entry.value.start, NOT_THERE)
             return
@@ -91,19 +91,23 @@ class _Keeping:
         found = [
             (s, c.rstrip()) for s, c in masks.comments(self.new) if masks.MASK in c
         ]
+        counts = Counter(comment for _, comment in found)
+        alike = {shown for shown, said in shown_before.items() if len(set(said)) == 1}
+        seen: Counter[str] = Counter()
         for start, comment in found:
             candidates = shown_before.get(comment, [])
-            count = sum(other == comment for _, other in found)
-            if len(set(candidates)) == 1:
+            index = seen[comment]
+            seen[comment] += 1
+            if comment in alike:
                 yield (start, start + len(comment), candidates[0])
-            elif candidates and len(candidates) == count:
-                index = [s for s, c in found if c == comment].index(start)
+            elif candidates and len(candidates) == counts[comment]:
                 yield (start, start + len(comment), candidates[index])
             else:
                 self._refuse((), start, "this comment holds a mask; write what it says")
 
     def _refuse(self, place: Location, index: int, says: str) -> None:
-        where = reader.position(self.file, self.new.text, index)
+        is_told = len(self.problems) < errors.MOST_TOLD
+        where = reader.position(self.file, self.new.text, index) if is_told else None
         name = ".".join(map(str, place))
         message = f"'{name}': {says}" if name else says
         self.problems.append(Problem(place, message, errors.MASKED, where))
@@ -117,7 +121,7 @@ def restored(new: Any, place: Location, old: Document) -> Any:
     restoring = _Restoring(new, place, old)
     value = restoring.value(new, place)
     if restoring.problems:
-        raise ConfigInvalid(restoring.problems)
+        raise ConfigInvalid(errors.foremost(restoring.problems))
     return value
 
 
@@ -127,8 +131,9 @@ class _Restoring:
     def __init__(self, new: Any, place: Location, old: Document) -> None:
         self.old = old
         self.hidden = masks.of(old).values
-        self.shown_before = masks.data(old)
-        self.whole = planted(self.shown_before, place, new)
+        shown_before = masks.data(old)
+        whole = planted(shown_before, place, new)
+        self.counterparts = _Counterparts(whole, shown_before)
         self.problems: list[Problem] = []
 
     def value(self, value: Any, here: Location) -> Any:
@@ -141,7 +146,7 @@ class _Restoring:
             return [self.value(it, (*here, index)) for index, it in enumerate(value)]
         if not isinstance(value, str) or masks.MASK not in value:
             return value
-        before = _counterpart(here, self.whole, self.shown_before)
+        before = self.counterparts.of(here)
         if before is None or self.hidden.get(before) != value:
             self._refuse(here, NOT_THERE)
             return value
@@ -169,43 +174,74 @@ def planted(whole: Any, place: Location, new: Any) -> Any:
     return {**known, step: planted(known.get(step), rest, new)}
 
 
-def _counterpart(place: Location, new: Any, old: Any) -> Location | None:
-    """Return which place of old data a place of new data was, as both are shown.
+class _Counterparts:
+    """Knows which place of old data a place of new data was, as both are shown.
 
     Entries of lists are known by their names; those without by what they say, or by
     where they are while all others stay what they were.
     """
-    found: list[str | int] = []
-    for step in place:
-        if isinstance(new, dict) and isinstance(old, dict):
-            if step not in old:
+
+    def __init__(self, new: Any, old: Any) -> None:
+        self.new, self.old = new, old
+        self._pairs: dict[tuple[int, int], _Pairs] = {}
+        """By the lists' `id`: they are kept as long."""
+
+    def of(self, place: Location) -> Location | None:
+        found: list[str | int] = []
+        new, old = self.new, self.old
+        for step in place:
+            if isinstance(new, dict) and isinstance(old, dict):
+                if step not in old:
+                    return None
+                found.append(step)
+                new, old = new[step], old[step]
+            elif (
+                isinstance(new, list)
+                and isinstance(old, list)
+                and isinstance(step, int)
+            ):
+                index = self._paired(new, old).before(step)
+                if index is None:
+                    return None
+                found.append(index)
+                new, old = new[step], old[index]
+            else:
                 return None
-            found.append(step)
-            new, old = new[step], old[step]
-        elif isinstance(new, list) and isinstance(old, list) and isinstance(step, int):
-            index = _entry_before(step, new, old)
-            if index is None:
-                return None
-            found.append(index)
-            new, old = new[step], old[index]
-        else:
-            return None
-    return tuple(found)
+        return tuple(found)
+
+    def _paired(self, new: list[Any], old: list[Any]) -> "_Pairs":
+        key = (id(new), id(old))
+        if key not in self._pairs:
+            self._pairs[key] = _Pairs(new, old)
+        return self._pairs[key]
 
 
-def _entry_before(index: int, new: list[Any], old: list[Any]) -> int | None:
-    item = new[index]
-    name = merging.identity(item)
-    if name is not None:
-        named = [i for i, it in enumerate(old) if merging.identity(it) == name]
-        again = [it for it in new if merging.identity(it) == name]
-        return named[0] if len(named) == len(again) == 1 else None
-    if len(new) == len(old) and merging.same(old[index], item):
-        return index
-    alike = [i for i, it in enumerate(old) if merging.same(it, item)]
-    if len(alike) == 1:
-        # Copied, it would be one secret in two places.
-        again = [it for it in new if merging.same(it, item)]
-        return alike[0] if len(again) == 1 else None
-    others = (merging.same(new[i], old[i]) for i in range(len(old)) if i != index)
-    return index if len(new) == len(old) and all(others) else None
+class _Pairs:
+    """Knows which entry of an old list one of a new list was."""
+
+    def __init__(self, new: list[Any], old: list[Any]) -> None:
+        self._new = list(map(merging.known_by, new))
+        self._are_named = [merging.identity(item) is not None for item in new]
+        self._counts = Counter(self._new)
+        self._places: dict[Hashable, list[int]] = defaultdict(list)
+        before = list(map(merging.known_by, old))
+        for index, known in enumerate(before):
+            self._places[known].append(index)
+        self._changed: set[int] | None = None
+        """Where they differ, if they are as long."""
+        if len(new) == len(old):
+            both = zip(self._new, before, strict=True)
+            self._changed = {i for i, (one, other) in enumerate(both) if one != other}
+
+    def before(self, index: int) -> int | None:
+        known, changed = self._new[index], self._changed
+        places = self._places.get(known, [])
+        is_one = len(places) == self._counts[known] == 1
+        if self._are_named[index]:
+            return places[0] if is_one else None
+        if changed is not None and index not in changed:
+            return index
+        if len(places) == 1:
+            # Copied, it would be one secret in two places.
+            return places[0] if is_one else None
+        return index if changed == {index} else None

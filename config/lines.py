@@ -3,13 +3,15 @@
 import re
 
 BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+OTHER_BREAKS = "\r\x85\u2028\u2029"
 
 
 def start(text: str, index: int) -> int:
     """Return where the line of a character begins."""
-    while index > 0 and not BREAK.match(text, index - 1):
-        index -= 1
-    return index
+    first = text.rfind("\n", 0, index) + 1
+    for other in OTHER_BREAKS:
+        first = max(first, text.rfind(other, first, index) + 1)
+    return first
 
 
 def end(text: str, index: int) -> int:

@@ -4,7 +4,7 @@ What says the same stays as it is written, with its comments and quotes, in the 
 of the text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from config import emission, lines, placeholders, splicing
@@ -34,6 +34,23 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     return bool(one == other)
+
+
+def gist(value: Any) -> Hashable:
+    """Return what two values have in common if, and only if, they say the same."""
+    if isinstance(value, dict):
+        return ("map", frozenset((key, gist(it)) for key, it in value.items()))
+    if isinstance(value, list):
+        return ("list", tuple(map(gist, value)))
+    # 1 is 1.0, and true is neither.
+    said: Hashable = ("switch", value) if isinstance(value, bool) else value
+    return said
+
+
+def known_by(item: Any) -> Hashable:
+    """Return what an entry of a list is found by among others: its name, or all."""
+    name = identity(item)
+    return gist(item) if name is None else ("named", name)
 
 
 def fragment(data: Any, *, is_flow: bool = False) -> Fragment:
@@ -131,21 +148,14 @@ def _merge_items(
 
 def _paired(old: list[Any], new: list[Any]) -> list[int | None]:
     """Return which old entry each new one was: by name, by content, by place."""
-    names = [identity(item) for item in old]
-    left = set(range(len(old)))
+    waiting: dict[Hashable, list[int]] = {}
+    for index in reversed(range(len(old))):
+        waiting.setdefault(known_by(old[index]), []).append(index)
     pairs: list[int | None] = []
     for item in new:
-        name = identity(item)
-        found = next(
-            (
-                index
-                for index in sorted(left)
-                if (names[index] == name if name else same(old[index], item))
-            ),
-            None,
-        )
-        left.discard(-1 if found is None else found)
-        pairs.append(found)
+        found = waiting.get(known_by(item))
+        pairs.append(found.pop() if found else None)
+    left = set(range(len(old))).difference(pairs)
     if len(old) == len(new):
         # What changed in place is nobody else's.
         pairs = [

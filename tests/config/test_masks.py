@@ -1,6 +1,7 @@
 """No secret is shown, none is lost, and no mask is written."""
 
 import copy
+import time
 from typing import Any
 
 import pytest
@@ -125,6 +126,22 @@ def test_what_is_shown_is_yaml_to_other_readers_too():
     assert told == text.replace("fallback1", MASK).replace("'", '"')
     assert YAML(typ="safe").load(told) == masks.data(document.of(text.encode()))
     assert kept(told, text).replace('"', "'") == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"# api_key: secret-{n}-{'x' * 9}\n" for n in range(8_000)) + "a: b\n",
+        f"tokens: [{', '.join(f'secret-{n}-of-many' for n in range(2_000))}]\n",
+    ],
+)
+def test_many_secrets_take_no_longer_each(text):
+    """Compared each with each they took many seconds, and now less than half of one."""
+    old = document.of(text.encode())
+    shown = masks.shown(old)
+    began = time.process_time()
+    assert keeping.kept(shown, old, "") == text.encode()
+    assert time.process_time() - began < 1.5
 
 
 def test_data_has_the_same_masks():

@@ -122,3 +122,17 @@ def test_the_gentle_way_is_always_found(sample, draw):
     gentle = rewriting.ways(doc, (key,), data[key], new)[0]
     content = doc.with_text(splicing.apply(doc.text, gentle()))
     assert merging.same(document.of(content).data, {**data, key: new})
+
+
+@MANY
+@given(st.lists(DATA, min_size=2, max_size=6))
+def test_two_values_have_a_gist_in_common_if_they_say_the_same(values):
+    known = [*values, 1, 1.0, True, "1", "", None, False, 0, [], {}, [1], {"a": [0]}]
+    for one in known:
+        for other in known:
+            alike = merging.gist(one) == merging.gist(other)
+            assert alike == merging.same(one, other)
+
+
+def test_a_name_is_no_text_that_reads_like_one():
+    assert merging.known_by({"name": "a"}) != merging.known_by("name:a")
