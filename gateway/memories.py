@@ -192,9 +192,11 @@ async def change_memory(
         changes.setdefault("status", "held")
     if changes:
         vector = await remembering.embed_again(fact.content, changes)
+        was = fact.updated_at
+        done = deed(request, "memory.change", user_id, memory_id, fields=[*changes])
         fact = await lane.run_to_end(
             audit.recorded,
-            deed(request, "memory.change", user_id, memory_id, fields=[*changes]),
+            lambda now: done if now.updated_at != was else None,
             facts.edit,
             user_id,
             fact.id,

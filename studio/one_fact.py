@@ -47,8 +47,10 @@ class OneFact(OfUser):
         fact, changes = self._fact(), asked.changes()
         if changes:
             vector = recalling.embed_again(fact.content, changes)
+            was, name = fact.updated_at, fact_ids.write(fact.id)
+            deed = self.deed("memory.change", name, fields=[*changes])
             fact = audit.recorded(
-                self.deed("memory.change", fact_ids.write(fact.id), fields=[*changes]),
+                lambda now: deed if now.updated_at != was else None,
                 facts.edit,
                 self.user_id,
                 fact.id,
