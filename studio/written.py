@@ -133,7 +133,7 @@ class PartFace(Written):
         details = dict(zip(("section", "entry"), self.at, strict=False))
         if not self._body.strip():
             # Lest one that was lost on its way empties a section.
-            raise Invalid("The body is empty; send {} to have it say nothing")
+            raise Invalid("The body is empty; send null to take this out of the file")
         if self.is_form and not self.is_text() and not self.typed():
             raise Invalid(f"The form needs the field '{WRITTEN}'", param=WRITTEN)
         if self.is_text():

@@ -23,8 +23,8 @@ def yaml(configure, tmp_path, settings):
 @pytest.mark.parametrize(
     ("method", "body", "headers"),
     [
-        ("PUT", "", YAML_TYPE),
         ("PUT", "null\n", YAML_TYPE),
+        ("PUT", "~", YAML_TYPE),
         ("PUT", "null", JSON_TYPE),
         ("DELETE", "", {}),
     ],
