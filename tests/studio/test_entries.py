@@ -395,6 +395,9 @@ def test_viewers_look_and_no_more(viewer, operator, configure):
     assert viewer.post("/admin/agents/tuned/reset").status_code == 403
     page = viewer.get("/admin/agents/tuned", headers={"Accept": "text/html"}).text
     assert "tuned/edit" not in page
+    empty = viewer.get("/admin/judges", headers={"Accept": "text/html"}).text
+    assert "Operators write them." in empty
+    assert "/admin/judges/new" not in empty
     assert not OverrideVersion.objects.exists()
 
 

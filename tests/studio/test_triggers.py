@@ -141,3 +141,6 @@ def test_one_that_skips_says_that_a_run_is_not_over(script, configure):
 def test_viewers_fire_nothing(viewer):
     assert viewer.get("/admin/triggers").status_code == 200
     assert viewer.post("/admin/triggers/any/fire").status_code == 403
+    page = viewer.get("/admin/triggers", headers={"Accept": "text/html"}).text
+    assert "Operators add crons" in page
+    assert 'is-primary" href' not in page
