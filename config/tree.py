@@ -1,5 +1,6 @@
 """Plain values from YAML nodes: placeholders expanded, positions kept."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,9 @@ TAG = "tag:yaml.org,2002:"
 TEXT_TAGS = {f"{TAG}str", f"{TAG}timestamp"}
 SCALAR_TAGS = {f"{TAG}{name}" for name in ("bool", "float", "int", "null")}
 MERGE_TAG = f"{TAG}merge"
+
+HALF = re.compile("[\ud800-\udfff]")
+"""Of a pair in UTF-16."""
 
 Entry = tuple[ScalarNode, Node]
 
@@ -142,6 +146,8 @@ class Tree:
             return self._unsupported(node, location)
 
     def _text(self, node: ScalarNode, location: Location) -> str:
+        if HALF.search(node.value):
+            self._pair(node, location)
         text = self.expander.expand(node.value)
         if text != node.value:
             self.written[location] = placeholders.show(node.value)
@@ -154,6 +160,17 @@ class Tree:
             )
         # As it was written, a value that failed is not also an empty one.
         return self.written[location] if self.expander.failures else text
+
+    def _pair(self, node: ScalarNode, location: Location) -> None:
+        """Make one character of two escapes that are its halves, as JSON has them."""
+        halves = node.value.encode("utf-16", "surrogatepass")
+        try:
+            node.value = halves.decode("utf-16")
+        except UnicodeDecodeError:
+            node.value = halves.decode("utf-16", "replace")
+            message = "an escape such as \\uD83D is half a character; write the whole"
+            self._problem(location, message, errors.SYNTAX, node)
+            self.failed.add(location)
 
     def _placeholder_index(self, node: ScalarNode, count: int) -> int:
         """Return where a scalar's n-th placeholder starts in the text.

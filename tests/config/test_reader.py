@@ -7,7 +7,7 @@ from ruamel.yaml import YAML
 from config import loader, reader, scanning, starter
 from config.errors import ConfigInvalid
 
-from .conftest import COOK, MENU
+from .conftest import COOK, COOKS, MENU
 
 TOUR = starter.TEMPLATES / "tour.yaml"
 """The longest of our examples."""
@@ -65,6 +65,13 @@ def test_it_refuses_binary(file):
 @pytest.mark.parametrize("escape", ["\\U99999999", "\\U00110000"])
 def test_it_refuses_an_escape_of_no_character(refusal, escape):
     assert "names no character" in refusal(f'cooks: "{escape}"\n')
+
+
+def test_two_halves_of_a_character_are_one_and_one_is_none(load, refusal):
+    told = load('cooks: [{name: "\\uD83D\\uDE00 a"}]\n')
+    assert [cook.name for cook in told.get(COOKS)] == ["\U0001f600 a"]
+    for text in ('cooks: [{name: "\\uD83D"}]\n', 'cooks: [{"\\uDE00": x}]\n'):
+        assert "is half a character" in refusal(text)
 
 
 @pytest.mark.parametrize("value", ["!!float ''", "!!int ''", "!!int x", "!!bool x"])
