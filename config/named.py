@@ -1,9 +1,12 @@
 """Lists of the YAML whose entries have names of their own."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from pydantic_core import PydanticCustomError
+
+from config.spelling import did_you_mean
+from core.errors import NotFound
 
 
 class Named(Protocol):
@@ -36,3 +39,15 @@ def by_name(noun: str) -> Callable[[Iterable[Entry]], dict[str, Entry]]:
         return found
 
     return named
+
+
+Found = TypeVar("Found")
+
+
+def called(
+    name: str, known: Mapping[str, Found], *, noun: str, unknown: type[NotFound]
+) -> Found:
+    """Return the entry of a name; raises `unknown`, which says what was meant."""
+    if name not in known:
+        raise unknown(f"there is no {noun} '{name}'{did_you_mean(name, known)}")
+    return known[name]

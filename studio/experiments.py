@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from access import instants
 from config import live
-from config.spelling import did_you_mean
+from config.named import called
 from core.errors import NotFound
 from experiments.config import EXPERIMENTS, ExperimentConfig, StopRule
 from studio.faces import Face
@@ -170,7 +170,4 @@ class Results(Face):
 def _experiment_of(name: str) -> ExperimentConfig:
     """Return an experiment by its name; raises `ExperimentUnknown`."""
     known = live.current().get(EXPERIMENTS)
-    if name not in known:
-        hint = did_you_mean(name, known)
-        raise ExperimentUnknown(f"there is no experiment '{name}'{hint}")
-    return known[name]
+    return called(name, known, noun="experiment", unknown=ExperimentUnknown)

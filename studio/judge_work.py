@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from access import audit, instants
 from access.deeds import Deed
 from config import live
-from config.spelling import did_you_mean
+from config.named import called
 from core.errors import NotFound
 from judges import of_late
 from judges.config import JUDGES, JudgeConfig
@@ -246,9 +246,7 @@ class Past(JudgeFace):
 def _judge_of(name: str) -> JudgeConfig:
     """Return a judge by its name; raises `JudgeUnknown`."""
     known = live.current().get(JUDGES)
-    if name not in known:
-        raise JudgeUnknown(f"there is no judge '{name}'{did_you_mean(name, known)}")
-    return known[name]
+    return called(name, known, noun="judge", unknown=JudgeUnknown)
 
 
 def _wanted(asked: PastReplies) -> Wanted:

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from access import audit
 from access.deeds import Deed
 from config import live
+from config.named import called
 from core.errors import NotFound
 from core.ids import UserId
 from mcp_bridge import connections, looks
@@ -193,10 +194,8 @@ def connected(
 
 def _server_of(name: str) -> ServerConfig:
     """Return a server that is in force; raises `ServerUnknown`."""
-    server = live.current().get(MCP).get(name)
-    if server is None:
-        raise ServerUnknown(f"there is no MCP server '{name}' under mcp:")
-    return server
+    known = live.current().get(MCP)
+    return called(name, known, noun="MCP server", unknown=ServerUnknown)
 
 
 def _looks() -> dict[str, Look]:

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from access import audit
 from access.deeds import Deed
 from config import live
-from config.spelling import did_you_mean
+from config.named import called
 from smoke import pages, runs, telling, verdicts
 from smoke.config import SMOKE_TESTS, SmokeTest
 from smoke.errors import SmokeTestUnknown
@@ -163,11 +163,7 @@ class RunCancelling(Face):
 def _test_of(name: str) -> SmokeTest:
     """Return a test by its name; raises `SmokeTestUnknown`."""
     tests = live.current().get(SMOKE_TESTS)
-    if name not in tests:
-        raise SmokeTestUnknown(
-            f"there is no smoke test '{name}'{did_you_mean(name, tests)}"
-        )
-    return tests[name]
+    return called(name, tests, noun="smoke test", unknown=SmokeTestUnknown)
 
 
 def page(face: Face, test: str | None = None) -> dict[str, Any]:
