@@ -166,6 +166,15 @@ def test_a_deleted_file_is_told_and_the_old_one_stays(looking, file, caplog):
     assert "nothing changed" in caplog.text
 
 
+def test_a_pipe_in_its_place_holds_nobody_up(looking, file, caplog):
+    file.unlink()
+    os.mkfifo(file)
+    for _ in range(3):
+        looking.look()
+    assert caplog.text.count("this is a pipe or a device, not a file") == 1
+    assert names() == ["ann"]
+
+
 def test_it_tells_what_changed_by_name(looking, file, caplog):
     file.write_text("cooks: [{name: ann}, {name: bob}]\nmenu: {tea: 1}\n")
     looking.look()
