@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -280,12 +281,21 @@ async def test_no_child_outlives_us_even_if_we_are_killed():
 
 async def test_what_minds_the_children_is_there_as_long_as_they_are(pool, monkeypatch):
     monkeypatch.setattr(stdio, "WATCH_SECONDS", 0.01)
-    before = children()
     tools = await opened(configured(it=raw()), pool)
-    (guard,) = children() - before - {int(await use(tools["pid"]))}
+    await use(tools["echo"])
+    (guard,) = guards()
     os.kill(guard, signal.SIGKILL)
     for _ in range(500):
-        if len(children() - before - {guard}) == 2:
+        if len(guards() - {guard}) == 1:
             return
         await asyncio.sleep(0.01)
     pytest.fail("nothing took its place")
+
+
+def guards() -> set[int]:
+    """What minds the children of this process; one that is dead has no command."""
+    return {
+        pid
+        for pid in children()
+        if b"guard.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    }
