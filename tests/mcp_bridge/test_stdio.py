@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -294,8 +295,9 @@ async def test_what_minds_the_children_is_there_as_long_as_they_are(pool, monkey
 
 def guards() -> set[int]:
     """What minds the children of this process; one that is dead has no command."""
-    return {
-        pid
-        for pid in children()
-        if b"guard.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    }
+    found = set()
+    for pid in children():
+        with suppress(FileNotFoundError):
+            if b"guard.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.add(pid)
+    return found
