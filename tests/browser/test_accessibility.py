@@ -22,6 +22,7 @@ LOOKED_AT = {
     *("task", "tasks", "tokens", "turn", "users"),
     "coulisse-yaml",
 }
+LONG = {"audit", "tasks", "tokens", "users"}
 EMPTY = Place("empty", "/admin/tasks?agent=nobody", "Tasks")
 
 axe = Axe()
@@ -52,7 +53,9 @@ def darken(page: Any) -> None:
     ids=lambda place: place.name,
 )
 def test_nobody_stumbles(window: Window, names: dict[str, str], place: Place) -> None:
-    page = window.open(place.path.format_map(names))
+    # One row is like the other.
+    few = "?limit=10" if place.name in LONG else ""
+    page = window.open(place.path.format_map(names) + few)
     window.settle()
     assert stumbles(page) == []
     darken(page)
