@@ -71,7 +71,7 @@ class File:
     @property
     def is_broken(self) -> bool:
         """Whether it cannot be parsed, and what is shown is what was valid last."""
-        return self._whole.content is not self.content
+        return self._whole.content != self.content
 
     @property
     def text(self) -> str:
