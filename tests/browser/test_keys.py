@@ -61,7 +61,7 @@ def opened(window: Window, path: str) -> Any:
     return page
 
 
-def test_an_agent_is_written_and_talked_to(window: Window) -> None:
+def test_an_agent_is_written_and_talked_to(window: Window, stage: Theatre) -> None:
     page = opened(window, "/admin/agents")
     press(page, "New agent")
     page.locator(".ace_content").first.wait_for()
@@ -83,6 +83,7 @@ def test_an_agent_is_written_and_talked_to(window: Window) -> None:
     page.locator(".bubble.is-assistant", has_text=SAID).wait_for()
     press(page, "Open this turn")
     page.locator("h1", has_text="Turn ").wait_for()
+    assert stage.get(window.path)["agent"] == "cloakroom"
 
 
 def test_who_reads_on_is_left_where_they_are(
@@ -124,6 +125,7 @@ def test_a_user_is_erased(window: Window, stage: Theatre) -> None:
     press(page, "Skip the menu")
     press(page, "Erase for good")
     window.said("rased")
+    assert user["id"] not in [each["id"] for each in stage.get("/admin/users")["data"]]
 
 
 def test_the_focus_goes_with_what_goes_on(
