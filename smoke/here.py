@@ -1,9 +1,8 @@
 """Runs that are held in this process, beside whatever worker there may be."""
 
-import signal
 import time
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from core.ids import UserId
@@ -23,31 +22,23 @@ def at_work(users: Collection[UserId]) -> Iterator[None]:
     service = Service(users=users)
     wake.by(service.kick)
     try:
-        with _interrupted_later():
-            service.start()
+        service.start()
         yield
     finally:
         service.stop()
 
 
-@contextmanager
-def _interrupted_later() -> Iterator[None]:
-    """Have ^C heard when the block is left, which is not to be left half done."""
-    pressed: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if pressed:
-        raise KeyboardInterrupt
+def watch(
+    run_ids: Collection[uuid.UUID], heed: Callable[[], None]
+) -> Iterator[Line | Run]:
+    """Yield each line as it is said and each run as it is closed, until all are.
 
-
-def watch(run_ids: Collection[uuid.UUID]) -> Iterator[Line | Run]:
-    """Yield each line as it is said and each run as it is closed, until all are."""
+    `heed` is called time and again, and ends this by what it raises.
+    """
     left, shown = set(run_ids), set[int]()
     swept_at = time.monotonic()
     while left:
+        heed()
         if time.monotonic() - swept_at > SWEEP_SECONDS:
             runs.sweep()
             swept_at = time.monotonic()

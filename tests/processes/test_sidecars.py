@@ -41,7 +41,11 @@ FAMILY = """
     args: [-c, "sleep 60 & echo $! > {name}.child; echo $$ > {name}.pid; {script}"]
 """
 WAITS = "wait"
-ENDS_GENTLY = "trap 'echo gently > ended; exit' TERM; while :; do wait; done"
+HEEDS = "heeds"
+"""Is there once a signal would be heard."""
+ENDS_GENTLY = (
+    f"trap 'echo gently > ended; exit' TERM; echo > {HEEDS}; while :; do wait; done"
+)
 
 
 def write(project: Project, **scripts: str) -> None:
@@ -177,6 +181,7 @@ def test_they_end_gently_when_the_supervisor_is_gone(project: Project, running) 
     write(project, bridge=ENDS_GENTLY)
     orphaned = running()
     family_of_it = family(project)
+    until((project.root / HEEDS).exists)
     os.close(orphaned.held)
     orphaned.held = os.open(os.devnull, os.O_RDONLY)
     orphaned.process.wait(timeout=PATIENCE_SECONDS)
@@ -315,7 +320,9 @@ def test_a_server_brings_its_sidecars_and_takes_them_along(project: Project) -> 
     os.kill(runner.pid, signal.SIGKILL)
     until(are_gone(family_of_it))
     (project.root / "bridge.pid").unlink()
+    (project.root / HEEDS).unlink()
     family_of_it = family(project)
+    until((project.root / HEEDS).exists)
     until(lambda: "  sidecars  pid " in project.call("status"))
     assert ", 1 restart\n    bridge  pid" in project.call("status")
 

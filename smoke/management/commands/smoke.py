@@ -1,10 +1,8 @@
 """`manage.py smoke`: synthetic users talk to agents, and what came of it."""
 
-import signal
 import uuid
 from argparse import ArgumentParser
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from config import live, option
 from config.spelling import did_you_mean
+from core import interruption
 from core.ids import UserId
 from memory.command import INTERRUPTED, MemoryCommand
 from smoke import drawing, here, junit, pages, runs, telling
@@ -66,36 +65,47 @@ class Command(MemoryCommand):
             write(Path(options["junit"]), b"")
         # Known before they are launched: ^C at any moment leaves none of them behind.
         ids = [uuid.uuid4() for _ in tests]
-        try:
-            self._launch(zip(tests, ids, strict=True), options)
-            if options["wait"]:
-                self._hold(pages.batches(ids), options)
-        except KeyboardInterrupt as exc:
-            told = self._cancel(ids)
-            raise CommandError(told, returncode=INTERRUPTED) from exc
-        except BaseException:
-            self._cancel(ids)
-            raise
+        with interruption.held() as heed:
+            try:
+                self._launch(zip(tests, ids, strict=True), heed, options)
+                if options["wait"]:
+                    self._hold(pages.batches(ids), heed, options)
+            except KeyboardInterrupt as exc:
+                told = self._cancel(ids)
+                raise CommandError(told, returncode=INTERRUPTED) from exc
+            except BaseException:
+                self._cancel(ids)
+                raise
         if options["wait"]:
             self._conclude(pages.batches(ids), options)
         else:
             self._leave(pages.batches(ids), options)
 
     def _launch(
-        self, tests: Iterable[tuple[SmokeTest, uuid.UUID]], options: dict[str, Any]
+        self,
+        tests: Iterable[tuple[SmokeTest, uuid.UUID]],
+        heed: Callable[[], None],
+        options: dict[str, Any],
     ) -> None:
         count = options["repetitions"]
         for test, id_ in tests:
+            heed()
             batch = runs.launch(test, origin="command", repetitions=count, batch=id_)
             self._say(drawing.launched(batch), options)
+        heed()
 
-    def _hold(self, batches: list[list[Run]], options: dict[str, Any]) -> None:
+    def _hold(
+        self,
+        batches: list[list[Run]],
+        heed: Callable[[], None],
+        options: dict[str, Any],
+    ) -> None:
         """Have the conversations here, until they and their scores are over."""
         ids = [run.pk for batch in batches for run in batch]
         users = [UserId(run.user_id) for batch in batches for run in batch]
         with here.at_work(users):
             try:
-                for each in here.watch(ids):
+                for each in here.watch(ids, heed):
                     self._tell(each, options)
             except BaseException:
                 # Before the work is waited for: so it is broken off at once.
@@ -104,9 +114,8 @@ class Command(MemoryCommand):
 
     def _cancel(self, batches: Collection[uuid.UUID]) -> str:
         """End what is not over of these batches; return what that leaves."""
-        with unheard():
-            found = [run for batch in pages.batches(batches) for run in batch]
-            runs.cancel([run.pk for run in found])
+        found = [run for batch in pages.batches(batches) for run in batch]
+        runs.cancel([run.pk for run in found])
         # Read anew: what was cancelled before is counted, too.
         found = [run for batch in pages.batches(batches) for run in batch]
         return drawing.interrupted(found)
@@ -270,16 +279,6 @@ def wanted(names: Sequence[str], *, is_all: bool) -> list[SmokeTest]:
     if not chosen:
         raise CommandError("there are no smoke tests: `smoke_tests:` is empty")
     return [tests[name] for name in chosen]
-
-
-@contextmanager
-def unheard() -> Iterator[None]:
-    """Let no second ^C, which runners such as make pass on, break what is done here."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def write(path: Path, document: bytes) -> None:

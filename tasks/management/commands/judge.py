@@ -12,7 +12,7 @@ from agents.config import AGENTS
 from config import live
 from config.sections import Config
 from config.spelling import did_you_mean
-from core import money
+from core import interruption, money
 from judges.config import JUDGES, JudgeConfig
 from memory.bar import Bar
 from memory.command import INTERRUPTED, MemoryCommand, is_confirmed
@@ -131,20 +131,22 @@ class Command(MemoryCommand):
     def _judge(self, work: "Judging") -> None:
         service = Service(only=[judging.KIND])
         bar = Bar(self.stderr, work.total)
-        service.start()
-        try:
-            while not work.is_over:
-                if work.add():
-                    service.kick()
-                time.sleep(LOOK_SECONDS)
-                work.look()
-                bar.show(work.closed)
-            bar.end()
-        except KeyboardInterrupt as exc:
-            message = f"interrupted: {work.told()}; run it again to go on"
-            raise CommandError(message, returncode=INTERRUPTED) from exc
-        finally:
-            service.stop()
+        with interruption.held() as heed:
+            service.start()
+            try:
+                while not work.is_over:
+                    heed()
+                    if work.add():
+                        service.kick()
+                    time.sleep(LOOK_SECONDS)
+                    work.look()
+                    bar.show(work.closed)
+                bar.end()
+            except KeyboardInterrupt as exc:
+                message = f"interrupted: {work.told()}; run it again to go on"
+                raise CommandError(message, returncode=INTERRUPTED) from exc
+            finally:
+                service.stop()
         self.stdout.write(work.told())
         if work.failed:
             raise CommandError(

@@ -1,0 +1,26 @@
+"""^C: held back, heard where it is looked for, and as before afterwards."""
+
+import os
+import signal
+
+import pytest
+
+from core import interruption
+
+
+def test_it_is_heard_where_it_is_looked_for():
+    with interruption.held() as heed:
+        heed()
+        # Twice, as runners such as make pass it on.
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            heed()
+
+
+def test_one_that_nobody_looks_for_is_dropped():
+    before = signal.getsignal(signal.SIGINT)
+    with interruption.held():
+        os.kill(os.getpid(), signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
