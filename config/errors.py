@@ -73,7 +73,7 @@ class StarterRefused(Invalid):
 
 
 class FileChanged(Conflict):
-    """Somebody changed the file since it was shown; load it again."""
+    """Somebody changed the file since it was shown; look at what it is now."""
 
     code = "changed_meanwhile"
 

@@ -27,6 +27,13 @@ from config.sections import Config, Problem, Section
 from config.spelling import did_you_mean
 
 Label = Literal["yaml", "dynamic", "override", "tombstoned"]
+DONE: dict[str, str] = {
+    Action.SAVED: "changed",
+    Action.TOMBSTONED: "disabled",
+    Action.RESET: "reset",
+    Action.REMOVED: "deleted",
+}
+"""How it is told what somebody did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,10 +344,11 @@ def _unchanged(
 ) -> None:
     if version is None or version == (0 if row is None else row.version):
         return
-    who = "" if row is None else f" by {row.changed_by}"
+    last = history(section, name, limit=1)
+    what = "".join(f"{DONE[each.action]} by {each.by}" for each in last) or "changed"
     raise EntryChanged(
-        f"{section.noun} '{name}' was changed{who} since it was shown; look at what "
-        "it is now before you change it"
+        f"{section.noun} '{name}' was {what} since it was shown; look at what it is "
+        "now before you change it"
     )
 
 

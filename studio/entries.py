@@ -19,12 +19,12 @@ from access import audit
 from access.deeds import Deed
 from agents.config import AGENTS
 from config import drafts, live, overrides
-from config.errors import ConfigInvalid
+from config.errors import ConfigInvalid, EntryUnknown
 from config.overrides import Entry
 from config.sections import Section
 from core.errors import Invalid, NotFound
 from providers.config import PROVIDERS
-from studio import entry_shapes, formats, kinds, refusals
+from studio import entry_shapes, formats, kinds, meanwhile, refusals
 from studio.faces import Face
 from studio.kinds import Kind
 
@@ -293,10 +293,19 @@ class OneEntry(EntryFace):
         """Return the form as it was filled in; there is none but that of a PUT."""
         if self.request.method != "PUT":
             return None
-        return _edit_form(self, self.kwargs["name"], self.text(), self._shown())
-
-    def _shown(self) -> str:
-        return str(self._fields().get("version", ""))
+        text, name = self.text(), self.kwargs["name"]
+        try:
+            entry = overrides.find(self.kind.section, name)
+        except EntryUnknown:
+            return _new_form(self, text)  # Saving it makes it anew.
+        shown = str(self._fields().get("version", ""))
+        form = _edit_form(self, name, text, shown)
+        version = str(entry.version)
+        if shown in ("", version):
+            return form
+        change = meanwhile.change(entry.text, text, form["to"])
+        is_off = entry.label == "tombstoned"
+        return {**form, "version": version, "meanwhile": change, "is_off": is_off}
 
 
 class EditEntry(EntryFace):

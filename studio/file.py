@@ -80,9 +80,7 @@ class ConfigFile(Written):
 
     def refill(self) -> Mapping[str, Any]:
         """Return the form as it was filled in."""
-        fields = self._fields()
-        text, version = self.text(), fields.get("version", "")
-        return {**_shell(), "yaml": text, "version": version}
+        return {**_shell(), **self.typed_text(lambda file: file.text)}
 
 
 class ConfigEditor(ConfigFile):

@@ -19,6 +19,7 @@ from config.editing import File, Write
 from config.errors import ConfigInvalid
 from config.places import Place
 from core.errors import Invalid
+from studio import meanwhile
 from studio.faces import WRITTEN, Face
 
 ACTION = "config.write"
@@ -74,6 +75,20 @@ class Written(Face):
             return super().text()
         except UnicodeDecodeError:
             raise Invalid("The body is not UTF-8 text") from None
+
+    def typed_text(self, said: Callable[[File], str]) -> dict[str, Any]:
+        """Return a form's text, with what `said` of the file if that has changed."""
+        text, shown = self.text(), self._fields().get("version", "")
+        form = {"yaml": text, "version": shown}
+        try:
+            file = editing.read()
+            if shown in ("", file.version):
+                return form
+            now = None if file.is_broken else said(file)
+        except ConfigInvalid:
+            return form  # There is no such file, and none that was valid once.
+        change = meanwhile.change(now, text, self.request.path)
+        return {**form, "version": file.version, "meanwhile": change}
 
     def recorded(
         self, details: Mapping[str, Any], change: Callable[..., File], *args: Any
@@ -155,8 +170,7 @@ class PartFace(Written):
         """Return the form as it was filled in."""
         if WRITTEN not in self._fields():
             return None
-        version = self._fields().get("version", "")
-        return {**self.shell(), "yaml": self.text(), "version": version}
+        return {**self.shell(), **self.typed_text(lambda file: file.text_at(self.at))}
 
     def handle_exception(self, exc: Exception) -> Response:
         """Say what is wrong by the lines of the form, where one was filled in."""

@@ -317,6 +317,48 @@ def test_of_two_people_the_second_is_told(browser, script):
     assert "was changed by studio: local since it was shown" in page.text
 
 
+def test_who_was_slower_sees_what_is_there_now_and_may_save_over_it(browser, script):
+    theirs = BOB.replace("bob", "tuned")
+    put(script, "agents/tuned", theirs)
+    yours = theirs.replace("gpt-x", "gpt-y")
+    typed = {"_method": "PUT", "yaml": yours}
+    edit = "/admin/agents/tuned/edit"
+    page = browser.submit("/admin/agents/tuned", {**typed, "version": "0"}, of=edit)
+    assert page.status_code == 409
+    assert f"{yours}</textarea>" in page.text
+    assert '<a href="/admin/agents/tuned" target="_blank">See what is there now' in (
+        page.text
+    )
+    assert '<span class="del">-model: gpt-x # the new one</span>' in page.text
+    assert '<span class="add">+model: gpt-y # the new one</span>' in page.text
+    now = script.get("/admin/agents/tuned").json()["version"]
+    assert f'<input type="hidden" name="version" value="{now}">' in page.text
+    again = {**typed, "version": str(now)}
+    page = browser.submit("/admin/agents/tuned", again, of=edit)
+    assert page.status_code == 200
+    assert script.get("/admin/agents/tuned").json()["yaml"] == yours
+
+
+def test_what_was_disabled_or_deleted_meanwhile_is_told_so(browser, script):
+    script.delete("/admin/experiments/trial")
+    yours = NEW["experiments"].replace("bob", "trial")
+    typed = {"_method": "PUT", "yaml": yours, "version": "0"}
+    edit = "/admin/agents/tuned/edit"
+    page = browser.submit("/admin/experiments/trial", typed, of=edit)
+    assert page.status_code == 409
+    assert "was disabled by studio: local since it was shown" in page.text
+    assert "It is disabled, and saving enables it." in page.text
+
+    version = post(script, "agents", BOB).json()["version"]
+    script.delete("/admin/agents/bob")
+    typed = {"_method": "PUT", "yaml": BOB, "version": str(version)}
+    page = browser.submit("/admin/agents/bob", typed, of=edit)
+    assert page.status_code == 409
+    assert "was deleted by studio: local since it was shown" in page.text
+    assert "<h1>New agent" in page.text
+    assert f"{BOB}</textarea>" in page.text
+
+
 def test_the_history_can_be_edited_from(browser, script):
     post(script, "agents", BOB)
     put(script, "agents/bob", BOB.replace("gpt-x", "gpt-y"))

@@ -394,6 +394,37 @@ def test_a_form_that_is_refused_comes_back_as_it_was_with_its_own_lines(browser,
     assert typed in page.text
 
 
+@pytest.mark.parametrize("where", ["telemetry", "mcp/web", "config/edit"])
+def test_who_was_slower_sees_what_is_there_now(browser, script, yaml, text, where):
+    address = f"/admin/{where}"
+    wants = {"/admin/config/edit": "/admin/config"}.get(address, address)
+    shown = script.get(wants, headers=WANTS_YAML).text
+    typed = {"_method": "PUT", "yaml": f"{shown.rstrip()}\n# mine\n"}
+    old = loader.digest(text.encode())
+    yaml.write_text(f"{text}# theirs\n")
+    page = browser.submit(address, {**typed, "version": old})
+    assert page.status_code == 409
+    assert f'<a href="{address}" target="_blank">See what is there now' in page.text
+    assert '<span class="add">+# mine</span>' in page.text
+    assert ("# theirs" in page.text) == (where == "config/edit")
+    assert "env-secret" not in page.text
+    now = loader.digest(yaml.read_bytes())
+    assert f'name="version" value="{now}"' in page.text
+    page = browser.submit(address, {**typed, "version": now})
+    assert page.status_code == 200
+    assert "# mine" in yaml.read_text()
+
+
+def test_a_file_that_was_broken_meanwhile_keeps_what_was_typed(browser, yaml, text):
+    kept.write(text.encode())
+    yaml.write_text("agents: {\n")
+    typed = {"_method": "PUT", "yaml": "fmt: {}\n", "version": "older"}
+    page = browser.submit("/admin/telemetry", typed)
+    assert page.status_code == 409
+    assert "It cannot be read any more; what you wrote is below." in page.text
+    assert "fmt: {}\n</textarea>" in page.text
+
+
 def test_forms_add_and_remove_entries(browser, yaml, text):
     version = loader.digest(text.encode())
     new = {"name": "more", "url": "http://127.0.0.1:8/mcp", "version": version}
