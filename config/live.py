@@ -221,7 +221,8 @@ class Watcher:
     ) -> None:
         """Watch the file in force; `told` hears of each edit, and which sections."""
         config = current()
-        self.path = config.path
+        # Also where the process goes to another directory.
+        self.path = config.path.absolute()
         self._told = told
         self._stored = stored()
         self._version = config.overlays.version

@@ -62,7 +62,8 @@ settings.register_profile(
 )
 settings.load_profile("patient")
 
-EMPTY = Config(Path("coulisse.yaml"), {})
+PATIENCE_SECONDS = 60.0
+"""How long is waited for what comes, if nothing is wrong, at once."""
 
 
 @pytest.fixture(scope="session")
@@ -118,10 +119,16 @@ def fake() -> Iterator[FakeProvider]:
 
 
 @pytest.fixture(scope="session")
-def running(database: None) -> Iterator[str]:
+def running(database: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The real application under uvicorn; yields its URL."""
-    live.replace(EMPTY)
-    with serve("coulisse_site.asgi:application") as url:
+    file = tmp_path_factory.mktemp("served") / "coulisse.yaml"
+    file.touch()
+    live.replace(Config(file, {}, loader.digest(file.read_bytes())))
+    with contextlib.ExitStack() as stack:
+        # Its watcher lives through all tests, and would put in force what it finds
+        # in their directories and tables: it sees a file of its own alone.
+        with override_settings(COULISSE_OVERLAYS=""):
+            url = stack.enter_context(serve("coulisse_site.asgi:application"))
         yield url
 
 
@@ -199,8 +206,12 @@ def serve(application: str, *, grace_seconds: int = 2) -> Iterator[str]:
         target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True
     )
     thread.start()
-    assert started.wait(20), "the server did not start"
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(10)
-    listener.close()
+    try:
+        assert started.wait(PATIENCE_SECONDS), "the server did not start"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(PATIENCE_SECONDS)
+        listener.close()
+    # Else its watchers would go on in the tests to come.
+    assert not thread.is_alive(), "the server did not stop"

@@ -1,10 +1,11 @@
 import logging
 import os
 import time
+from pathlib import Path
 
 import pytest
 
-from config import live
+from config import live, loader
 from config.errors import ConfigInvalid
 
 from .conftest import COOK, COOKS, KITCHEN, MENU
@@ -40,6 +41,18 @@ def looking(file, caplog):
     caplog.set_level(logging.INFO)
     file.write_text(COOK)
     return live.Watcher()
+
+
+def test_it_looks_at_its_own_file_wherever_the_process_goes(
+    file, monkeypatch, tmp_path_factory
+):
+    file.write_text(COOK)
+    live.replace(loader.load(Path(file.name)))
+    watcher = live.Watcher()
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    Path(file.name).write_text("cooks: [{name: bob}]\n")
+    watcher.look()
+    assert names() == ["ann"]
 
 
 def test_it_loads_the_file_on_first_use_only(file):
