@@ -146,11 +146,10 @@ class Tree:
             return self._unsupported(node, location)
 
     def _text(self, node: ScalarNode, location: Location) -> str:
-        if HALF.search(node.value):
-            self._pair(node, location)
-        text = self.expander.expand(node.value)
-        if text != node.value:
-            self.written[location] = placeholders.show(node.value)
+        said = self._said(node, location)
+        text = self.expander.expand(said)
+        if text != said:
+            self.written[location] = placeholders.show(said)
         for failure in self.expander.failures:
             self.failed.add(location)
             index = self._placeholder_index(node, failure.index)
@@ -161,16 +160,22 @@ class Tree:
         # As it was written, a value that failed is not also an empty one.
         return self.written[location] if self.expander.failures else text
 
-    def _pair(self, node: ScalarNode, location: Location) -> None:
-        """Make one character of two escapes that are its halves, as JSON has them."""
-        halves = node.value.encode("utf-16", "surrogatepass")
+    def _said(self, node: ScalarNode, location: Location) -> str:
+        """Return what a scalar says; two escapes of halves, as JSON has, are one.
+
+        The node stays as it is, to be judged again.
+        """
+        said: str = node.value
+        if not HALF.search(said):
+            return said
+        halves = said.encode("utf-16", "surrogatepass")
         try:
-            node.value = halves.decode("utf-16")
+            return halves.decode("utf-16")
         except UnicodeDecodeError:
-            node.value = halves.decode("utf-16", "replace")
             message = "an escape such as \\uD83D is half a character; write the whole"
             self._problem(location, message, errors.SYNTAX, node)
             self.failed.add(location)
+            return halves.decode("utf-16", "replace")
 
     def _placeholder_index(self, node: ScalarNode, count: int) -> int:
         """Return where a scalar's n-th placeholder starts in the text.

@@ -71,7 +71,8 @@ def test_two_halves_of_a_character_are_one_and_one_is_none(load, refusal):
     told = load('cooks: [{name: "\\uD83D\\uDE00 a"}]\n')
     assert [cook.name for cook in told.get(COOKS)] == ["\U0001f600 a"]
     for text in ('cooks: [{name: "\\uD83D"}]\n', 'cooks: [{"\\uDE00": x}]\n'):
-        assert "is half a character" in refusal(text)
+        # The watcher judges what it doubts twice.
+        assert "is half a character" in refusal(text) == refusal(text)
 
 
 @pytest.mark.parametrize("value", ["!!float ''", "!!int ''", "!!int x", "!!bool x"])
