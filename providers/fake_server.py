@@ -12,7 +12,8 @@ import orjson
 
 from providers.config import ProviderConfig
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 60.0
+"""For what comes, if nothing is wrong, at once."""
 
 
 class Head(NamedTuple):

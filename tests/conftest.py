@@ -164,7 +164,7 @@ def client(server: str) -> Iterator[openai.OpenAI]:
         base_url=f"{server}/v1",
         api_key="unused",
         max_retries=0,
-        timeout=20,
+        timeout=60,
         # Reading the certificates nobody needs here costs more than the test.
         http_client=openai.DefaultHttpxClient(verify=False),
     ) as client:
@@ -174,7 +174,7 @@ def client(server: str) -> Iterator[openai.OpenAI]:
 @pytest.fixture
 async def async_client(server: str):
     async with openai.AsyncOpenAI(
-        base_url=f"{server}/v1", api_key="unused", max_retries=0, timeout=20
+        base_url=f"{server}/v1", api_key="unused", max_retries=0, timeout=60
     ) as client:
         yield client
 

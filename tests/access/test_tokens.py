@@ -169,7 +169,7 @@ def test_of_many_who_revoke_at_once_one_does():
     barrier = threading.Barrier(4)
 
     def revoke():
-        barrier.wait(5)
+        barrier.wait(60)
         outcomes.append(tokens.revoke(str(row.id), by=ADA)[1])
         connection.close()
 
@@ -177,7 +177,7 @@ def test_of_many_who_revoke_at_once_one_does():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert sorted(outcomes) == [False, False, False, True]
     assert AuditEntry.objects.filter(action="token.revoke", target=row.pk).count() == 1
 
@@ -287,6 +287,6 @@ def test_threads_may_share_it():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert faults == []
     assert not any(remembered.recall(each.id.hex) for each in many)

@@ -21,7 +21,8 @@ from memory.models import Message, Thread
 from tests.gateway.openai_shapes import check
 
 PATH = "/v1/chat/completions"
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 60.0
+"""For what comes, if nothing is wrong, at once."""
 DONE = "[DONE]"
 
 
@@ -68,7 +69,7 @@ def post(server: str, content: Any, **more: Any) -> httpx2.Response:
     else:
         more["json"] = content
     # Reading the certificates nobody needs here costs more than the request.
-    return httpx2.post(server + PATH, timeout=20, verify=False, **more)
+    return httpx2.post(server + PATH, timeout=WAIT_SECONDS, verify=False, **more)
 
 
 def error(response: httpx2.Response, status: int) -> dict[str, Any]:
@@ -127,7 +128,9 @@ class Caller:
         address = urlsplit(server)
         assert address.hostname
         assert address.port
-        self._socket = socket.create_connection((address.hostname, address.port), 10)
+        self._socket = socket.create_connection(
+            (address.hostname, address.port), WAIT_SECONDS
+        )
         content = json.dumps(request).encode()
         self._socket.sendall(
             b"POST %s HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"

@@ -10,7 +10,7 @@ from tests.gateway.hands import Hands
 
 @pytest.fixture
 def http(server: str) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=server, timeout=20, verify=False) as client:
+    with httpx2.Client(base_url=server, timeout=60, verify=False) as client:
         yield client
 
 

@@ -36,7 +36,7 @@ async def connected(
         headers[HEADER] = user
     # Reading the certificates nobody needs here costs more than the test.
     async with (
-        httpx2.AsyncClient(headers=headers, verify=False, timeout=20) as http,
+        httpx2.AsyncClient(headers=headers, verify=False, timeout=60) as http,
         Client(
             streamable_http_client(server + PATH + query, http_client=http), mode=mode
         ) as client,
@@ -70,7 +70,7 @@ def post(server: str, body: Any, user: str | None = None, **headers: str) -> Any
     if isinstance(body, bytes):
         given.setdefault("Content-Type", "application/json")
     return httpx2.post(
-        server + PATH, headers=given, timeout=20, verify=False, **content
+        server + PATH, headers=given, timeout=60, verify=False, **content
     )
 
 

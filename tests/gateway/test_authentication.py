@@ -33,7 +33,7 @@ LOOSE = CONFIG + TWO.replace("IDENTITY", "from_request")
 
 @pytest.fixture
 def http(running):
-    with httpx2.Client(base_url=running, timeout=20, verify=False) as http:
+    with httpx2.Client(base_url=running, timeout=60, verify=False) as http:
         yield http
 
 
@@ -48,7 +48,7 @@ def sdk(running):
                 base_url=f"{running}/v1",
                 api_key=key,
                 max_retries=0,
-                timeout=20,
+                timeout=60,
                 http_client=openai.DefaultHttpxClient(verify=False),
             )
         )

@@ -51,7 +51,7 @@ def ask(url: str, secret: str, **more) -> httpx2.Response:
     del request["safety_identifier"]
     headers = {"Authorization": f"Bearer {secret}"}
     return httpx2.post(
-        url + PATH, json=request, headers=headers, timeout=20, verify=False
+        url + PATH, json=request, headers=headers, timeout=60, verify=False
     )
 
 
@@ -207,7 +207,7 @@ def test_a_client_that_leaves_pays_for_what_was_said(url, fake, user, mint):
     secret = mint(user, budget="total", limit_micro_usd=50 * COST)
     fake.hang("mid_stream", "one ", "two ")
     with (
-        httpx2.Client(timeout=20, verify=False) as client,
+        httpx2.Client(timeout=60, verify=False) as client,
         client.stream(
             "POST",
             url + PATH,

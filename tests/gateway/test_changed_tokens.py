@@ -20,7 +20,7 @@ ASKED = {"model": "assistant", "messages": [{"role": "user", "content": "hi"}]}
 
 @pytest.fixture
 def http(running):
-    with httpx2.Client(base_url=running, timeout=20, verify=False) as http:
+    with httpx2.Client(base_url=running, timeout=60, verify=False) as http:
         yield http
 
 

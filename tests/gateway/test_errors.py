@@ -287,7 +287,7 @@ def test_a_body_too_large_gets_its_answer(server, fake, size):
 @pytest.mark.parametrize("chunks", [3, 10])
 def test_a_body_of_unknown_length_is_measured_as_it_comes(server, chunks):
     content = (b" " * MIB for _ in range(chunks))
-    response = httpx2.post(server + PATH, content=content, headers=JSON, timeout=20)
+    response = httpx2.post(server + PATH, content=content, headers=JSON, timeout=60)
     assert error(response, 413)["code"] == "body_too_large"
 
 
@@ -303,7 +303,7 @@ def test_a_client_that_asks_first_need_not_send_it(server):
 
 
 def test_the_server_answers_on_after_a_body_too_large(server, user):
-    with httpx2.Client(timeout=20) as client:
+    with httpx2.Client(timeout=60) as client:
         for _ in range(3):
             large = client.post(server + PATH, content=b" " * 3 * MIB, headers=JSON)
             assert large.status_code == 413
@@ -512,7 +512,7 @@ def on_every_lane_thread(function) -> None:
     barrier = threading.Barrier(settings.COULISSE_DATABASE_THREADS)
 
     def visit() -> None:
-        barrier.wait(10)
+        barrier.wait(60)
         function()
 
     visits = [lane._executor.submit(visit) for _ in range(barrier.parties)]

@@ -154,6 +154,6 @@ def test_who_is_being_erased_leaves_no_word_behind(hands, reply):
         appraisal.give(user_id, turn_id, Said(score=3))
         eraser.start()
         assert not erased.wait(0.05), "it did not wait"
-    eraser.join(10)
+    eraser.join(60)
     assert erased.is_set()
     assert rows(hands) == []

@@ -314,15 +314,15 @@ def test_of_many_at_once_one_begins_the_task(
     answers: list[dict[str, Any]] = []
 
     def send() -> None:
-        with httpx2.Client(base_url=server, timeout=20, verify=False) as own:
-            together.wait(10)
+        with httpx2.Client(base_url=server, timeout=60, verify=False) as own:
+            together.wait(60)
             answers.append(post(own, path, {}, {"Idempotency-Key": "same"}).json())
 
     senders = [threading.Thread(target=send) for _ in range(5)]
     for sender in senders:
         sender.start()
     for sender in senders:
-        sender.join(20)
+        sender.join(60)
     assert len(runs(name)) == 1
     assert {answer["task_id"] for answer in answers} == {str(runs(name)[0].pk)}
     assert [answer.get("reason") for answer in answers].count("repeated") == 4

@@ -64,7 +64,7 @@ def server(running, put, protected) -> str:
 
 @pytest.fixture
 def browser(running) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=running, verify=False, timeout=20) as client:
+    with httpx2.Client(base_url=running, verify=False, timeout=60) as client:
         yield client
 
 

@@ -55,7 +55,7 @@ def guarded(running, configure, idp):
 
 @pytest.fixture
 def http(running):
-    with httpx2.Client(base_url=running, timeout=20, verify=False) as http:
+    with httpx2.Client(base_url=running, timeout=60, verify=False) as http:
         yield http
 
 
@@ -258,7 +258,7 @@ class Browser:
 
     def __init__(self, here: str) -> None:
         self.http = httpx2.Client(
-            base_url=here, headers={"Accept": "text/html"}, timeout=20, verify=False
+            base_url=here, headers={"Accept": "text/html"}, timeout=60, verify=False
         )
 
     def get(self, url: str) -> httpx2.Response:

@@ -139,7 +139,7 @@ def test_the_line_of_a_turn_names_its_request(server, fake, user, logged, stream
 
 def test_requests_beside_each_other_keep_their_names(server, fake, user, logged):
     async def ask_all() -> None:
-        async with httpx2.AsyncClient(verify=False, timeout=20) as client:
+        async with httpx2.AsyncClient(verify=False, timeout=60) as client:
             asked = (
                 client.post(
                     f"{server}/v1/chat/completions",

@@ -50,7 +50,7 @@ NASTY = [
 
 @pytest.fixture
 def http(running):
-    with httpx2.Client(base_url=running, timeout=20, verify=False) as http:
+    with httpx2.Client(base_url=running, timeout=60, verify=False) as http:
         yield http
 
 

@@ -51,7 +51,7 @@ def test_who_has_heard_nothing_yet_is_told_that_the_server_stops(
         asking = threading.Thread(target=ask, args=(url,))
         asking.start()
         fake.wait(lambda: fake.requests)
-    asking.join(10)
+    asking.join(60)
     assert told == [(503, "server_stopping")]
 
 

@@ -164,7 +164,7 @@ def test_text_torn_between_tokens_arrives_whole(server, fake, user, agent):
 def test_tokens_arrive_as_they_are_said(server, fake, user, agent):
     fake.hang("mid_stream", "first", "second")
     request = body(user, agent=agent, stream=True)
-    with httpx2.stream("POST", server + PATH, json=request, timeout=20) as response:
+    with httpx2.stream("POST", server + PATH, json=request, timeout=60) as response:
         lines = response.iter_lines()
         heard = ""
         while "first" not in heard:

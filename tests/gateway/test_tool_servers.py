@@ -111,7 +111,7 @@ def serving(application) -> Iterator[str]:
     until(lambda: server.started)
     yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
     server.should_exit = True
-    thread.join(10)
+    thread.join(60)
     listener.close()
 
 
@@ -235,7 +235,7 @@ def test_a_client_that_leaves_cancels_the_call(server, fake, user, workshop):
 
 def connect(server: str, private, link: str, subject: str) -> httpx2.Response:
     """Do what a user does with a link."""
-    with httpx2.Client(timeout=20, verify=False) as browser:
+    with httpx2.Client(timeout=60, verify=False) as browser:
         departure = browser.get(link)
         assert departure.status_code == 302, departure.text
         private.provider.subject = subject

@@ -30,7 +30,7 @@ class Browser:
             "Sec-Fetch-Site": "same-origin",
         }
         self.http = httpx2.Client(
-            base_url=url, timeout=20, verify=False, headers=headers, auth=auth
+            base_url=url, timeout=60, verify=False, headers=headers, auth=auth
         )
 
     def get(self, path: str):
@@ -51,7 +51,7 @@ class Browser:
 @pytest.fixture
 def script(server):
     """A script on this machine, which is an operator."""
-    with httpx2.Client(base_url=server, timeout=20, verify=False) as http:
+    with httpx2.Client(base_url=server, timeout=60, verify=False) as http:
         yield http
 
 
@@ -69,7 +69,7 @@ def viewer(running, configure):
     configure(TWO_PEOPLE)
     roles.give(people.staff("vera"), roles.Role.VIEWER)
     with httpx2.Client(
-        base_url=running, timeout=20, verify=False, auth=("vera", "views")
+        base_url=running, timeout=60, verify=False, auth=("vera", "views")
     ) as http:
         yield http
 
@@ -78,6 +78,6 @@ def viewer(running, configure):
 def operator(running, viewer):
     """A script whose person may change things, beside the viewer."""
     with httpx2.Client(
-        base_url=running, timeout=20, verify=False, auth=("olga", "operates")
+        base_url=running, timeout=60, verify=False, auth=("olga", "operates")
     ) as http:
         yield http

@@ -51,7 +51,7 @@ auth:
 @pytest.fixture
 def http(running):
     with httpx2.Client(
-        base_url=running, timeout=20, verify=False, headers={"Accept": "text/html"}
+        base_url=running, timeout=60, verify=False, headers={"Accept": "text/html"}
     ) as http:
         yield http
 
@@ -221,7 +221,7 @@ def test_a_session_opens_the_websocket_of_the_live_board(browser, idp, user, run
     browser.follow(browser.get("/admin/"), 3)
     cookie = {"Cookie": f"coulisse_studio={browser.http.cookies['coulisse_studio']}"}
     with connect(address, origin=running, additional_headers=cookie) as ws:
-        assert "snapshot" in ws.recv(timeout=10)
+        assert "snapshot" in ws.recv(timeout=60)
     with (
         pytest.raises(InvalidStatus),
         connect(address, origin="https://x.test", additional_headers=cookie),
@@ -476,10 +476,10 @@ def test_who_loses_their_role_is_shown_no_more(
     cookie = {"Cookie": f"coulisse_studio={browser.http.cookies['coulisse_studio']}"}
     address = running.replace("http://", "ws://") + "/admin/live/events"
     with connect(address, origin=running, additional_headers=cookie) as ws:
-        assert "snapshot" in ws.recv(timeout=10)
+        assert "snapshot" in ws.recv(timeout=60)
         User.objects.get(username=f"oidc:{user}").groups.clear()
         with pytest.raises(ConnectionClosed) as closed:
-            list(iter(lambda: ws.recv(timeout=10), None))
+            list(iter(lambda: ws.recv(timeout=60), None))
     assert closed.value.rcvd.code == live_socket.LEFT_OUT
 
 

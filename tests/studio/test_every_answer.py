@@ -75,7 +75,7 @@ def studio(month, running, configure, tmp_path, settings) -> Iterator[httpx2.Cli
     settings.COULISSE_STATE_DIR.mkdir()
     configure((Path(starter.TEMPLATES) / "demo.yaml").read_text() + MORE)
     with httpx2.Client(
-        base_url=running, timeout=20, verify=False, headers=JSON
+        base_url=running, timeout=60, verify=False, headers=JSON
     ) as client:
         yield client
 

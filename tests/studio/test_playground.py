@@ -94,7 +94,7 @@ def test_who_listens_when_the_server_stops_is_told(server, fake):
     heard = b""
     with ExitStack() as stack:
         with serve("coulisse_site.asgi:application", grace_seconds=0) as url:
-            http = stack.enter_context(httpx2.Client(verify=False, timeout=20))
+            http = stack.enter_context(httpx2.Client(verify=False, timeout=60))
             asking = http.stream("POST", f"{url}{PATH}", json=SAID)
             coming = stack.enter_context(asking).iter_bytes()
             while b"One" not in heard:
