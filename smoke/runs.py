@@ -21,6 +21,7 @@ from smoke.errors import RunClosed
 from smoke.models import Line, Run
 from smoke.talk import Said, Speaker, Stop, Talk
 from tasks import queue
+from tasks.config import TASKS
 from tasks.models import Task
 from tasks.queue import Draft
 from telemetry import text as texts
@@ -259,11 +260,15 @@ def _close_lost(now: datetime) -> int:
 def launch_due(*, now: datetime | None = None) -> list[Run]:
     """Launch the tests whose schedules ticked lately, each tick once; return the runs.
 
-    Ticks that are older, because nothing looked, are left out.
+    Ticks that are older, because nothing looked, are left out; so are all where no
+    work is done, for they would pile up.
     """
     now = now or datetime.now(UTC)
+    config = live.current()
+    if not config.get(TASKS).enabled:
+        return []
     launched = []
-    for test in live.current().get(SMOKE_TESTS).values():
+    for test in config.get(SMOKE_TESTS).values():
         tick = None if test.times is None else next(test.times.up_to(now), None)
         if tick is not None and now - tick < GRACE:
             once = f"{tick:%Y-%m-%dT%H:%M:%SZ}"

@@ -60,6 +60,16 @@ def test_a_time_that_was_missed_is_left_out(scheduled: None):
     assert runs.launch_due(now=late) == []
 
 
+def test_none_is_launched_where_no_work_is_done(cast: Cast, configure):
+    configure(with_test(FIELDS).replace("tasks: {}", "tasks: {enabled: false}"))
+    at = FOUR + timedelta(days=4)
+    assert runs.launch_due(now=at) == []
+    configure(with_test(FIELDS))
+    launched = runs.launch_due(now=at)
+    assert len(launched) == 2
+    close(launched)
+
+
 def test_the_clock_is_that_of_its_zone(cast: Cast, configure):
     configure(with_test(f"{FIELDS}\ntime_zone: Asia/Tokyo"))
     assert runs.launch_due(now=FOUR + timedelta(days=5)) == []
