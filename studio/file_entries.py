@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from agents.config import AGENTS
 from config import editing, emission, live, sections
 from config.editing import File
-from config.errors import EntryUnknown
+from config.errors import ConfigInvalid, EntryUnknown
 from config.places import Place
 from core.errors import Invalid
 from providers.config import KIND_NAMES
@@ -63,6 +63,17 @@ class EntriesFace(SectionFace):
         if not isinstance(data, Mapping):
             raise Invalid("The body must be a map: one entry")
         return emission.block({key: it for key, it in data.items() if it != ""})
+
+    def refill(self) -> Mapping[str, Any] | None:
+        """Return the form as it was filled in, that of a new entry, too."""
+        if self.request.method != "POST":
+            return super().refill()
+        try:
+            file = editing.read()
+            said = {"yaml": file.text_at(self.at), "version": file.version}
+        except ConfigInvalid:
+            return None
+        return {**self.shell(), **said, "typed": self.typed()}
 
     def rows(self, file: File) -> list[dict[str, Any]]:
         """Return what a table says of each entry."""

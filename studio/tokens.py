@@ -1,6 +1,7 @@
 """API tokens: minted, watched and revoked."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -18,6 +19,7 @@ from access.models import Token as Row
 from access.token_pages import Listed
 from config import editing, live
 from config.errors import ConfigInvalid
+from core.errors import Invalid
 from studio.faces import Face
 from studio.paging import listed, place
 from studio.written import Written
@@ -25,6 +27,8 @@ from turns import routing, token_scope
 
 PLACE = "/admin/tokens"
 PAGE = 50
+FIELDS = {"expires_at": "expires", "limit_micro_usd": "limit_usd"}
+"""Of a form, by what `tokens.mint` calls them."""
 
 
 def _names(value: Any) -> Any:
@@ -207,16 +211,31 @@ def mint(wanted: NewToken, face: Face) -> tuple[Row, str]:
     token_scope.check(wanted.agents or (), live.current())
     limit = wanted.limit_usd
     never = wanted.expires.strip().lower() in ("", "never")
-    return tokens.mint(
-        wanted.label,
-        wanted.principal,
-        by=face.author(),
-        budget=wanted.budget,
-        limit_micro_usd=None if limit is None else dollars.read(f"{limit:f}"),
-        expires_at=None if never else instants.ahead(wanted.expires, now),
-        agents=wanted.agents or None,
-        now=now,
-    )
+    with _naming("limit_usd"):
+        micro_usd = None if limit is None else dollars.read(f"{limit:f}")
+    with _naming("expires"):
+        expires_at = None if never else instants.ahead(wanted.expires, now)
+    with _naming(None):
+        return tokens.mint(
+            wanted.label,
+            wanted.principal,
+            by=face.author(),
+            budget=wanted.budget,
+            limit_micro_usd=micro_usd,
+            expires_at=expires_at,
+            agents=wanted.agents or None,
+            now=now,
+        )
+
+
+@contextmanager
+def _naming(field: str | None) -> Iterator[None]:
+    """Have what is wrong be told by the field it was written in."""
+    try:
+        yield
+    except Invalid as exc:
+        exc.param = field or FIELDS.get(exc.param or "", exc.param)
+        raise
 
 
 def shown() -> dict[str, Any]:

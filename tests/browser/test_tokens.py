@@ -64,3 +64,20 @@ def test_a_secret_is_shown_once(window: Window) -> None:
     window.link("once").click()
     page.locator("h1", has_text="once").wait_for()
     assert secret not in page.content()
+
+
+def test_what_is_wrong_has_the_focus_and_is_told_why(window: Window) -> None:
+    page = window.open("/admin/tokens")
+    page.get_by_label("Label").fill("till")
+    page.get_by_label("Principal").fill("till")
+    page.locator("[name=budget]").select_option("total")
+    window.button("Mint").press("Enter")
+    field = page.locator("[name=limit_usd][aria-invalid]")
+    field.wait_for()
+    window.expects(400)
+    assert field.evaluate("it => it === document.activeElement")
+    told = page.locator(f"#{field.get_attribute('aria-describedby')}")
+    assert "needs a limit in USD" in told.inner_text()
+    field.fill("5")
+    field.press("Enter")
+    page.locator("#secret").wait_for()

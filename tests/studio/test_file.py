@@ -438,6 +438,23 @@ def test_forms_add_and_remove_entries(browser, yaml, text):
     assert yaml.read_text() == text
 
 
+def test_a_new_entry_that_is_refused_is_kept_as_it_was_typed(browser, yaml, text):
+    address = "http://127.0.0.1:8/mcp"
+    page = browser.submit("/admin/mcp", {"name": "web", "url": address})
+    assert page.status_code == 409
+    form = page.text.partition("Add a server")[2].partition("</form>")[0]
+    assert "there is a &#x27;web&#x27; under mcp: already" in form
+    assert 'value="web"' in form
+    assert f'value="{address}"' in form
+    assert loader.digest(text.encode()) in form
+    page = browser.submit("/admin/providers", {"kind": "groq", "base_url": "x"})
+    assert page.status_code == 422
+    form = page.text.partition("Add a provider")[2].partition("</form>")[0]
+    assert 'role="alert"' in form
+    assert "<option selected>groq</option>" in form
+    assert yaml.read_text() == text
+
+
 def test_the_whole_file_is_edited(browser, script, yaml, text):
     shown = script.get("/admin/config").text
     fields = {"_method": "PUT", "yaml": shown.replace("# the end", "# the very end")}

@@ -8,6 +8,7 @@ import pytest
 from access import tokens, windows
 from access.models import Meter
 from tests.access.authors import ADA
+from tests.gateway.calls import error
 from tests.gateway.hands import ok
 
 pytestmark = pytest.mark.database
@@ -77,3 +78,30 @@ def test_a_form_names_agents_in_one_line_and_a_day_with_blanks(browser, script, 
     assert made["expires_at"].startswith("2199-12-31")
     browser.submit(TOKENS, {**form, "label": "ever", "expires": " Never "})
     assert mine(script, user)["ever"]["expires_at"] is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "param"),
+    [
+        ({"label": " "}, "label"),
+        ({"budget": "total"}, "limit_usd"),
+        ({"limit_usd": "5"}, "limit_usd"),
+        ({"budget": "total", "limit_usd": "lots"}, "limit_usd"),
+        ({"budget": "total", "limit_usd": "0.0000001"}, "limit_usd"),
+        ({"expires": "some day"}, "expires"),
+        ({"expires": "2001-01-01"}, "expires"),
+        ({"agents": "nobody"}, "agents"),
+    ],
+)
+def test_a_form_that_is_refused_says_why_in_its_place(
+    browser, script, user, wrong, param
+):
+    form = {"label": "mine", "principal": user, **wrong}
+    assert error(script.post(TOKENS, json=form), 400)["param"] == param
+    page = browser.submit(TOKENS, form)
+    assert page.status_code == 400
+    before, _, within = page.text.partition(f'<form method="post" action="{TOKENS}"')
+    assert f'data-param="{param}"' in within
+    assert 'role="alert"' in within
+    assert 'role="alert"' not in before
+    assert f'name="principal" required maxlength="512" value="{user}"' in within

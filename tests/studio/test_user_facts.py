@@ -8,7 +8,7 @@ from access import identity
 from access.models import AuditEntry
 from core.ids import UserId, new_turn_id
 from core.messages import Message
-from memory import facts, history, passages
+from memory import fact_ids, facts, history, passages
 from memory.known import Draft
 from memory.models import Fact
 from memory.models import Message as Row
@@ -290,9 +290,23 @@ def test_a_form_that_is_refused_keeps_what_was_typed(browser, seen):
     assert ">Likes plums</textarea>" in page.text
     fact_id = save(seen, "Has a cat").fact_id
     fields = {"_method": "PATCH", "content": "Has a dog", "importance": "x"}
-    page = browser.submit(at(seen, fact_id), fields)
+    more = {"valid_from": "2026-03-01", "reason": "so they say", "pinned": "on"}
+    page = browser.submit(at(seen, fact_id), {**fields, **more})
     assert page.status_code == 400
-    assert ">Has a dog</textarea>" in page.text
+    form = page.text.partition("Correct it")[2].partition("</form>")[0]
+    assert 'data-param="importance"' in form
+    assert ">Has a dog</textarea>" in form
+    assert 'value="2026-03-01"' in form
+    assert 'value="so they say"' in form
+    assert "checked" in form
+
+
+def test_what_supersedes_still_does_when_it_was_refused_once(browser, seen):
+    fact_id = fact_ids.write(save(seen, "Has a cat").fact_id)
+    fields = {"supersedes": fact_id, "content": "Has a dog", "importance": "x"}
+    page = browser.submit(at(seen), fields)
+    form = page.text.partition("Add a fact")[2]
+    assert f'<input type="hidden" name="supersedes" value="{fact_id}">' in form
 
 
 def test_forms_about_what_is_not_there_say_so(browser, seen):

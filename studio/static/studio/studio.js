@@ -32,6 +32,16 @@
       else box.removeAttribute("tabindex");
   }
 
+  // In a form that was refused the field that is wrong has the focus, and is told why.
+  function mend() {
+    const refused = document.getElementById("refused");
+    const field = refused?.closest("form").elements.namedItem(refused.dataset.param ?? "");
+    if (!field?.focus) return;
+    field.setAttribute("aria-invalid", "true");
+    field.setAttribute("aria-describedby", refused.id);
+    field.focus();
+  }
+
   // Asks first; without script the form is simply sent.
   document.addEventListener("submit", (event) => {
     const question = event.submitter?.dataset.ask ?? event.target.dataset.ask;
@@ -109,6 +119,7 @@
     refresh();
     setInterval(refresh, 5000);
     reach();
+    mend();
     window.addEventListener("resize", reach);
     document.addEventListener("toggle", reach, true);
   });
