@@ -43,8 +43,21 @@ def command(valkey: Path, path: Path, folder: Path) -> list[str]:
 
 def serve(arguments: list[str], path: Path, folder: Path) -> int:
     """Run Valkey until SIGTERM or its end; return its exit code."""
+    started: list[subprocess.Popen[bytes]] = []
+    is_to_end = False
+
+    def stop(number: int, frame: object) -> None:
+        nonlocal is_to_end
+        is_to_end = True
+        for server in started:
+            end(server)
+
+    # First: ended between the two lines, this process would leave a server behind.
+    signal.signal(signal.SIGTERM, stop)
     server = subprocess.Popen(arguments, stdin=subprocess.DEVNULL)
-    signal.signal(signal.SIGTERM, lambda number, frame: end(server))
+    started.append(server)
+    if is_to_end:
+        end(server)
     while server.poll() is None and not answers(path):
         time.sleep(LOOK_SECONDS)
     has_served = server.returncode is None

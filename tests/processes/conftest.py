@@ -69,7 +69,7 @@ class Project:
     def write(self, extra: str = "") -> None:
         self.config.write_text(YAML.format(port=self.port, extra=extra))
 
-    def run(self, *words: str, seconds: float = 30) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, MANAGE, *words],
             cwd=self.root,
@@ -77,7 +77,7 @@ class Project:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=seconds,
+            timeout=PATIENCE_SECONDS,
         )
 
     def call(self, command: str, **options: object) -> str:

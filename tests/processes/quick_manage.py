@@ -1,5 +1,6 @@
 """`manage.py` that waits for nothing as long as the real one does."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -9,9 +10,9 @@ import manage
 from processes import plan, supervisor
 
 plan.DRAIN_SECONDS = 1
-supervisor.STOP_SECONDS = 2.0
+supervisor.STOP_SECONDS = float(os.environ.get("STOP_SECONDS", "2"))
 supervisor.BEAT_LOOK_SECONDS = 1.5
-supervisor.BEATS_MISSED = 2
+supervisor.BEATS_MISSED = 3
 
 if __name__ == "__main__":
     manage.main()

@@ -57,7 +57,7 @@ def test_a_broker_that_hangs_holds_nobody_up() -> None:
             pytest.raises(OperationalError, match="Timeout"),
         ):
             app.send_task("anything", connection=place)
-    assert time.monotonic() - asked_at < 2
+    assert time.monotonic() - asked_at < 10
 
 
 def child(project: Project, name: str) -> ChildRecord | None:

@@ -8,9 +8,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 
 from processes import background, broker
-from tests.processes.conftest import until
+from tests.processes.conftest import PATIENCE_SECONDS, until
+
+END_WHILE_IT_STARTS = """
+import os, signal, subprocess
+from pathlib import Path
+from processes import broker
+
+start = subprocess.Popen
+
+def start_and_be_told(*words, **options):
+    server = start(*words, **options)
+    os.kill(os.getpid(), signal.SIGTERM)
+    return server
+
+broker.subprocess.Popen = start_and_be_told
+print("ended with", broker.serve(["sleep", "60"], Path("socket"), Path()))
+"""
 
 
 @pytest.fixture
@@ -59,7 +76,7 @@ class Guard:
         if self._writing is not None:
             os.close(self._writing)
             self._writing = None
-        self.process.wait(5)
+        self.process.wait(PATIENCE_SECONDS)
 
 
 def test_it_ends_with_who_started_it(start, path: Path) -> None:
@@ -76,7 +93,7 @@ def test_it_takes_the_place_of_one_left_over(start, folder: Path, path: Path) ->
     with subprocess.Popen(line) as left:
         until(lambda: broker.answers(path))
         start()
-        assert left.wait(5) == 0
+        assert left.wait(PATIENCE_SECONDS) == 0
     until(lambda: broker.answers(path))
 
 
@@ -89,7 +106,7 @@ def test_it_takes_the_place_of_one_that_hangs(
         until(lambda: broker.answers(path))
         left.send_signal(19)
         broker.end_leftover(path)
-        assert left.wait(5) == -9
+        assert left.wait(PATIENCE_SECONDS) == -9
     assert not path.exists()
 
 
@@ -100,7 +117,7 @@ def test_one_that_hangs_is_killed_when_it_is_to_end(
     hangs = [sys.executable, "-c", "import signal; signal.pause()"]
     ignoring = subprocess.Popen(hangs, preexec_fn=ignore_the_end)
     broker.end(ignoring)
-    assert ignoring.wait(5) == -9
+    assert ignoring.wait(PATIENCE_SECONDS) == -9
 
 
 def ignore_the_end() -> None:
@@ -113,7 +130,7 @@ def test_a_journal_it_cannot_read_is_put_aside(start, folder: Path, path: Path) 
     journal.mkdir()
     (journal / "appendonly.aof.manifest").write_text("nonsense\n")
     first = start()
-    assert first.process.wait(5) == 1
+    assert first.process.wait(PATIENCE_SECONDS) == 1
     assert (folder / broker.UNREADABLE / "appendonly.aof.manifest").exists()
     start()
     until(lambda: broker.answers(path))
@@ -130,3 +147,15 @@ def test_it_refuses_a_folder_of_others(tmp_path: Path) -> None:
     link.symlink_to(private)
     with pytest.raises(SystemExit, match="not private to you"):
         broker.make_private(link)
+
+
+def test_who_is_told_to_end_while_it_starts_leaves_none_behind(tmp_path: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", END_WHILE_IT_STARTS],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(settings.BASE_DIR)},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert told.stdout == f"ended with {-signal.SIGTERM}\n"

@@ -73,7 +73,7 @@ def child(project: Project, name: str) -> Any:
 
 def execute(project: Project, statement: str) -> list[tuple[Any, ...]]:
     path = project.state.root / "coulisse-memory.db"
-    with closing(sqlite3.connect(path, timeout=10)) as database:
+    with closing(sqlite3.connect(path, timeout=WAIT_SECONDS)) as database:
         return database.execute(statement).fetchall()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from providers.fake import FakeProvider
-from tests.processes.conftest import Project, end
+from tests.processes.conftest import PATIENCE_SECONDS, Project, end
 
 YAML = """
 server: {{bind: 127.0.0.1, port: {port}}}
@@ -48,7 +48,7 @@ def served(project: Project, fake: FakeProvider) -> Iterator[Project]:
 
 
 def send(project: Project, secret: str) -> HTTPConnection:
-    connection = HTTPConnection("127.0.0.1", project.port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", project.port, timeout=PATIENCE_SECONDS)
     headers = {
         "Authorization": f"Bearer {secret}",
         "Content-Type": "application/json",
@@ -64,7 +64,7 @@ def status(project: Project, secret: str) -> int:
 
 def execute(project: Project, statement: str, *values: int) -> list[Any]:
     path = project.state.root / "coulisse-memory.db"
-    with closing(sqlite3.connect(path, timeout=10)) as database, database:
+    with closing(sqlite3.connect(path, timeout=PATIENCE_SECONDS)) as database, database:
         return database.execute(statement, values).fetchall()
 
 

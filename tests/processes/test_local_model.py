@@ -12,7 +12,7 @@ import pytest
 
 from processes import probe
 from processes.plan import LOCAL_PACKAGES
-from tests.processes.conftest import Project, end, until
+from tests.processes.conftest import PATIENCE_SECONDS, Project, end, until
 
 YAML = """
 server: {{bind: 127.0.0.1, port: {port}}}
@@ -53,7 +53,7 @@ def test_it_answers_as_soon_as_the_server_serves(project: Project) -> None:
         json.dumps(question).encode(),
         {"content-type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=20) as response:
+    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as response:
         reply = json.load(response)
     assert reply["choices"][0]["message"]["content"]
     assert f"Model      on this machine, at {url}" in end(process)

@@ -12,7 +12,7 @@ import pytest
 from django.conf import settings
 
 from providers.fake import FakeProvider
-from tests.processes.conftest import MANAGE, Project, end, until
+from tests.processes.conftest import MANAGE, PATIENCE_SECONDS, Project, end, until
 
 YAML = """
 server: {{bind: 127.0.0.1, port: {port}, worker_threads: 1}}
@@ -31,7 +31,7 @@ def ask(project: Project, name: str) -> None:
         json.dumps(question).encode(),
         {"content-type": "application/json", "X-Request-Id": name},
     )
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as response:
         assert response.headers["X-Request-Id"] == name
 
 
@@ -114,7 +114,7 @@ def run(tmp_path: Path, *words: str, **environment: str) -> subprocess.Completed
             stdin=stdin,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=PATIENCE_SECONDS,
         )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from providers.fake import FakeProvider, Request
 from providers.fake_wires import Answer
-from tests.processes.conftest import Project, end, until
+from tests.processes.conftest import PATIENCE_SECONDS, Project, end, until
 
 YAML = """
 server: {{bind: 127.0.0.1, port: {port}, worker_threads: 2}}
@@ -45,7 +45,7 @@ def ask(project: Project, text: str) -> str:
         json.dumps(question).encode(),
         {"content-type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as response:
         return json.load(response)["choices"][0]["message"]["content"]
 
 
@@ -59,7 +59,7 @@ def test_an_edit_reaches_every_web_process(served: Project) -> None:
     edited_at = time.monotonic()
     # Each connection goes to any of the two: twenty in a row mean both.
     until(lambda: all('"newcomer"' in served.get("/v1/models") for _ in range(20)))
-    assert time.monotonic() - edited_at < 3
+    assert time.monotonic() - edited_at < 10
     what_one_process_saves_every_one_serves(served)
     log = [child.restarts for child in served.run_record.children]
     assert log == [0, 0]
@@ -70,13 +70,13 @@ def what_one_process_saves_every_one_serves(served: Project) -> None:
     request = urllib.request.Request(
         f"{served.url}/admin/agents", text, {"content-type": "application/yaml"}
     )
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as response:
         assert response.status == 201
     saved_at = time.monotonic()
     until(lambda: all('"usher"' in served.get("/v1/models") for _ in range(20)))
-    assert time.monotonic() - saved_at < 3
+    assert time.monotonic() - saved_at < 10
     # A process of another kind undoes it.
-    undone = served.run("overrides", "reset", "agents", "usher", seconds=60)
+    undone = served.run("overrides", "reset", "agents", "usher")
     assert undone.returncode == 0, undone.stderr
     until(lambda: all('"usher"' not in served.get("/v1/models") for _ in range(20)))
 

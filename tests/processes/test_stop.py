@@ -15,6 +15,7 @@ from processes.errors import AlreadyRunning, StillRunning
 from processes.pidfile import PidFile
 from processes.record import RunRecord
 from processes.state import StateDir
+from tests.processes.conftest import PATIENCE_SECONDS
 
 TELL_WHAT_IS_FROZEN = """
 import atexit, gc, runpy, sys
@@ -160,6 +161,6 @@ def test_a_command_that_ends_leaves_no_tidying_to_do() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=PATIENCE_SECONDS,
     )
     assert told.stdout.splitlines()[-1] == "frozen: True"
