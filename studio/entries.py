@@ -68,7 +68,10 @@ class Described(AutoSchema):
     def get_override_parameters(self) -> list[Any]:
         """Return what a change may say."""
         if self.method in ("PUT", "DELETE") or isinstance(self.view, Reset):
-            what = "The version that was shown; refused with 409 if it is another now."
+            what = (
+                "The version that was shown (its ETag); refused with 409 if it is "
+                "another now. `If-Match` says the same."
+            )
             return [OpenApiParameter("version", int, description=what)]
         return []
 
@@ -119,18 +122,18 @@ class EntryFace(Face):
 
     def written(self) -> str:
         """Return the entry that is sent; a script's is refused that is no YAML."""
-        text = self.text()
-        if not self.is_form and not isinstance(formats.loaded(text.encode()), dict):
-            raise Invalid(f"The body must be a map: one {self.kind.section.noun}")
+        text, noun = self.text(), self.kind.section.noun
+        if self.is_form:
+            return text
+        if not text.strip():
+            raise Invalid(f"The body is empty; it must be a map: one {noun}")
+        if not isinstance(formats.loaded(text.encode()), dict):
+            raise Invalid(f"The body must be a map: one {noun}")
         return text
 
     def version(self) -> int | None:
         """Return the version that was shown, where it is said."""
-        said = self.request.query_params.get("version") or (
-            str(self._fields().get("version", "")) if self.is_form else ""
-        )
-        said = said or self.request.headers.get("If-Match", "").strip('"')
-        return _whole("version", said)
+        return _whole("version", self.shown_version())
 
     def whole_number(self, name: str) -> int | None:
         """Return a whole number of the query, where it is said."""
@@ -140,9 +143,15 @@ class EntryFace(Face):
         """Return one of them in full."""
         entry = overrides.find(self.kind.section, name)
         self.title = entry.name
+        answer = self._told(entry, status=status)
+        # Weak, for beside it stand figures that change by themselves.
+        answer["ETag"] = f'W/"{entry.version}"'
+        return answer
+
+    def _told(self, entry: Entry, *, status: int) -> Response:
         if self.request.accepted_renderer.format == "yaml":
             return self.answer(entry.text, status=status)
-        details = self.kind.details(name, entry.value)
+        details = self.kind.details(entry.name, entry.value)
         before = self.whole_number("before")
         data = entry_shapes.detailed(entry, details, before=before)
         page = {**self.shell(), "entry": entry, "details": details}
@@ -205,12 +214,11 @@ class Entries(EntryFace):
         self.recorded("create", name, overrides.create, text)
         noun = self.kind.section.noun
         to = self.kind.place_of(name)
-        answer = self.done(
-            self.told(name).data, said=f"Made {noun} '{name}'", to=to, status=201
-        )
-        if not self.is_page:
-            answer["Location"] = to
-        return answer
+        told = self.told(name, status=201)
+        if self.is_page:
+            return self.done(told.data, said=f"Made {noun} '{name}'", to=to)
+        told["Location"] = to
+        return told
 
     def refill(self) -> Mapping[str, Any]:
         """Return the form as it was filled in."""
@@ -287,7 +295,10 @@ class OneEntry(EntryFace):
         return self.done({"name": name, "deleted": True}, said=said, to=self.kind.place)
 
     def _done(self, name: str, said: str) -> HttpResponseBase:
-        return self.done(self.told(name).data, said=said, to=self.kind.place_of(name))
+        told = self.told(name)
+        if self.is_page:
+            return self.done(told.data, said=said, to=self.kind.place_of(name))
+        return told
 
     def refill(self) -> Mapping[str, Any] | None:
         """Return the form as it was filled in; there is none but that of a PUT."""

@@ -52,6 +52,8 @@ METHOD = "_method"
 MOST_DIGITS = 18
 WRITTEN = "yaml"
 """The field of a form that holds an entry as YAML."""
+VERSION = "version"
+"""The parameter, or the field of a form, that says which version was shown."""
 
 
 class RoleNeeded(Denied):
@@ -185,13 +187,41 @@ class Face(APIView):
         """Return who acts, for the audit."""
         return people.author(self.request._request)
 
-    def text(self) -> str:
-        """Return an entry as YAML, as it was written; JSON as YAML says the same."""
+    def shown_version(self) -> str:
+        """Return the version that whoever asks was shown; "" where none is said."""
+        said = self.request.headers.get("If-Match", "").strip('W/" ')
+        said = said or self.request.query_params.get(VERSION, "")
+        if not said and self.is_form:
+            said = str(self._fields().get(VERSION, ""))
+        return "" if said == "*" else said
+
+    def is_text(self) -> bool:
+        """Tell whether the body is YAML as somebody wrote it, not data."""
         if self.is_form:
-            return str(self._fields().get(WRITTEN, "")).replace("\r\n", "\n")
-        if "yaml" in (self.request._request.content_type or ""):
+            return WRITTEN in self._fields()
+        return "yaml" in (self.request._request.content_type or "")
+
+    def text(self) -> str:
+        """Return the body as YAML: as it was written, or what says the same.
+
+        Raises `Invalid` for what is no text.
+        """
+        if not self.is_text():
+            data = formats.plain(self.typed() if self.is_form else self.data())
+            return "" if self.is_form and not data else formats.dumped(data)
+        if self.is_form:
+            return str(self._fields()[WRITTEN]).replace("\r\n", "\n")
+        try:
             return self._body.decode()
-        return formats.dumped(formats.plain(self.request.data))
+        except UnicodeDecodeError:
+            raise Invalid("The body is not UTF-8 text") from None
+
+    def typed(self) -> dict[str, Any]:
+        """Return data of a body's fields, without those that are about the request."""
+        data = self.data()
+        if not isinstance(data, dict):
+            return {}
+        return {name: it for name, it in data.items() if name != VERSION}
 
     def data(self) -> Any:
         """Return the body's data; of a form its fields, or those of its YAML field."""

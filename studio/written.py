@@ -50,31 +50,7 @@ class Written(Face):
 
     def version(self) -> str | None:
         """Return the version that was shown, where it is said."""
-        said = self.request.headers.get("If-Match", "").strip('W/" ')
-        said = said or self.request.query_params.get("version", "")
-        if not said and self.is_form:
-            said = str(self._fields().get("version", ""))
-        return None if said in ("", "*") else said
-
-    def is_text(self) -> bool:
-        """Tell whether the body is YAML as somebody wrote it, not data."""
-        if self.is_form:
-            return WRITTEN in self._fields()
-        return "yaml" in (self.request._request.content_type or "")
-
-    def typed(self) -> dict[str, Any]:
-        """Return data of a body's fields, without those that are about the request."""
-        data = self.data()
-        if not isinstance(data, dict):
-            return {}
-        return {name: it for name, it in data.items() if name != "version"}
-
-    def text(self) -> str:
-        """Return the body as YAML; raises `Invalid` for what is no text."""
-        try:
-            return super().text()
-        except UnicodeDecodeError:
-            raise Invalid("The body is not UTF-8 text") from None
+        return self.shown_version() or None
 
     def typed_text(self, said: Callable[[File], str]) -> dict[str, Any]:
         """Return a form's text, with what `said` of the file if that has changed."""

@@ -76,8 +76,8 @@ def forget():
     OverrideVersion.objects.all().delete()
 
 
-def put(script, path, text, **more):
-    return script.put(f"/admin/{path}", content=text, headers=YAML_TYPE, **more)
+def put(script, path, text, headers=YAML_TYPE):
+    return script.put(f"/admin/{path}", content=text, headers={**YAML_TYPE, **headers})
 
 
 def post(script, path, text):
@@ -202,6 +202,42 @@ def test_who_was_slower_is_told(script):
     matched = {"If-Match": f'"{shown}"'}
     assert script.delete("/admin/agents/bob", headers=matched).status_code == 409
     assert script.delete("/admin/agents/bob").status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/yaml"])
+def test_what_was_shown_is_told_by_its_tag(script, kind):
+    made = post(script, "agents", BOB)
+    shown = script.get("/admin/agents/bob", headers={"Accept": kind}).headers["ETag"]
+    assert shown == made.headers["ETag"]
+    answer = put(script, "agents/bob", BOB.replace("gpt-x", "y"), {"If-Match": shown})
+    assert answer.status_code == 200
+    assert answer.headers["ETag"] != shown
+    late = put(script, "agents/bob", BOB, {"If-Match": shown})
+    assert late.status_code == 409
+    assert put(script, "agents/bob", BOB, {"If-Match": "*"}).status_code == 200
+
+
+def test_the_fields_of_a_form_are_an_entry(script):
+    fields = {"name": "bob", "provider": "openai", "model": "gpt-x", "max_turns": "3"}
+    made = script.post("/admin/agents", data=fields)
+    assert made.status_code == 201, made.text
+    assert made.json()["yaml"] == (
+        "name: bob\nprovider: openai\nmodel: gpt-x\nmax_turns: '3'\n"
+    )
+    late = script.put("/admin/agents/bob", data={**fields, "version": "0"})
+    assert late.status_code == 409
+    nothing = script.post("/admin/agents", data={"version": "0"})
+    assert nothing.status_code == 422
+    assert "this is empty" in nothing.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"), [(b"name: b\xff", "not UTF-8"), (b"\n", "empty; it must be")]
+)
+def test_what_is_no_text_is_refused(script, body, said):
+    answer = put(script, "agents/tuned", body)
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]["message"]
 
 
 def test_names_may_be_anything_a_client_sends(script, browser):
