@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core import loose_json
+from core import loose_json, redaction
 from telemetry.text import storable
 
 HIGHEST = 10
@@ -109,7 +109,8 @@ def _verdict(criterion: str, given: Any) -> Verdict:
         raise Unreadable(f"the score of '{criterion}' is no number from 0 to {HIGHEST}")
     # Halves go up: 7.5 is nearer to 8 than most who write it mean to be to 7.
     score = math.floor(min(max(number, 0.0), float(HIGHEST)) + 0.5)
-    return Verdict(score, storable(" ".join(reasoning.split()))[:MAX_REASONING])
+    said = storable(" ".join(redaction.own(reasoning).split()))
+    return Verdict(score, said[:MAX_REASONING])
 
 
 def _number(given: Any) -> float | None:

@@ -17,7 +17,7 @@ from django.db import connection, models, transaction
 from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.db.models.expressions import RawSQL
 
-from core import request_ids
+from core import redaction, request_ids
 from core.errors import CoulisseError
 from core.ids import UserId
 from tasks import rounds, workers
@@ -244,7 +244,7 @@ def failed(task: Work, error: BaseException, *, is_final: bool = False) -> bool:
 def describe(error: BaseException) -> str:
     """Return what users are told of an error."""
     if isinstance(error, CoulisseError):
-        return error.message
+        return redaction.every(error.message)
     return f"{type(error).__name__}: see the server's log"
 
 

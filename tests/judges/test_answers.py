@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core import redaction
 from judges import answers
 from judges.answers import Unreadable, Verdict
 from tests.judges.stage import answer
@@ -90,6 +91,14 @@ def test_reasons_are_one_line_that_any_database_takes():
     assert verdicts["accuracy"].reasoning.startswith("It is fine\ufffd?. xxx")
     assert len(verdicts["accuracy"].reasoning) == answers.MAX_REASONING
     assert verdicts["tone"] == Verdict(5, "")
+
+
+def test_reasons_have_no_secret_of_ours_nor_half_of_one():
+    redaction.know(["a-secret-of-this-server"])
+    before = "x" * (answers.MAX_REASONING - 10)
+    said = {"score": 5, "reasoning": f"{before}a-secret-of-this-server"}
+    verdicts = answers.read(json.dumps({"accuracy": said, "tone": 5}), TWO)
+    assert verdicts["accuracy"].reasoning == f"{before}[redacted]"
 
 
 def test_reasons_of_another_kind_are_left_out():

@@ -75,6 +75,12 @@ def test_an_error_that_stays_is_not_tried_again(working, fake, user_id):
     assert "no such thing" in task.error
 
 
+def test_an_error_is_told_without_our_secrets(working, fake, user_id):
+    fake.fail(400, "not with sk-openai-secret or sk-anthropic-secret")
+    task = working.do(draft(user_id))
+    assert "not with [redacted] or [redacted]" in task.error
+
+
 def test_an_error_that_stays_to_the_end_leaves_no_message(working, fake, user_id):
     fake.cut("mid_stream", "All", " is")
     task = working.do(draft(user_id))
