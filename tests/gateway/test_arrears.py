@@ -19,7 +19,7 @@ pytestmark = pytest.mark.database
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
-    monkeypatch.setattr(arrears, "PAUSES_SECONDS", (0.02,) * 100)
+    monkeypatch.setattr(arrears, "PAUSES_SECONDS", (0.02,) * 10_000)
 
 
 def ended_without_database(fake, url, secret, **more) -> None:

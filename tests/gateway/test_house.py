@@ -427,7 +427,7 @@ def test_a_server_that_stops_puts_away_what_was_said(
         with stopping as url:
             stack.enter_context(mcp_calls.calling(url, body, user))
             fake.wait(lambda: fake.requests)
-    assert fake.requests[-1].aborted
+    fake.wait(lambda: fake.requests[-1].aborted)
     assert stored(user)[0] == ("user", "hi", "")
 
 

@@ -84,7 +84,7 @@ async def test_the_event_loop_goes_on_meanwhile(monkeypatch):
 
     def patient(own, texts):
         # On the event loop this would wait in vain.
-        assert ticked.wait(5)
+        assert ticked.wait(60)
         return embed(own, texts)
 
     monkeypatch.setattr(minilm._Own, "embed", patient)

@@ -18,7 +18,7 @@ from studio import live as face
 from studio import live_rows, live_socket, watchers
 from telemetry import reporter
 from telemetry import running as told_of
-from telemetry.board import Board
+from telemetry.board import BOARD, Board
 from tests.conftest import CONFIG, serve
 from tests.gateway.calls import basic
 from tests.telemetry.test_board import a_turn
@@ -79,8 +79,15 @@ def beside(function, *args):
     return thread
 
 
+@pytest.fixture(autouse=True)
+def _nothing_runs():
+    """What other tests left in the middle is over, and put away."""
+    wait(lambda: BOARD.count() == 0)
+
+
 def test_it_is_told_as_json(server, http, client, user):
     said = ask(client, user)
+    wait(lambda: BOARD.count() == 0)
     told = http.get("/admin/live", headers=JSON).json()
     assert told["object"] == "live"
     assert told["finished"][0]["completion_id"] == said.id
@@ -177,7 +184,7 @@ def test_who_leaves_is_forgotten(server, running):
     watching = watchers.current()
     with socket(running) as ws:
         ws.recv(timeout=60)
-        assert len(watching._watching) == 1
+        wait(lambda: len(watching._watching) == 1)
     wait(lambda: not watching._watching)
     watching._polled_until = -1.0  # Another test asked.
     wait(lambda: not watching._reporter._sinks)
@@ -231,21 +238,23 @@ async def test_who_is_too_slow_is_told_all_anew_and_nothing_grows():
 
 
 async def test_a_process_that_falls_silent_is_forgotten(monkeypatch):
-    monkeypatch.setattr(watchers, "SILENT_SECONDS", 0.05)
     told = running_turn()
+    gone = {told["id"]: None}
     frame = reporter.Frame("worker", True, {told["id"]: told}, 1, False, False)
     watching = watchers.Watchers(reporter.Reporter(Board(), layer=lambda: None))
     watching.start()
     try:
-        with watching.watching() as watcher:
-            messages = watcher.messages()
-            await anext(messages)
-            watching._take(frame)
-            changes = [json.loads(await anext(messages))]
-            while changes[-1]["turns"] != {told["id"]: None}:
-                changes.append(json.loads(await anext(messages)))
-            assert {told["id"]: told} in [change["turns"] for change in changes]
-            assert changes[-1]["count"] == 0
+        async with asyncio.timeout(60):
+            with watching.watching() as watcher:
+                messages = watcher.messages()
+                await anext(messages)
+                watching._take(frame)
+                while json.loads(await anext(messages))["turns"] != {told["id"]: told}:
+                    pass
+                monkeypatch.setattr(watchers, "SILENT_SECONDS", 0.0)
+                while (change := json.loads(await anext(messages)))["turns"] != gone:
+                    pass
+                assert change["count"] == 0
     finally:
         await watching.stop()
 
@@ -263,7 +272,7 @@ def test_a_stop_of_the_server_ends_it_at_once(database):
             ending = beside(ended, ws)
     ending.join(60)
     assert not ending.is_alive()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 def ended(ws):

@@ -101,4 +101,4 @@ def test_who_listens_when_the_server_stops_is_told(server, fake):
                 heard += next(coming)
         heard += b"".join(coming)
     assert frames(heard.decode())[-1]["error"]["code"] == "server_stopping"
-    assert fake.requests[-1].aborted
+    fake.wait(lambda: fake.requests[-1].aborted)
