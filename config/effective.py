@@ -5,8 +5,9 @@ that does not fit what the file says is set aside; a file that does not fit what
 studio says is refused, for whoever writes it can be told.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,22 +101,50 @@ def _opposed(
     path: Path,
     standing: Sequence[Overlay],
     problems: tuple[Problem, ...],
-) -> Iterable[SetAside]:
-    """Find the overlays without which the file has none of these problems."""
-    alone = [
-        overlay
-        for overlay in standing
-        if _is_right(content, path, [o for o in standing if o is not overlay])
-    ]
-    for overlay in alone or standing:
-        yield SetAside(overlay.section, overlay.name, problems, overlay.body is None)
+) -> Iterator[SetAside]:
+    """Find the overlays without which the file has none of these problems.
+
+    Of several that are in its way together only the last is.
+    """
+    fit = set(_fitting(partial(_is_right, content, path), (), standing))
+    for overlay in standing:
+        if overlay not in fit:
+            yield SetAside(
+                overlay.section, overlay.name, problems, overlay.body is None
+            )
+
+
+def _fitting(
+    is_right: Callable[[Sequence[Overlay]], bool],
+    fit: Sequence[Overlay],
+    doubted: Sequence[Overlay],
+) -> Sequence[Overlay]:
+    """Return overlays that fit, and of some that do not those that fit with them.
+
+    Most do, so it goes by halves: each try takes as long as to judge the file.
+    """
+    if len(doubted) < 2:
+        return fit
+    half = len(doubted) // 2
+    first, last = doubted[:half], doubted[half:]
+    if is_right([*fit, *first]):
+        return _fitting(is_right, [*fit, *first], last)
+    fit = _fitting(is_right, fit, first)
+    together = [*fit, *last]
+    return together if is_right(together) else _fitting(is_right, fit, last)
 
 
 def _is_right(content: bytes, path: Path, standing: Sequence[Overlay]) -> bool:
+    """Tell whether a file has no problem with overlays; these may have some."""
     try:
         loader.parse(content, path, standing)
     except ConfigInvalid as exc:
-        return any(_broken(exc.problems, standing))
+        own = {
+            problem
+            for each in _broken(exc.problems, standing)
+            for problem in each.problems
+        }
+        return own.issuperset(exc.problems)
     return True
 
 

@@ -55,6 +55,7 @@ experiments:
 """
 BOB = "# mine\nname: bob\nprovider: openai\nmodel: gpt-x # newer\n"
 DAN = "name: dan\nprovider: other\nmodel: gpt-d\n"
+JUDGE = "name: own\nprovider: openai\nmodel: gpt-j\nrubrics: {brief: It is brief.}\n"
 BY = "user:ada"
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -472,13 +473,43 @@ def test_an_edit_that_fails_for_a_tombstone_alone_is_refused_and_says_so(
 def test_an_edit_that_fails_for_several_together_names_each(agents, looking, file):
     file.write_text(FILE[: FILE.index("experiments:")])
     looking.look()
+    overrides.create(agents, DAN, by=BY)
     for name in ("bob", "cleo"):
         overrides.tombstone(agents, name, by=BY)
     file.write_text(REFERS)
     for _ in range(2):
         looking.look()
     told = str(live.refused())
-    assert "agent 'bob' is disabled there, agent 'cleo' is disabled there" in told
+    assert ": agent 'bob' is disabled there, agent 'cleo' is disabled there" in told
+    assert "'dan'" not in told
+
+
+def judged(config):
+    """Count how often a configuration is judged."""
+    JUDGED.append(config)
+    return ()
+
+
+JUDGED: list[object] = []
+
+
+def test_one_in_the_way_is_found_without_trying_each(agents, looking, file, settings):
+    judges = overrides.section_of("judges")
+    overrides.create(judges, JUDGE, by=BY)
+    when = {"version": 1, "changed_at": NOW, "changed_by": BY}
+    body = "provider: openai\nmodel: gpt-n\njudges: [own]\n"
+    Override.objects.bulk_create(
+        Override(section="agents", name=name, body=f"name: {name}\n{body}", **when)
+        for name in (f"n{number}" for number in range(60))
+    )
+    overrides.tombstone(agents, "cleo", by=BY)
+    file.write_text(REFERS)
+    settings.COULISSE_CHECKS = [*settings.COULISSE_CHECKS, f"{__name__}.judged"]
+    JUDGED.clear()
+    for _ in range(2):
+        looking.look()
+    assert "the studio says: agent 'cleo' is disabled there;" in str(live.refused())
+    assert len(JUDGED) < 2 * 16
 
 
 def test_an_entry_the_file_gets_too_becomes_an_override(agents, looking, file):
