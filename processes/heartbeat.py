@@ -29,6 +29,9 @@ class Board:
     def forget(self, position: int) -> None:
         """Await the first beat of a new process."""
         os.pwrite(self._descriptor, b"\0", position)
+        # It may begin with the very beat at which the one before it stopped.
+        self._seen.pop(position, None)
+        self._misses.pop(position, None)
 
 
 class Pulse:

@@ -100,13 +100,14 @@ class Supervisor:
         self._looked_at = now
         for child in self.children:
             place, name = child.command.beats_at, child.command.name
-            if place is None:
+            if place is None or not child.is_running:
                 continue
             misses = self._board.misses(place)
             logger.debug("%s has missed %d beats", name, misses)
             if misses >= BEATS_MISSED:
                 logger.warning("%s hangs; killed", name)
                 child.knock_out()
+                self._board.forget(place)
 
     def _check_boot(self, serves: Callable[[], bool]) -> None:
         vital = [child for child in self.children if child.command.is_vital]

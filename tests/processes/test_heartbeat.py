@@ -25,6 +25,16 @@ def test_only_who_has_begun_to_beat_can_miss(descriptor: int) -> None:
     assert [board.misses(2) for _ in range(3)] == [0, 0, 0]
 
 
+def test_a_new_process_is_not_taken_for_the_one_before(descriptor: int) -> None:
+    board = Board(descriptor)
+    Pulse(descriptor, 1).beat()
+    assert [board.misses(1) for _ in range(3)] == [0, 1, 2]
+    board.forget(1)
+    # Nobody looked until it has beaten as often as the other had.
+    Pulse(descriptor, 1).beat()
+    assert [board.misses(1) for _ in range(2)] == [0, 1]
+
+
 def test_one_does_not_beat_for_another(descriptor: int) -> None:
     board = Board(descriptor)
     first, second = Pulse(descriptor, 1), Pulse(descriptor, 2)

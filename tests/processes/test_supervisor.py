@@ -5,12 +5,16 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 import urllib.request
 from collections.abc import Iterator
 
 import pytest
 
 from processes import ending, leftovers, plan, record, supervisor
+from processes.child import Child, Command
+from processes.heartbeat import Board, Pulse
 from tests.processes.conftest import (
     PATIENCE_SECONDS,
     QUICK_MANAGE,
@@ -101,6 +105,29 @@ def test_a_web_process_that_hangs_is_replaced(project: Project) -> None:
     assert "has missed 0 beats" in read_to(process, "web-1 has missed")
     assert int(project.get("/pid")) == successor
     assert "hangs" not in end(process)
+
+
+@pytest.mark.parametrize(
+    ("script", "times"),
+    [("raise SystemExit(3)", 0), ("import time; time.sleep(60)", 1)],
+)
+def test_who_has_ended_does_not_hang(
+    monkeypatch, caplog, script: str, times: int
+) -> None:
+    monkeypatch.setattr(supervisor, "BEAT_LOOK_SECONDS", 0.0)
+    with tempfile.TemporaryFile() as file:
+        argv = (sys.executable, "-I", "-c", script)
+        child = Child(Command("web-1", argv, os.environ, (), beats_at=1))
+        board = Board(file.fileno())
+        watching = supervisor.Supervisor([child], board, changed=lambda _: None)
+        child.start(time.monotonic())
+        Pulse(file.fileno(), 1).beat()
+        if times == 0:
+            until(lambda: child.reap(time.monotonic()))
+        for _ in range(2 * supervisor.BEATS_MISSED + 2):
+            watching._end_hanging(time.monotonic())
+        child.kill()
+    assert caplog.text.count("web-1 hangs; killed") == times
 
 
 def test_a_second_interrupt_ends_it_at_once(project: Project) -> None:
