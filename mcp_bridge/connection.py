@@ -93,6 +93,17 @@ class Session:
         """Whether the server takes none of the user's tokens any more."""
         return self._bearer.is_refused
 
+    @property
+    def fell(self) -> ServerGone | None:
+        """Why a child that had answered ended, where nobody ended it."""
+        is_child = self.address.server.command is not None
+        had_answered = self._ready.done() and self._ready.exception() is None
+        if not (is_child and had_answered and self._end_reason):
+            return None
+        error = self._gone()
+        error.last_lines = self._last_lines
+        return error
+
     async def opened(self) -> None:
         """Wait until calls can be made; raise `ServerFailed` when they never can."""
         await asyncio.shield(self._ready)

@@ -25,7 +25,7 @@ class Look:
     tools: Sequence[Offer]
     error: str | None = None
     last_lines: Sequence[str] = ()
-    """What one that failed printed last, without secrets."""
+    """What one that failed, or ended by itself, printed last, without secrets."""
 
 
 async def all_known(config: Config, *, pool: Pool) -> dict[str, Look]:

@@ -66,6 +66,8 @@ class _Shelf:
         self.kept: OrderedDict[Key, _Kept] = OrderedDict()
         """The one used last is last."""
         self.failures: OrderedDict[Key, _Failure] = OrderedDict()
+        self.fallen: OrderedDict[Key, ServerFailed] = OrderedDict()
+        """Children that ended by themselves, and nobody has asked since."""
         self.closing: dict[asyncio.Task[None], _Kept] = {}
         self.watching: set[asyncio.Task[None]] = set()
         self.sweep: asyncio.TimerHandle | None = None
@@ -130,6 +132,10 @@ class Pool:
             server = servers.get(key.server)
             if server is None or not key.digest.startswith(server.digest):
                 self._drop(key)
+        for key in list(shelf.fallen):
+            server = servers.get(key.server)
+            if server is None or not key.digest.startswith(server.digest):
+                del shelf.fallen[key]
 
     def warn_once(self, address: Address, what: str) -> None:
         """Log a warning about a server, the first time it is given; not very many."""
@@ -152,12 +158,16 @@ class Pool:
             for key, kept in shelf.kept.items()
             if key.server == server and kept.session.is_open
         ]
-        failures = [
-            failure.error
-            for key, failure in shelf.failures.items()
-            if key.server == server
+        if sessions:
+            return sessions, None
+        fallen = {key: kept.session.fell for key, kept in shelf.kept.items()}
+        failures = {key: failure.error for key, failure in shelf.failures.items()}
+        errors = [
+            error
+            for key, error in {**shelf.fallen, **fallen, **failures}.items()
+            if key.server == server and error is not None
         ]
-        return sessions, failures[-1] if failures and not sessions else None
+        return [], errors[-1] if errors else None
 
     def forgive(self, address: Address) -> None:
         """Let a server that failed be tried again at once."""
@@ -264,7 +274,11 @@ class Pool:
             shelf.failures.popitem(last=False)
 
     def _succeeded(self, key: Key, kept: _Kept) -> None:
-        self._shelf().failures.pop(key, None)
+        shelf = self._shelf()
+        shelf.failures.pop(key, None)
+        for other in list(shelf.fallen):
+            if (other.server, other.user_id) == (key.server, key.user_id):
+                del shelf.fallen[other]
         if kept.session.is_legacy:
             server = kept.session.address
             self._legacy.add((server.name, server.server.digest))
@@ -298,6 +312,11 @@ class Pool:
         shelf = self._shelf()
         kept = shelf.kept.pop(key, None)
         if kept is not None:
+            error = kept.session.fell
+            if error is not None:
+                shelf.fallen[key] = error
+                if len(shelf.fallen) > MAX_REMEMBERED:
+                    shelf.fallen.popitem(last=False)
             task = asyncio.create_task(self._close_when_free(kept))
             shelf.closing[task] = kept
             task.add_done_callback(shelf.closing.pop)

@@ -55,7 +55,8 @@ class Tools(BaseModel):
     sessions: int
     error: str | None
     last_lines: list[str] = Field(
-        description="What it printed before it failed to start, without secrets."
+        description="What it printed before it failed to start, or ended, without "
+        "secrets."
     )
     tools: list[Tool]
 

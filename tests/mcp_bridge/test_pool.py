@@ -8,7 +8,12 @@ import pytest
 from core.ids import UserId
 from mcp_bridge import pool as pools
 from mcp_bridge.address import Address
-from mcp_bridge.errors import ServerFailed, ServerUnreachable, StillConnecting
+from mcp_bridge.errors import (
+    ServerFailed,
+    ServerGone,
+    ServerUnreachable,
+    StillConnecting,
+)
 from mcp_bridge.pool import Pool
 from tests.mcp_bridge.conftest import HERE, configured, gone, opened, raw, use
 
@@ -229,3 +234,33 @@ async def test_the_end_of_all_waits_for_no_child():
     await pool.close()
     assert time.monotonic() - begun < 0.9
     assert await gone(child)
+
+
+async def test_why_a_child_ended_is_known_until_another_is_there(pool):
+    address = at()
+    async with pool.session(address) as session:
+        with pytest.raises(ServerGone):
+            await session.call("die", {})
+        sessions, error = pool.looked_at("it")
+        assert (sessions, error.last_lines) == ([], ["I cannot go on"])
+    assert "ended with exit code 3" in pool.looked_at("it")[1].message
+    assert pool.looked_at("other") == ([], None)
+    await pid(pool, address)
+    assert pool.looked_at("it")[1] is None
+
+
+async def test_what_ended_as_it_should_has_no_last_words(pool):
+    address = at()
+    async with pool.session(address) as session:
+        pass
+    await pool.close()
+    assert session.fell is None
+    assert pool.looked_at("it") == ([], None)
+
+
+async def test_last_words_of_what_left_the_yaml_are_forgotten(pool):
+    async with pool.session(at()) as session:
+        with pytest.raises(ServerGone):
+            await session.call("die", {})
+    pool.follow(configured())
+    assert pool.looked_at("it") == ([], None)

@@ -4,7 +4,7 @@ import socket
 import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,11 +13,16 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from access.models import AuditEntry
+from config import live
+from mcp_bridge.address import Address
+from mcp_bridge.config import MCP
+from mcp_bridge.errors import ServerGone
 from mcp_bridge.models import McpToken
 from studio import crossing, mcp_state
 from tests import mcp_bridge
 from tests.conftest import CONFIG
 from tests.gateway.calls import error
+from turns.tool_servers import POOL
 
 pytestmark = pytest.mark.database
 
@@ -88,6 +93,25 @@ def test_what_a_server_printed_before_it_ended_is_shown(configure, script, brows
     page = browser.get("/admin/mcp/dies").text
     assert "What it printed last" in page
     assert "the key *** is wrong" in page
+
+
+async def call(name, tool):
+    config = live.current()
+    address = Address(name, config.get(MCP)[name], config.path.parent)
+    with suppress(ServerGone):
+        async with POOL.session(address) as session:
+            await session.call(tool, {})
+
+
+def test_what_a_server_printed_that_ended_later_is_shown(script, browser):
+    assert script.post("/admin/mcp/child/tools").json()["state"] == "open"
+    crossing.ask(call("child", "die"))
+    told = script.get("/admin/mcp/child/tools").json()
+    assert told["state"] == "failed"
+    assert told["error"].endswith("ended with exit code 3")
+    assert told["last_lines"] == ["I cannot go on"]
+    assert "I cannot go on" in browser.get("/admin/mcp/child").text
+    assert script.post("/admin/mcp/child/tools").json()["last_lines"] == []
 
 
 @pytest.mark.parametrize(
