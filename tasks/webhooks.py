@@ -186,7 +186,8 @@ def occasion(config: Config, trigger: WebhookTrigger, delivery: Delivery) -> Occ
     """Return what a delivery has the trigger do.
 
     Raises `PayloadInvalid` where it does not say which agent, for whom or in which
-    thread, or is nested too deeply, `TasksDisabled` where nothing is taken on.
+    thread, leaves nothing to tell it, or is nested too deeply, `TasksDisabled` where
+    nothing is taken on.
     """
     try:
         return _occasion(config, trigger, delivery)
@@ -205,11 +206,14 @@ def _occasion(config: Config, trigger: WebhookTrigger, delivery: Delivery) -> Oc
     if trigger.thread is not None:
         most = options.MAX_THREAD_LENGTH
         thread = _whole(trigger.thread, payload, field="thread", most=most)
+    prompt = templates.fill(trigger.prompt, payload)
+    if not prompt.strip():
+        raise PayloadInvalid("The body leaves the prompt empty: there is nothing to do")
     return Occasion(
         trigger,
         triggers.user_of(config, trigger, named),
         agent,
-        templates.fill(trigger.prompt, payload),
+        prompt,
         thread,
         key=_key(trigger, delivery.id),
         max_failures=triggers.attempts(config),

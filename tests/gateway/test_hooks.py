@@ -104,6 +104,18 @@ def test_no_character_is_too_much_for_the_database(
     assert "\0" not in task_of(post(http, path, {"say": "a\0b"})).prompt
 
 
+def test_a_prompt_that_comes_out_empty_begins_nothing(
+    http: httpx2.Client, configure: Configure, name: str, path: str
+):
+    configure(yaml(hook(name, path, "prompt: '{{say}}'")))
+    for nothing in ("", " \n"):
+        answer = post(http, path, {"say": nothing})
+        assert error(answer, 400)["code"] == "payload_invalid"
+        assert "prompt" in answer.text
+    assert runs(name) == []
+    assert task_of(post(http, path, {"say": 0})).prompt == "0"
+
+
 def test_the_body_may_name_agent_user_and_thread(
     http: httpx2.Client, configure: Configure, name: str, path: str
 ):
