@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from studio.templatetags.studio import count, short, usd
+from studio.templatetags.studio import count, seconds, short, usd
 from telemetry.glance import HourFigures
 
 T = TypeVar("T")
@@ -18,6 +18,8 @@ class Bar:
     """Of the highest, from 0 to 1."""
     bad_share: float
     """Of the bar itself, what went wrong."""
+    part: float
+    """Of the bar itself, what is drawn darker."""
     said: str
     """What it says when pointed at."""
     tick: str = ""
@@ -47,15 +49,17 @@ def chart(
     said: Callable[[T], str],
     written: Callable[[float], str] = short,
     bad: Callable[[T], float] = lambda _: 0,
+    part: Callable[[T], float] = lambda _: 0,
     tick: Callable[[T], str] = lambda _: "",
 ) -> Chart:
-    """Return a chart of values; `bad` is the part of each that went wrong."""
+    """Return a chart of values; `bad` of each went wrong, `part` is drawn darker."""
     values = [value(each) for each in of]
     peak = max(values, default=0)
     bars = [
         Bar(
             round(height / peak, 4) if peak else 0,
             round(bad(each) / height, 4) if height else 0,
+            round(part(each) / height, 4) if height else 0,
             f"{when(each)}: {said(each)}",
             tick(each),
         )
@@ -65,7 +69,7 @@ def chart(
 
 
 def of_hours(hours: Sequence[HourFigures]) -> list[Chart]:
-    """Return the charts of the last hours: turns with their errors, tokens, cost."""
+    """Return the charts of the last hours: turns, how long they took, who, how much."""
 
     def by_hour(
         title: str, value: Callable[[HourFigures], float], **more: Any
@@ -78,6 +82,18 @@ def of_hours(hours: Sequence[HourFigures]) -> list[Chart]:
             lambda each: each.turns,
             said=lambda each: _turns_said(each.turns, each.errors),
             bad=lambda each: each.errors,
+        ),
+        by_hour(
+            "Time",
+            lambda each: each.p95_seconds or 0,
+            said=_time_said,
+            part=lambda each: each.p50_seconds or 0,
+            written=seconds,
+        ),
+        by_hour(
+            "Users",
+            lambda each: each.users,
+            said=lambda each: f"{count(each.users)} user{_s(each.users)}",
         ),
         by_hour(
             "Tokens",
@@ -102,8 +118,17 @@ def _tick(each: HourFigures) -> str:
 
 
 def _turns_said(turns: int, errors: int) -> str:
-    said = f"{count(turns)} turn{'' if turns == 1 else 's'}"
+    said = f"{count(turns)} turn{_s(turns)}"
     return f"{said}, {count(errors)} failed" if errors else said
+
+
+def _time_said(each: HourFigures) -> str:
+    half, most = seconds(each.p50_seconds), seconds(each.p95_seconds)
+    return f"half within {half}, 95 % within {most}"
+
+
+def _s(number: int) -> str:
+    return "" if number == 1 else "s"
 
 
 def cost_said(micro_usd: int, unpriced: int) -> str:

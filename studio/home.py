@@ -15,7 +15,7 @@ from studio import attention, charts
 from studio.attention import Concern
 from studio.faces import Face
 from telemetry import glance, records
-from telemetry.glance import AgentFigures, Glance
+from telemetry.glance import AgentFigures, Glance, HourFigures
 from telemetry.known import Listed
 from turns import routing
 
@@ -39,6 +39,9 @@ class Hour(Figures):
     """One hour, in UTC."""
 
     at: datetime
+    users: int
+    p50_seconds: float | None
+    p95_seconds: float | None
 
 
 class Agent(Figures):
@@ -109,7 +112,7 @@ def day(seen: Glance) -> dict[str, Any]:
         "judges_unpriced": seen.judges_unpriced,
         "p50_seconds": seen.p50_seconds,
         "p95_seconds": seen.p95_seconds,
-        "hours": [{"at": each.at, **_figures(each)} for each in seen.hours],
+        "hours": [_hour(each) for each in seen.hours],
         "agents": _agents(seen, since),
         "attention": [each.model_dump() for each in attention.concerns(seen, since)],
         "errors_lately": [_failed(turn) for turn in failed],
@@ -118,6 +121,11 @@ def day(seen: Glance) -> dict[str, Any]:
 
 def _figures(seen: glance.Figures) -> dict[str, Any]:
     return {name: getattr(seen, name) for name in Figures.model_fields}
+
+
+def _hour(each: HourFigures) -> dict[str, Any]:
+    times = {"p50_seconds": each.p50_seconds, "p95_seconds": each.p95_seconds}
+    return {"at": each.at, **_figures(each), "users": each.users, **times}
 
 
 def _agents(seen: Glance, since: datetime) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from one index, so the texts of turns are not.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -49,6 +49,11 @@ class HourFigures(Figures):
 
     at: datetime = datetime.min
     """When it began."""
+    users: int = 0
+    """How many different ones."""
+    p50_seconds: float | None = None
+    """Half of its whole replies took no longer."""
+    p95_seconds: float | None = None
 
 
 @dataclass(slots=True)
@@ -82,7 +87,7 @@ class Glance(Figures):
 
 
 def since(at: datetime, now: datetime) -> Glance:
-    """Return what it was like since then; in four queries.
+    """Return what it was like since then; in five queries.
 
     The first hour and the last are those parts of theirs that are within.
     """
@@ -90,8 +95,10 @@ def since(at: datetime, now: datetime) -> Glance:
     asked = turns.exclude(origin=Origin.SHADOW)
     glance = Glance(since=at)
     glance.hours = [HourFigures(at=hour) for hour in _hours(at, now)]
-    _count(glance, asked)
-    _time(glance, asked)
+    by_hour = {f"{each.at:%Y-%m-%d %H}": each for each in glance.hours}
+    _count(glance, asked, by_hour)
+    _count_users(asked, by_hour)
+    _time(glance, asked, by_hour)
     told = turns.aggregate(
         users=Count("user_id", distinct=True, filter=~Q(origin=Origin.SHADOW)),
         trials=Count("id", filter=Q(origin=Origin.SHADOW)),
@@ -121,9 +128,10 @@ SUMS = {
 }
 
 
-def _count(glance: Glance, turns: QuerySet[Turn]) -> None:
+def _count(
+    glance: Glance, turns: QuerySet[Turn], by_hour: Mapping[str, HourFigures]
+) -> None:
     """Add up by hour and agent."""
-    by_hour = {f"{each.at:%Y-%m-%d %H}": each for each in glance.hours}
     by_agent: dict[str, AgentFigures] = {}
     groups = turns.values(
         hour=Hour("started_at"), of=Plain("agent"), how=Plain("outcome")
@@ -157,15 +165,28 @@ def _add(
     figures.micro_usd += known_sum
 
 
-def _time(glance: Glance, turns: QuerySet[Turn]) -> None:
+def _count_users(turns: QuerySet[Turn], by_hour: Mapping[str, HourFigures]) -> None:
+    groups = turns.values(hour=Hour("started_at")).order_by()
+    for row in groups.annotate(users=Count("user_id", distinct=True)):
+        if row["hour"] in by_hour:
+            by_hour[row["hour"]].users = row["users"]
+
+
+def _time(
+    glance: Glance, turns: QuerySet[Turn], by_hour: Mapping[str, HourFigures]
+) -> None:
     """Find how long whole replies took: errors are quick, and none."""
-    seconds: dict[str, list[float]] = defaultdict(list)
-    whole = turns.filter(outcome=Outcome.OK).values_list("agent", "seconds")
-    for agent, took in whole:
-        seconds[agent].append(took)
+    of_agent: dict[str, list[float]] = defaultdict(list)
+    of_hour: dict[str, list[float]] = defaultdict(list)
+    whole = turns.filter(outcome=Outcome.OK).annotate(hour=Hour("started_at"))
+    for hour, agent, took in whole.values_list("hour", "agent", "seconds"):
+        of_agent[agent].append(took)
+        of_hour[hour].append(took)
     for one in glance.agents:
-        one.p50_seconds, one.p95_seconds = _percentiles(seconds[one.agent])
-    together = (took for each in seconds.values() for took in each)
+        one.p50_seconds, one.p95_seconds = _percentiles(of_agent[one.agent])
+    for name, each in by_hour.items():
+        each.p50_seconds, each.p95_seconds = _percentiles(of_hour[name])
+    together = (took for each in of_agent.values() for took in each)
     glance.p50_seconds, glance.p95_seconds = _percentiles(together)
 
 

@@ -73,6 +73,18 @@ def test_it_tells_hours_apart():
     assert hours[0].turns == 1
 
 
+def test_it_tells_of_each_hour_who_asked_and_how_long_it_took():
+    for seconds in range(1, 21):
+        asked(user_id=BOB, seconds=seconds)
+    asked(seconds=0.1, outcome="error")
+    asked(minutes_ago=31, seconds=3)
+    asked(minutes_ago=31, seconds=9, origin="shadow", user_id=BOB)
+    before, now = seen().hours[-2:]
+    assert (now.users, now.p50_seconds, now.p95_seconds) == (2, 10, 19)
+    assert (before.users, before.p50_seconds, before.p95_seconds) == (1, 3, 3)
+    assert (seen().hours[0].users, seen().hours[0].p95_seconds) == (0, None)
+
+
 def test_it_tells_agents_apart_the_busiest_first():
     for seconds in range(1, 21):
         asked(agent="assistant", seconds=seconds)
@@ -112,9 +124,9 @@ def test_it_reads_no_turn_itself():
     few = plans()
     for number in range(30):
         asked(minutes_ago=number, agent=f"agent-{number}")
-    assert len(plans()) == len(few) == 4
+    assert len(plans()) == len(few) == 5
     if connection.vendor == "sqlite":
-        for statement in few[:3]:
+        for statement in few[:4]:
             with connection.cursor() as cursor:
                 cursor.execute(f"EXPLAIN QUERY PLAN {statement}")
                 told = " ".join(str(row[3]) for row in cursor.fetchall())
