@@ -17,6 +17,7 @@ from django.db import connection, transaction
 from django.db.models import BooleanField, Count, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
+from core import redaction
 from core.ids import TurnId, UserId
 from memory import owners
 from memory.models import Lesson
@@ -163,8 +164,8 @@ def failed(lesson: Lesson, error: str, *, reply: str = "", found: int = 0) -> bo
         lesson,
         state=Lesson.State.FAILED,
         facts_found=found,
-        error=storable(error)[:MAX_ERROR_LENGTH],
-        reply=storable(reply)[:MAX_REPLY_LENGTH],
+        error=_kept(error, MAX_ERROR_LENGTH),
+        reply=_kept(reply, MAX_REPLY_LENGTH),
     )
     if closed:
         # The error may quote the model, and the model the user: it stays in the row.
@@ -186,9 +187,14 @@ def retry(lesson: Lesson, error: str, *, seconds: float) -> bool:
         mine.update(
             state=Lesson.State.QUEUED,
             due_at=due_at,
-            error=storable(error)[:MAX_ERROR_LENGTH],
+            error=_kept(error, MAX_ERROR_LENGTH),
         )
     )
+
+
+def _kept(text: str, most: int) -> str:
+    """Return what is kept of a text that may quote a provider or a model."""
+    return storable(redaction.own(text))[:most]
 
 
 def put_back(lesson: Lesson, *, seconds: float) -> bool:

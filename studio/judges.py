@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from config import live
+from core import redaction
 from core.ids import UserId
 from judges import feedback, of_late
 from judges.config import JUDGES, JudgeConfig
@@ -132,6 +133,6 @@ def comment(row: Feedback) -> dict[str, Any]:
         "agent": row.agent,
         "score": row.score,
         "thumb": row.thumb,
-        "comment": row.comment,
+        "comment": redaction.own(row.comment),
         "updated_at": row.updated_at,
     }

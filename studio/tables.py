@@ -7,6 +7,8 @@ and what stands for them (digests, sealed texts) are not shown.
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
+from django.contrib.admin.views.main import ChangeList
 from django.db.models import Model
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin
@@ -14,6 +16,7 @@ from unfold.paginator import InfinitePaginator
 
 from access.models import AuditEntry, Token
 from config.models import Override, OverrideVersion
+from core import redaction
 from judges.models import Feedback, Score
 from memory.models import Consolidation, Fact, FactChange, Lesson, Message, Summary
 from memory.models import Thread as MemoryThread
@@ -50,6 +53,15 @@ SHOWN: dict[type[Model], Sequence[str]] = {
 HIDDEN: dict[type[Model], Sequence[str]] = {Token: ("digest",)}
 
 
+class Rows(ChangeList):
+    """A page of a list."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Read the page's rows."""
+        super().get_results(request)
+        self.result_list = [cleaned(row) for row in self.result_list]
+
+
 class Table(ModelAdmin):  # type: ignore[misc]  # it has no types
     """Rows to be read, the newest first, and never counted."""
 
@@ -58,6 +70,22 @@ class Table(ModelAdmin):  # type: ignore[misc]  # it has no types
     list_per_page = 50
     paginator = InfinitePaginator
     show_full_result_count = False
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Return what makes a page of the list."""
+        return Rows
+
+    def get_object(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Return one row, if it is there."""
+        row = super().get_object(request, *args, **kwargs)
+        if row is None:
+            return None
+        for field in row._meta.concrete_fields:
+            # It is named by what it says.
+            other = getattr(row, field.name) if field.is_relation else None
+            if other is not None:
+                cleaned(other)
+        return cleaned(row)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return whether somebody may change things: they see all that is stored."""
@@ -78,6 +106,18 @@ class Table(ModelAdmin):  # type: ignore[misc]  # it has no types
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return that nobody deletes rows here."""
         return False
+
+
+def cleaned(row: Model) -> Model:
+    """Return a row without what of it is a secret of ours, whoever said it."""
+    for field in row._meta.concrete_fields:
+        value = getattr(row, field.attname)
+        if isinstance(value, str):
+            setattr(row, field.attname, redaction.own(value))
+        elif isinstance(value, dict | list):
+            said = redaction.own(orjson.dumps(value).decode())
+            setattr(row, field.attname, orjson.loads(said))
+    return row
 
 
 def addresses() -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db import transaction
 
+from core import redaction
 from tasks import costs, queue, telling
 from tasks.errors import TaskUnknown
 from tasks.models import Task
@@ -16,7 +17,7 @@ def one(task_id: uuid.UUID) -> dict[str, Any]:
     task = Task.objects.filter(pk=task_id).first()
     if task is None:
         raise TaskUnknown
-    return _with_more(telling.task(task, costs.of([task])[task.pk]), task)
+    return _with_more(telling.task(_shown(task), costs.of([task])[task.pk]), task)
 
 
 def cancel(task_id: uuid.UUID) -> bool:
@@ -33,7 +34,19 @@ def cancel(task_id: uuid.UUID) -> bool:
 def listed(tasks: Sequence[Task]) -> list[dict[str, Any]]:
     """Tell tasks, their long texts cut."""
     spent = costs.of(tasks)
-    return [_with_more(telling.listed(task, spent[task.pk]), task) for task in tasks]
+    return [
+        _with_more(telling.listed(_shown(task), spent[task.pk]), task) for task in tasks
+    ]
+
+
+def _shown(task: Task) -> Task:
+    """Return a task without our own secrets, which are nobody's to read."""
+    for name in ("prompt", "result", "error"):
+        setattr(task, name, redaction.own(getattr(task, name)))
+    metadata = task.payload.get("metadata") or {}
+    said = {redaction.own(k): redaction.own(metadata[k]) for k in metadata}
+    task.payload = {**task.payload, "metadata": said}
+    return task
 
 
 def _with_more(told: dict[str, Any], task: Task) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.db.models.functions import Left
 
+from core import redaction
 from tasks import queue
 from tasks.models import Task
 from telemetry.telling import instant
@@ -20,6 +21,8 @@ SHOWN = 20
 """Of each state."""
 MOST_SAID = 200
 """Characters of a text."""
+MOST_READ = 4 * MOST_SAID
+"""So much is looked at, so that no half of a secret is left at the end."""
 
 COLUMNS = (
     *("id", "kind", "state", "agent", "user_id", "origin", "turn_id", "attempts"),
@@ -51,7 +54,7 @@ def told() -> dict[str, Any]:
 
 
 def _rows(tasks: QuerySet[Task]) -> QuerySet[Task, dict[str, Any]]:
-    cut = {"said": Left("prompt", MOST_SAID), "failed": Left("error", MOST_SAID)}
+    cut = {"said": Left("prompt", MOST_READ), "failed": Left("error", MOST_READ)}
     rows: QuerySet[Task, dict[str, Any]] = tasks.values(*COLUMNS, **cut)
     return rows
 
@@ -84,4 +87,4 @@ def _told(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _line(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(redaction.own(text).split())[:MOST_SAID]

@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Any
 from uuid import UUID
 
+from core import redaction
 from core.ids import UserId
 from core.messages import ToolCall
 from judges import by_user, scores
@@ -182,7 +183,7 @@ def feedback(row: Feedback | None) -> Told | None:
     return {
         "score": row.score,
         "thumb": row.thumb,
-        "comment": row.comment or None,
+        "comment": redaction.own(row.comment) or None,
         "updated_at": telling.instant(row.updated_at),
     }
 

@@ -51,6 +51,12 @@ def test_a_bad_reply_is_shown_to_the_model_once_and_then_fails(
     assert Passage.objects.filter(user_id=owner).count() == 2
 
 
+def test_of_our_secrets_nothing_is_kept_with_a_failed_lesson(config, fake, owner):
+    fake.default = Answer(["My key is sk-openai-secret"])
+    lesson = learn(tell(owner, "I have a cat", "ok"))
+    assert (lesson.state, lesson.reply) == ("failed", "My key is [redacted]")
+
+
 def test_a_bad_reply_that_is_mended_counts(config, fake, owner, caplog):
     fake.reply("Sure: the user has a cat.")
     says(fake, fact("The user has a cat.", "I have a cat"))

@@ -1,0 +1,62 @@
+"""No page shows a secret of the configuration, whoever said it and wherever."""
+
+import pytest
+
+from access.identity import derive
+from judges.models import Score
+from memory.models import Fact
+from studio import tables
+from tasks.models import Task
+from tests.memory import lives
+
+pytestmark = pytest.mark.database
+
+SECRET = "sk-openai-secret"
+
+
+@pytest.fixture
+def alice(server, user):
+    """A user whose every text has the secret."""
+    user_id = derive(user)
+    lives.live(user_id, SECRET)
+    # Of judges nothing is stored with it, and of tasks this is what came of one.
+    Score.objects.filter(user_id=user_id).update(reasoning="")
+    Task.objects.filter(user_id=user_id).update(
+        state="done", result=SECRET, error=SECRET, payload={"metadata": {"k": SECRET}}
+    )
+    yield user_id
+    Task.objects.filter(user_id=user_id).delete()
+
+
+def with_secret(answers):
+    return sorted({path for path, answer in answers if SECRET in answer.text})
+
+
+def test_what_was_said_to_tasks_and_of_replies(script, browser, alice):
+    task = Task.objects.get(user_id=alice)
+    seen = [
+        (path, who.get(path))
+        for path in (
+            f"/admin/users/{alice}/scores",
+            "/admin/judges/quality",
+            "/admin/live",
+            f"/admin/tasks?user={alice}",
+            f"/admin/tasks/{task.pk}",
+        )
+        for who in (script, browser)
+    ]
+    assert with_secret(seen) == []
+    shown = [path for path, answer in seen if "[redacted]" in answer.text]
+    assert len(shown) > 6
+
+
+@pytest.mark.parametrize("model", tables.SHOWN, ids=lambda model: model._meta.label)
+def test_no_row_of_a_table(browser, alice, model):
+    place = f"/admin/tables/{model._meta.app_label}/{model._meta.model_name}/"
+    rows = [row.pk for row in model.objects.order_by("-pk")[:3]]
+    places = [place, *(f"{place}{pk}/change/" for pk in rows)]
+    seen = [(path, browser.get(path)) for path in places]
+    assert {answer.status_code for _, answer in seen} == {200}
+    assert with_secret(seen) == []
+    if model is Fact:
+        assert "[redacted]" in seen[1][1].text
