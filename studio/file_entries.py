@@ -20,7 +20,7 @@ from providers.config import KIND_NAMES
 from studio import mcp_state
 from studio.entry_shapes import Deleted
 from studio.sections import SETTINGS, SectionFace, address_of, title_of
-from studio.written import VERSION, PartFace
+from studio.written import EMPTIED, VERSION, PartFace
 
 HIDDEN = ("", ".", "..", "new")
 """Names whose addresses lead elsewhere."""
@@ -169,12 +169,16 @@ class EntryFace(PartFace):
 
     @extend_schema(
         summary="Write an entry of the file, and leave all else as it is",
+        description=f"{EMPTIED} What is answered then is empty.",
         parameters=[VERSION],
         request=OpenApiTypes.OBJECT,
         responses=OpenApiTypes.OBJECT,
     )
     def put(self, request: Request, name: str) -> HttpResponseBase:
-        return self.told(self.replaced(), f"Saved '{name}'")
+        file = self.replaced()
+        if self.is_page and not file.has(self.at):
+            return self.done({}, said=f"Removed '{name}'", to=address_of(self.key))
+        return self.told(file, f"Saved '{name}'")
 
     @extend_schema(
         summary="Take an entry out of the file",

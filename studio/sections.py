@@ -20,7 +20,7 @@ from studio.entry_shapes import Deleted
 from studio.faces import Face
 from studio.kinds import KINDS
 from studio.memory import picker
-from studio.written import VERSION, PartFace
+from studio.written import EMPTIED, VERSION, PartFace
 
 SETTINGS = "/admin/settings"
 MOST = 6
@@ -115,6 +115,7 @@ class SectionFace(PartFace):
 
     @extend_schema(
         summary="Write a section of the file, and leave all else as it is",
+        description=EMPTIED,
         parameters=[VERSION],
         request=OpenApiTypes.ANY,
         responses=OpenApiTypes.ANY,

@@ -24,6 +24,7 @@ from studio.faces import WRITTEN, Face
 
 ACTION = "config.write"
 UNCHANGED = "Nothing changed: the file says this already"
+EMPTIED = "`null` takes it out of the file; a request without a body is refused."
 VERSION = OpenApiParameter(
     "version",
     str,

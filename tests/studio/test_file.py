@@ -394,6 +394,28 @@ def test_a_form_that_is_refused_comes_back_as_it_was_with_its_own_lines(browser,
     assert typed in page.text
 
 
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [("null", {}), ("null\n", AS_YAML)],
+)
+def test_an_entry_that_is_saved_as_nothing_is_taken_out(
+    script, yaml, text, body, headers
+):
+    kind = {"Content-Type": "application/json", **headers}
+    answer = script.put("/admin/mcp/web", content=body, headers=kind)
+    assert (answer.status_code, answer.json()) == (200, {})
+    assert "web:" not in yaml.read_text()
+    assert "files:" in yaml.read_text()
+    assert script.get("/admin/mcp/web").status_code == 404
+
+
+def test_an_entry_that_is_emptied_leads_back_to_the_others(browser, yaml, text):
+    page = browser.submit("/admin/mcp/web", {"_method": "PUT", "yaml": ""})
+    assert (page.status_code, page.url.path) == (200, "/admin/mcp")
+    assert "Removed &#x27;web&#x27;" in page.text
+    assert "web:" not in yaml.read_text()
+
+
 @pytest.mark.parametrize("where", ["telemetry", "mcp/web", "config/edit"])
 def test_who_was_slower_sees_what_is_there_now(browser, script, yaml, text, where):
     address = f"/admin/{where}"
