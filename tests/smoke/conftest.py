@@ -1,6 +1,5 @@
 """A runner at work for synthetic users, and a provider that plays them."""
 
-import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +14,7 @@ from smoke.config import SMOKE_TESTS
 from smoke.models import Run
 from tasks.runner import Runner
 from tests.smoke.stage import STAGE, Cast
-from tests.tasks.conftest import wait_until
+from tests.tasks.conftest import PATIENCE_SECONDS, wait_until
 
 
 class Holding:
@@ -37,7 +36,7 @@ class Holding:
         self.kick()
 
     def kick(self) -> None:
-        blocking.wait(self._kick(), timeout_seconds=5)
+        blocking.wait(self._kick(), timeout_seconds=PATIENCE_SECONDS)
 
     async def _kick(self) -> None:
         self._runner.kick()
@@ -64,11 +63,8 @@ class Holding:
         return self.closed(run)
 
     def stop(self) -> None:
-        blocking.wait(self._stop(), timeout_seconds=10)
-        self._running.result(10)
-
-    async def _stop(self) -> None:
-        await asyncio.wait_for(self._runner.stop(2), 5)
+        blocking.wait(self._runner.stop(2), timeout_seconds=PATIENCE_SECONDS)
+        self._running.result(PATIENCE_SECONDS)
 
 
 def queued(name: str = "plums", **options: Any) -> list[Run]:

@@ -1,6 +1,5 @@
 """A worker's runner within the process of the tests."""
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator
 
@@ -14,6 +13,9 @@ from tasks.models import Task
 from tasks.queue import Draft
 from tasks.runner import Runner
 
+PATIENCE_SECONDS = 60
+"""What happens at once where nothing else runs may take long on a busy machine."""
+
 
 class Working:
     """A runner, and what it did."""
@@ -22,7 +24,7 @@ class Working:
         self._runner = runner
 
     def kick(self) -> None:
-        blocking.wait(self._kick(), timeout_seconds=5)
+        blocking.wait(self._kick(), timeout_seconds=PATIENCE_SECONDS)
 
     async def _kick(self) -> None:
         self._runner.kick()
@@ -37,18 +39,18 @@ class Working:
         self.kick()
         return self.closed(task)
 
-    def closed(self, task: Task, *, seconds: float = 10) -> Task:
-        return wait_for(task, lambda row: row.finished_at is not None, seconds)
+    def closed(self, task: Task) -> Task:
+        return wait_for(task, lambda row: row.finished_at is not None)
 
 
-def wait_for(task: Task, is_so: Callable[[Task], bool], seconds: float = 10) -> Task:
+def wait_for(task: Task, is_so: Callable[[Task], bool]) -> Task:
     """Return a task's row as soon as something is true of it."""
-    wait_until(lambda: is_so(Task.objects.get(pk=task.pk)), seconds)
+    wait_until(lambda: is_so(Task.objects.get(pk=task.pk)))
     return Task.objects.get(pk=task.pk)
 
 
-def wait_until(is_so: Callable[[], bool], seconds: float = 10) -> None:
-    until = time.monotonic() + seconds
+def wait_until(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE_SECONDS
     while not is_so():
         if time.monotonic() > until:
             raise TimeoutError
@@ -67,12 +69,8 @@ def working(
     runner = Runner(lambda: slots, users=[user_id])
     running = blocking.begin(runner.run())
     yield Working(runner)
-    blocking.wait(stop(runner), timeout_seconds=10)
-    running.result(10)
-
-
-async def stop(runner: Runner) -> None:
-    await asyncio.wait_for(runner.stop(2), 5)
+    blocking.wait(runner.stop(2), timeout_seconds=PATIENCE_SECONDS)
+    running.result(PATIENCE_SECONDS)
 
 
 @pytest.fixture

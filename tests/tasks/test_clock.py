@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from django.db import OperationalError
@@ -13,7 +14,7 @@ from tasks import boots, crons, lost, queue, starts
 from tasks.clock import Clock
 from tasks.models import Start, Task
 from tasks.queue import Draft
-from tests.tasks.conftest import Working, wait_until
+from tests.tasks.conftest import PATIENCE_SECONDS, Working, wait_until
 from tests.tasks.triggers import (
     NOON,
     Configure,
@@ -53,7 +54,7 @@ class Hands:
 
     def look(self, now: datetime | None = None, *, seconds: float = 0) -> None:
         self.now = (now or self.now) + timedelta(seconds=seconds)
-        blocking.wait(self.clock.look(), timeout_seconds=10)
+        blocking.wait(self.clock.look(), timeout_seconds=PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -142,14 +143,28 @@ def test_a_cron_of_every_second_runs_as_the_seconds_pass(
     configure(yaml(cron(name, "* * * * * *", f"user: {user_id}")))
     clock = Clock(working._runner.kick)
     watching = blocking.begin(clock.run())
-    wait_until(lambda: sum(task.state == "done" for task in runs(name)) >= 2, 10)
-    watching.cancel()
 
-    first, second = (datetime.fromisoformat(tick) for tick in ticks(name)[:2])
-    assert second - first == timedelta(seconds=1)
-    for task in runs(name)[:2]:
-        late = task.created_at - datetime.fromisoformat(task.payload["tick"])
-        assert timedelta(0) <= late < timedelta(seconds=0.9)
+    def have_two_run_in_time() -> bool:
+        return any(
+            second.at - first.at == timedelta(seconds=1)
+            and all(each.is_done and each.was_in_time for each in (first, second))
+            for first, second in pairwise(map(Fired, runs(name)))
+        )
+
+    # Where others keep the machine busy it may take some more.
+    wait_until(have_two_run_in_time)
+    watching.cancel()
+    assert all(fired.late >= timedelta(0) for fired in map(Fired, runs(name)))
+
+
+class Fired:
+    """What became of a tick."""
+
+    def __init__(self, task: Task) -> None:
+        self.at = datetime.fromisoformat(task.payload["tick"])
+        self.late = task.created_at - self.at
+        self.was_in_time = self.late < timedelta(seconds=0.9)
+        self.is_done = task.state == "done"
 
 
 # What is lost.

@@ -11,6 +11,7 @@ from config import live
 from core.ids import UserId
 from tasks import crons, triggers
 from tasks.models import Task
+from tests.tasks.conftest import PATIENCE_SECONDS
 from tests.tasks.triggers import (
     NOON,
     Configure,
@@ -79,7 +80,7 @@ def test_two_clocks_at_once_fire_once(configure: Configure, name: str):
 
     def clock() -> None:
         for seconds in range(1, 11):
-            together.wait(10)
+            together.wait(PATIENCE_SECONDS)
             look(seconds)
         connection.close()
 
@@ -87,7 +88,7 @@ def test_two_clocks_at_once_fire_once(configure: Configure, name: str):
     for other in others:
         other.start()
     for other in others:
-        other.join(20)
+        other.join(PATIENCE_SECONDS)
 
     assert len(ticks(name)) == len(set(ticks(name))) == 10
     # Who came second did not even try.

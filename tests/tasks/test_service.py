@@ -19,6 +19,8 @@ def test_an_edit_says_how_many_are_done_at_a_time(server, configure):
     assert service.slots() == 0
 
 
+# From its very first look, which may be under way yet.
+@pytest.mark.parametrize("working", [0], indirect=True)
 def test_what_is_queued_waits_while_it_is_off(working: Working, fake, user_id):
     room, looks = 0, 0
 

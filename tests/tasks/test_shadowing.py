@@ -22,7 +22,7 @@ from telemetry.models import Turn
 from tests.conftest import CONFIG, serve
 from tests.gateway.calls import ask
 from tests.judges.stage import JUDGES, answer, is_judging
-from tests.tasks.conftest import wait_until
+from tests.tasks.conftest import PATIENCE_SECONDS, wait_until
 from turns import flow, options
 from turns.turn import TurnRequest
 
@@ -205,7 +205,9 @@ def test_an_incognito_turn_with_something_to_write_is_not_tried(stage, user):
         async with aclosing(flow.run(request)) as events:
             return "".join([e.text async for e in events if isinstance(e, TextDelta)])
 
-    assert blocking.wait(take(), timeout_seconds=10) == "gpt-calm says so."
+    assert (
+        blocking.wait(take(), timeout_seconds=PATIENCE_SECONDS) == "gpt-calm says so."
+    )
     assert shadows_of(user) == []
 
 
