@@ -61,7 +61,7 @@ def configuration(project: Project, fake: FakeProvider) -> str:
 
 def run(project: Project, *words: str) -> None:
     """Run a command that must succeed."""
-    done: subprocess.CompletedProcess[str] = project.run(*words, seconds=120)
+    done: subprocess.CompletedProcess[str] = project.run(*words)
     assert done.returncode == 0, done.stderr
 
 
