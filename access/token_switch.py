@@ -3,10 +3,12 @@
 from typing import Any
 
 from access.config import DEFAULT_USER_ID, SHARED_USER_ID, USERS
+from config import starter
 from config.editing import File
 from config.sections import Config
 
 PLACE = ("auth", "proxy", "tokens")
+GONE = (DEFAULT_USER_ID.key, USERS.key)
 
 
 def on(file: File) -> dict[str, Any]:
@@ -14,12 +16,16 @@ def on(file: File) -> dict[str, Any]:
 
     Each of them has its user, so there is no other for those who name nobody.
     """
-    gone = (DEFAULT_USER_ID.key, USERS.key)
-    data = {key: it for key, it in file.data.items() if key not in gone}
+    data = {key: it for key, it in file.data.items() if key not in GONE}
     auth = data.get("auth") or {}
     proxy = auth.get("proxy") or {}
     tokens = {"tokens": proxy.get("tokens") or {}}
     return {**data, "auth": {**auth, "proxy": {**proxy, **tokens}}}
+
+
+def comments_gone() -> dict[str, set[str]]:
+    """Return which comments go with what `on` leaves out: those of our starters."""
+    return {key: starter.comments(key) for key in GONE}
 
 
 def nobody(config: Config) -> str | None:

@@ -7,10 +7,11 @@ what is given back may have them; `config/masks.py` knows what they stand for.
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from django.conf import settings
@@ -148,19 +149,35 @@ def write(text: str, *, version: str | None = None, record: Record = _plainly) -
 
 
 def write_data(
-    data: Any, *, version: str | None = None, record: Record = _plainly
+    data: Any,
+    *,
+    version: str | None = None,
+    record: Record = _plainly,
+    comments_gone: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> File:
-    """Have the file say something else; what stays keeps its comments."""
+    """Have the file say something else; what stays keeps its comments.
+
+    Of those that stand right above a key some may go, too: each is whole lines.
+    """
     if not isinstance(data, dict):
         raise rewriting.misplaced(
             "the file is a map of keys such as 'agents' and 'providers'"
         )
 
     def change(file: File) -> bytes:
-        doc = _readable(b"") if file.is_gone else _document(file.content)
+        content = _without_comments(file.content, comments_gone)
+        doc = _readable(b"") if file.is_gone else _document(content)
         return rewriting.with_data(doc, (), data)
 
     return _change_file(change, version, record)
+
+
+def _without_comments(content: bytes, gone: Mapping[str, Collection[str]]) -> bytes:
+    for key, comments in gone.items():
+        for comment in comments:
+            above = f"\n\n{comment}{key}:".encode()
+            content = content.replace(above, f"\n\n{key}:".encode())
+    return content
 
 
 def put(

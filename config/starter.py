@@ -1,6 +1,7 @@
 """The file someone starts from."""
 
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from functools import lru_cache
@@ -56,6 +57,13 @@ def _put(content: bytes, target: Path) -> None:
     except BaseException:
         os.unlink(name)
         raise
+
+
+def comments(key: str) -> set[str]:
+    """Return what starters say right above a key at the left, each as whole lines."""
+    texts = [path.read_text() for path in TEMPLATES.glob("*.yaml")]
+    above = re.compile(rf"(?:\A|\n\n)((?:#.*\n)+){re.escape(key)}:")
+    return {match[1] for text in texts for match in above.finditer(text)}
 
 
 @lru_cache(maxsize=1)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -200,7 +201,8 @@ class TokensEnabled(Written):
     def post(self, request: Request) -> HttpResponseBase:
         """Write it into the file; nothing, where that says so already."""
         file = editing.read()
-        self.recorded({"section": "auth"}, editing.write_data, token_switch.on(file))
+        write = partial(editing.write_data, comments_gone=token_switch.comments_gone())
+        self.recorded({"section": "auth"}, write, token_switch.on(file))
         said = self.said("Saved; from now on clients need a token")
         return self.done({"is_on": True}, said=said, to=PLACE)
 

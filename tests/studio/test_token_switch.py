@@ -2,7 +2,7 @@
 
 import pytest
 
-from config import live, loader
+from config import live, loader, starter
 from tests.conftest import CONFIG
 
 pytestmark = pytest.mark.database
@@ -51,6 +51,28 @@ def test_all_else_stays(operator, yaml):
     assert operator.post("/admin/tokens/enable").json() == {"is_on": True}
     assert path.read_text().startswith(before)
     assert operator.get("/admin/auth").json()["proxy"] == {"tokens": {}}
+
+
+@pytest.mark.parametrize("kind", ["anthropic", "local", "openai", "tour"])
+def test_what_a_starter_says_of_users_goes_with_them(script, yaml, kind):
+    text = starter.TEMPLATES.joinpath(f"{kind}.yaml").read_text()
+    above = text[: text.index("\nusers:") + 1].rpartition("\n\n")[2]
+    assert above.startswith("# ")
+    path = yaml(f"\n{above}users: shared\n")
+    rest = path.read_text().partition(above)[0].rstrip()
+    assert script.post("/admin/tokens/enable").json() == {"is_on": True}
+    after = path.read_text()
+    assert above not in after
+    assert after.startswith(rest)
+    assert "\n\n\n" not in after
+
+
+def test_what_somebody_else_says_of_users_stays(script, yaml):
+    (theirs,) = [it for it in starter.comments("users") if "share one conv" in it]
+    text = f"\n# We are three.\n{theirs}users: shared\n"
+    path = yaml(text)
+    script.post("/admin/tokens/enable")
+    assert f"\n# We are three.\n{theirs}" in path.read_text()
 
 
 def test_another_scheme_is_not_replaced(browser, script, yaml):
