@@ -139,9 +139,9 @@ def test_many_secrets_take_no_longer_each(text):
     """Compared each with each they took many seconds, and now less than half of one."""
     old = document.of(text.encode())
     shown = masks.shown(old)
-    began = time.process_time()
+    began = time.thread_time()
     assert keeping.kept(shown, old, "") == text.encode()
-    assert time.process_time() - began < 1.5
+    assert time.thread_time() - began < 1.5
 
 
 def test_data_has_the_same_masks():

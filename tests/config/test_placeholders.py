@@ -223,10 +223,10 @@ def test_of_placeholders_that_fail_without_end_some_are_told():
 
 def test_many_on_a_long_line_take_no_time():
     line = "x" * 300_000
-    before = time.process_time()
+    before = time.thread_time()
     text = Expander({}).expand(line + hide("${NOPE:-x}" * 3000))
     assert text == line + "x" * 3000
-    assert time.process_time() - before < 0.7
+    assert time.thread_time() - before < 0.7
 
 
 def test_each_line_says_how_far_a_snippet_is_moved():

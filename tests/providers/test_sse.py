@@ -77,8 +77,8 @@ def test_it_counts_a_last_event_without_its_blank_line(tail: bytes):
 
 def test_a_long_line_is_read_once_however_it_is_cut():
     pieces = [b"data: ", *[b"x" * 1024] * 8192, b"\n\n"]
-    started = time.process_time()
+    started = time.thread_time()
     ((_, data),) = parse(pieces)
     assert len(data) == 1024 * 8192
     # Read again with each piece it takes tens of seconds, else hundredths of one.
-    assert time.process_time() - started < 1
+    assert time.thread_time() - started < 1
