@@ -39,7 +39,7 @@ def test_a_token_is_minted_used_and_revoked(window: Window, stage: Theatre) -> N
 
         user = threading.Thread(target=use_until_refused)
         user.start()
-        assert first.wait(30)
+        assert first.wait(60)
 
         window.link("Done").click()
         row = page.locator("tr", has_text="box office till")
@@ -47,7 +47,7 @@ def test_a_token_is_minted_used_and_revoked(window: Window, stage: Theatre) -> N
         window.said("Revoked")
         assert not row.count()
         assert window.questions[0].startswith("Revoke 'box office till'?")
-        user.join(30)
+        user.join(60)
 
     assert isinstance(refused[0], openai.AuthenticationError)
     assert set(replies) == {SAID}

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from tests.browser import looking
 
-PATIENCE_MS = 30_000
+PATIENCE_MS = 60_000
 LEFT = "net::ERR_ABORTED"
 """What was still loading when the page was left."""
 
