@@ -5,8 +5,9 @@ import contextlib
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
@@ -21,8 +22,9 @@ from hypothesis import HealthCheck, settings
 
 from config import live, loader
 from config.sections import Config
-from providers import pool
+from providers import blocking, pool
 from providers.fake import FakeProvider
+from studio import crossing
 
 CONFIG = """
 providers:
@@ -102,6 +104,27 @@ def _keys_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     """The keys of users' sign-ins are made beside nobody's YAML."""
     path = tmp_path_factory.mktemp("keys") / "secrets.env"
     with override_settings(COULISSE_SECRETS_FILE=path):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nobody_is_waited_for_within_a_transaction() -> Iterator[None]:
+    """On SQLite all others would wait for the provider, too."""
+
+    def watched(wait: Callable[..., Any]) -> Callable[..., Any]:
+        def watch(
+            coroutine: Coroutine[Any, Any, Any], *args: Any, **kwargs: Any
+        ) -> Any:
+            if connection.in_atomic_block:
+                coroutine.close()
+                pytest.fail("a provider is waited for within a transaction")
+            return wait(coroutine, *args, **kwargs)
+
+        return watch
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocking, "wait", watched(blocking.wait))
+        patch.setattr(crossing, "wait", watched(crossing.wait))
         yield
 
 
