@@ -40,8 +40,8 @@ def of(content: bytes, key: str) -> Mapping[str, str]:
     none.
     """
     try:
-        source = _source(masks.shown(document.of(content)))
-        tree = _expanding(source, _source(content))
+        source, _ = reader.scanned(masks.shown(document.of(content)), "")
+        tree = _expanding(source, reader.scanned(content, "")[0])
     except ConfigInvalid:
         return MappingProxyType({})
     nodes = verbatim(source).entries(source.root, ())
@@ -71,11 +71,6 @@ def _expanding(source: Source, whole: Source) -> Tree:
     known = None if variables is None else Tree(whole, expander).value(variables, ())
     expander.variables = known if isinstance(known, dict) else {}
     return Tree(source, expander)
-
-
-@lru_cache(maxsize=4)
-def _source(content: bytes) -> Source:
-    return reader.parse(content, "")
 
 
 def _text(source: Source, item: Node) -> str:

@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -30,7 +30,6 @@ from config.config import VARS
 from config.errors import ConfigInvalid
 from config.overlays import Overlay
 from config.placeholders import Expander
-from config.reader import Source
 from config.sections import Config, Problem, Section
 from config.spelling import did_you_mean
 from config.tree import Tree
@@ -50,7 +49,7 @@ def parse(content: bytes, path: Path, overlays: Sequence[Overlay] = ()) -> Confi
     With overlays it is what they make of it; `config.effective` knows what to do where
     one of them does not fit.
     """
-    source = source_of(content, reader.label(path))
+    source, _ = reader.scanned(content, reader.label(path))
     tree = Tree(source, Expander(os.environ))
     reading = _Reading(tree, sections.registered(), overlays)
     with spelling.sparingly():
@@ -62,16 +61,6 @@ def parse(content: bytes, path: Path, overlays: Sequence[Overlay] = ()) -> Confi
         # Of overlays each is told all that is wrong in it.
         raise ConfigInvalid(found if overlays else errors.foremost(found))
     return Config(path, MappingProxyType(values), digest(content), content)
-
-
-@lru_cache(maxsize=2)
-def source_of(content: bytes, file: str) -> Source:
-    """Return the nodes of a content; raises `ConfigInvalid`.
-
-    A change in the studio has the same content judged again and again, and most of
-    that is reading its nodes.
-    """
-    return reader.parse(content, file)
 
 
 def section(content: bytes, wanted: Section[T]) -> T:

@@ -39,6 +39,8 @@ def _hide(text: str) -> str:
 
 def show(text: str) -> str:
     """Return the text as it was written."""
+    if text.isascii():
+        return text  # As most is.
     return "".join(chr(ord(c) - BASE) if ord(c) >= BASE else c for c in text)
 
 

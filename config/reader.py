@@ -2,7 +2,9 @@
 
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from ruamel.yaml.composer import MaxDepthExceededError
@@ -28,6 +30,8 @@ HINTS = {
     "could not find expected ':'": "a key needs ': ' after it",
 }
 """What the parser says, and what it mostly means."""
+
+Compose = Callable[[str], tuple[Node | None, Scan]]
 
 
 @dataclass(frozen=True)
@@ -93,13 +97,21 @@ def _refused(
 
 def parse(content: bytes, file: str) -> Source:
     """Return the nodes of a YAML file; raises `ConfigInvalid` when it is not one."""
-    return scanned(content, file)[0]
+    return _scanned(content, file, scanning.compose)[0]
 
 
 def scanned(content: bytes, file: str) -> tuple[Source, Scan]:
-    """Return the nodes of a YAML file, as `parse` does, and all met on the way."""
+    """Return the nodes of a YAML file, as `parse` does, and all met on the way.
+
+    They are remembered, and nobody may change them: a change in the studio has the
+    same content judged, shown and edited, and to scan it is most of that.
+    """
+    return _scanned(content, file, _remembered)
+
+
+def _scanned(content: bytes, file: str, compose: Compose) -> tuple[Source, Scan]:
     text = placeholders.hide(_decode(content, file))
-    root, scan = _compose(text, file)
+    root, scan = _compose(text, file, compose)
     if root is None:
         raise _refused(
             file,
@@ -128,9 +140,14 @@ def _decode(content: bytes, file: str) -> str:
         ) from None
 
 
-def _compose(text: str, file: str) -> tuple[Node | None, Scan]:
+@lru_cache(maxsize=4)
+def _remembered(text: str) -> tuple[Node | None, Scan]:
+    return scanning.compose(text)
+
+
+def _compose(text: str, file: str, compose: Compose) -> tuple[Node | None, Scan]:
     try:
-        return scanning.compose(text)
+        return compose(text)
     except (MaxDepthExceededError, RecursionError):
         raise _refused(
             file, "the document is nested too deeply", errors.TOO_LARGE
