@@ -4,7 +4,8 @@
 (() => {
   "use strict";
 
-  const PAUSE = 2000;
+  const LEAST = 2000; // between two looks, in milliseconds
+  const MOST = 15000; // where nothing changes
   const told = document.getElementById("fresh-told");
   const parts = (within) => [...within.querySelectorAll("[data-fresh]")];
   const isOpen = () => document.querySelector("[data-fresh][data-is-open]") !== null;
@@ -18,34 +19,60 @@
     if (wasIn) (fresh.querySelector("button, summary, a") ?? document.getElementById("page-itself"))?.focus();
   }
 
+  let pause = LEAST;
+  let timer = 0;
+  let isLooking = false;
+
+  // Tells whether anything had changed.
   async function look() {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
     if (!answer.ok) throw new Error(answer.statusText);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const news = new Map(parts(page).map((part) => [part.dataset.fresh, part]));
     const said = [];
+    let isChanged = false;
     for (const here of parts(document)) {
       const fresh = news.get(here.dataset.fresh);
       if (!fresh) delete here.dataset.isOpen;
       else if (fresh.dataset.revision !== here.dataset.revision) {
         put(here, fresh);
+        isChanged = true;
         if (fresh.dataset.told && fresh.dataset.told !== here.dataset.told) said.push(fresh.dataset.told);
       }
     }
     if (said.length) told.textContent = said.join(", ");
     window.studio.refresh();
+    return isChanged;
   }
 
-  // The server may be away for a moment: then it is asked again, a little later.
+  // Less and less often while nothing changes, and while the server is away; not at all
+  // while nobody sees the page.
   async function again() {
-    let pause = PAUSE;
+    if (isLooking || document.hidden || !isOpen()) return;
+    clearTimeout(timer);
+    isLooking = true;
     try {
-      if (!document.hidden) await look();
+      pause = await look() ? LEAST : Math.min(1.5 * pause, MOST);
     } catch {
-      pause = 3 * PAUSE;
+      pause = Math.min(3 * pause, MOST);
     }
-    if (isOpen()) setTimeout(again, pause);
+    isLooking = false;
+    wait();
   }
 
-  if (isOpen()) setTimeout(again, PAUSE);
+  function wait() {
+    told.dataset.pause = pause;
+    if (isOpen()) timer = setTimeout(again, pause);
+  }
+
+  // Who comes back wants to see how it is now.
+  function atOnce() {
+    if (document.hidden) return;
+    pause = LEAST;
+    again();
+  }
+
+  window.addEventListener("focus", atOnce);
+  document.addEventListener("visibilitychange", atOnce);
+  wait();
 })();
