@@ -1,4 +1,5 @@
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
@@ -21,6 +22,20 @@ def fake() -> Iterator[FakeProvider]:
 async def _sessions_closed() -> AsyncIterator[None]:
     yield
     await client.close()
+
+
+@pytest.fixture
+async def go_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Have seconds go by on the event loop, which nobody waits for."""
+    loop, gone_by = asyncio.get_running_loop(), 0.0
+    time = loop.time
+
+    def go_by(seconds: float) -> None:
+        nonlocal gone_by
+        gone_by += seconds
+
+    monkeypatch.setattr(loop, "time", lambda: time() + gone_by)
+    return go_by
 
 
 @pytest.fixture

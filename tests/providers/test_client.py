@@ -311,33 +311,52 @@ async def test_an_attempt_that_is_broken_off_while_connecting_was_not_sent():
 
 @KINDS
 @pytest.mark.parametrize("place", ["headers", "first_token"])
-async def test_a_first_token_that_does_not_come_times_out(fake, kind: str, place):
+async def test_a_first_token_that_does_not_come_times_out(
+    fake, go_by, kind: str, place
+):
     fake.hang(place)
-    with pytest.raises(TimedOut, match=r"longer than 0\.05 s to begin") as caught:
-        await said(fake.provider(kind, timeouts={"first_token_seconds": 0.05}))
-    assert (caught.value.wait, caught.value.seconds) == ("first_token", 0.05)
+    timeouts = {"first_token_seconds": 100.5, "total_seconds": 1000}
+    call = asyncio.create_task(said(fake.provider(kind, timeouts=timeouts)))
+    await fake.until(lambda: fake.requests)
+    go_by(101)
+    with pytest.raises(TimedOut, match=r"longer than 100\.5 s to begin") as caught:
+        await call
+    assert (caught.value.wait, caught.value.seconds) == ("first_token", 100.5)
     assert caught.value.provider == "acme"
     await fake.until(lambda: fake.requests[0].aborted)
     assert len(fake.requests) == 1
 
 
 @KINDS
-async def test_a_stream_that_stalls_times_out(fake, kind: str):
+async def test_a_stream_that_stalls_times_out(fake, go_by, kind: str):
     # The pause has us wait for the first token before we wait for the next.
     fake.reply("Hello", " there", hang="mid_stream", pause_seconds=0.01)
-    timeouts = {"idle_seconds": 0.05}
+    timeouts = {"idle_seconds": 50, "first_token_seconds": 100, "total_seconds": 1000}
     events = client.run("acme", fake.provider(kind, timeouts=timeouts), asking())
     assert await anext(events) == TextDelta("Hello")
+    call = asyncio.create_task(anext(events))
+    await asyncio.sleep(0)
+    go_by(50)
     with pytest.raises(TimedOut, match="to go on with its reply") as caught:
-        await anext(events)
-    assert (caught.value.wait, caught.value.seconds) == ("idle", 0.05)
+        await call
+    assert (caught.value.wait, caught.value.seconds) == ("idle", 50)
     await fake.until(lambda: fake.requests[0].aborted)
 
 
-async def test_a_stream_that_never_ends_times_out(fake):
-    fake.reply(*["word"] * 1000, pause_seconds=0.01)
+async def test_a_stream_that_never_ends_times_out(fake, go_by):
+    fake.reply(*["word"] * 10_000, pause_seconds=0.01)
+    timeouts = {"first_token_seconds": 500, "idle_seconds": 500, "total_seconds": 100}
+    heard = asyncio.Event()
+
+    async def listen() -> None:
+        async for _ in client.run("acme", fake.provider(timeouts=timeouts), asking()):
+            heard.set()
+
+    call = asyncio.create_task(listen())
+    await heard.wait()
+    go_by(100)
     with pytest.raises(TimedOut) as caught:
-        await said(fake.provider(timeouts={"total_seconds": 0.1}))
+        await call
     assert caught.value.wait == "total"
     await fake.until(lambda: fake.requests[0].aborted)
 
