@@ -69,7 +69,7 @@ def chart(
 
 
 def of_hours(hours: Sequence[HourFigures]) -> list[Chart]:
-    """Return the charts of the last hours: turns, how long they took, who, how much."""
+    """Return the charts of the last hours, in the order of the page's tiles."""
 
     def by_hour(
         title: str, value: Callable[[HourFigures], float], **more: Any
@@ -82,13 +82,6 @@ def of_hours(hours: Sequence[HourFigures]) -> list[Chart]:
             lambda each: each.turns,
             said=lambda each: _turns_said(each.turns, each.errors),
             bad=lambda each: each.errors,
-        ),
-        by_hour(
-            "Time",
-            lambda each: each.p95_seconds or 0,
-            said=_time_said,
-            part=lambda each: each.p50_seconds or 0,
-            written=seconds,
         ),
         by_hour(
             "Users",
@@ -105,6 +98,19 @@ def of_hours(hours: Sequence[HourFigures]) -> list[Chart]:
             lambda each: each.micro_usd,
             said=lambda each: cost_said(each.micro_usd, each.unpriced),
             written=lambda micro: usd(int(micro)),
+        ),
+        by_hour(
+            "Errors",
+            lambda each: each.errors,
+            said=lambda each: _turns_said(each.turns, each.errors),
+            bad=lambda each: each.errors,
+        ),
+        by_hour(
+            "Time",
+            lambda each: each.p95_seconds or 0,
+            said=_time_said,
+            part=lambda each: each.p50_seconds or 0,
+            written=lambda most: f"{seconds(most)}, dark the median",
         ),
     ]
 

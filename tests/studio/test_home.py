@@ -67,7 +67,7 @@ def test_it_is_data_for_scripts_and_a_page_for_browsers(script, browser):
     page = browser.get("/admin/").text
     assert f"/admin/agents/{name}" in page
     assert f"/admin/turns/{failed.turn_id}" in page
-    for title in ("Turns", "Time", "Users", "Tokens", "Cost"):
+    for title in ("Turns", "Users", "Tokens", "Cost", "Errors", "Time"):
         assert f"<h2>{title}</h2>" in page
     assert sum(hour["users"] for hour in told["hours"]) >= told["users"]
     assert "Nobody has asked anything yet" not in page
