@@ -7,6 +7,7 @@
   const LEAST = 2000; // between two looks, in milliseconds
   const MOST = 15000; // where nothing changes
   const told = document.getElementById("fresh-told");
+  if (!told) return; // There is nothing that could change.
   const parts = (within) => [...within.querySelectorAll("[data-fresh]")];
   const isOpen = () => document.querySelector("[data-fresh][data-is-open]") !== null;
 
