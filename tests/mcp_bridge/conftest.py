@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import os
 import sys
+import time
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -14,12 +16,17 @@ from config.sections import Config
 from core.ids import UserId
 from core.tools import Result
 from core.trace import ToolCall
+from mcp_bridge import toolset
 from mcp_bridge.config import ServerConfig
 from mcp_bridge.pool import Pool
 from mcp_bridge.toolset import Grant, open_tools
 
 HERE = Path(__file__).parent
 USER = UserId(uuid.uuid4())
+PATIENCE_SECONDS = 60
+"""What happens at once where nothing else runs may take long on a busy machine."""
+
+T = TypeVar("T")
 
 
 def raw(mode: str = "", **fields) -> ServerConfig:
@@ -66,9 +73,14 @@ async def use(tool, **arguments) -> Result:
     return await tool.call(arguments, ToolCall(tool.name, tool.kind, "{}"))
 
 
+@pytest.fixture(autouse=True)
+def _no_turn_is_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolset, "PATIENCE_SECONDS", PATIENCE_SECONDS)
+
+
 @pytest.fixture
 async def pool() -> AsyncIterator[Pool]:
-    pool = Pool(connect_seconds=10)
+    pool = Pool(connect_seconds=PATIENCE_SECONDS)
     yield pool
     await pool.close()
 
@@ -78,12 +90,41 @@ async def spick_and_span() -> AsyncIterator[None]:
     """Nothing is left behind: no child, no open file, no task."""
     before = held()
     yield
-    for _ in range(500):
-        # Fewer, when a server in this process was still closing what went before.
-        if all(now <= then for now, then in zip(held(), before, strict=True)):
-            return
+    # Fewer, when a server in this process was still closing what went before.
+    if not await comes_true(
+        lambda: all(now <= then for now, then in zip(held(), before, strict=True))
+    ):
+        assert held() == before
+
+
+@pytest.fixture
+async def passes(monkeypatch: pytest.MonkeyPatch) -> "Passes":
+    """The event loop's clock, which is put forward until something is over."""
+    loop, ahead = asyncio.get_running_loop(), [0.0]
+    time = loop.time
+    monkeypatch.setattr(loop, "time", lambda: time() + ahead[0])
+
+    async def passes(awaited: Awaitable[T]) -> T:
+        doing = asyncio.ensure_future(awaited)
+        while not doing.done():
+            ahead[0] += PATIENCE_SECONDS
+            await asyncio.wait({doing}, timeout=0.01)
+        return doing.result()
+
+    return passes
+
+
+Passes = Callable[[Awaitable[T]], Awaitable[T]]
+
+
+async def comes_true(condition: Callable[[], object]) -> bool:
+    """Wait for a condition; say whether it came true."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > until:
+            return False
         await asyncio.sleep(0.01)
-    assert held() == before
+    return True
 
 
 def held() -> tuple[int, int, int]:
@@ -112,9 +153,5 @@ def is_alive(pid: int) -> bool:
 
 
 async def gone(pid: int) -> bool:
-    """Whether a process ends within a few seconds."""
-    for _ in range(500):
-        if not is_alive(pid):
-            return True
-        await asyncio.sleep(0.01)
-    return False
+    """Whether a process ends."""
+    return await comes_true(lambda: not is_alive(pid))

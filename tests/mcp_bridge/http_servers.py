@@ -1,6 +1,5 @@
 """Servers of tools over HTTP: the SDK's own, and one that does what it should not."""
 
-import asyncio
 import gzip
 import json
 from typing import Any
@@ -86,6 +85,12 @@ TOOLS = [
 ]
 
 
+async def left(receive: Any) -> None:
+    """Wait until the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 class Crooked:
     """A server whose path and tools say what goes wrong."""
 
@@ -116,7 +121,7 @@ class Crooked:
         self.seen.append(authorization)
         path = scope["path"]
         if path == "/hang":
-            await asyncio.sleep(5)
+            await left(receive)
         elif path == "/guarded" and authorization not in self.accepted:
             await answer(send, 401, self.refusal)
         elif path.startswith("/status_"):
@@ -126,9 +131,9 @@ class Crooked:
         elif scope["method"] != "POST":
             await answer(send, 405, {})
         else:
-            await self.rpc(json.loads(body), send)
+            await self.rpc(json.loads(body), receive, send)
 
-    async def rpc(self, message: dict, send: Any) -> None:
+    async def rpc(self, message: dict, receive: Any, send: Any) -> None:
         id_ = message.get("id")
 
         async def reply(result: Any, *headers: tuple[str, str]) -> None:
@@ -148,7 +153,7 @@ class Crooked:
                 tools = [{"name": name, "inputSchema": schema} for name in TOOLS]
                 await reply({"tools": tools})
             case "tools/call":
-                await self.call(message["params"]["name"], send, reply)
+                await self.call(message["params"]["name"], receive, send, reply)
             case _ if id_ is None:
                 await answer(send, 202, b"")
             case _:
@@ -156,7 +161,7 @@ class Crooked:
                 await answer(send, 200, {"jsonrpc": "2.0", "id": id_, "error": error})
 
     async def call(  # noqa: C901 (a list)
-        self, tool: str, send: Any, reply: Any
+        self, tool: str, receive: Any, send: Any, reply: Any
     ) -> None:
         match tool:
             case "drop":
@@ -168,7 +173,7 @@ class Crooked:
             case "empty":
                 await answer(send, 202, b"")
             case "hang":
-                await asyncio.sleep(5)
+                await left(receive)
             case "html":
                 await answer(send, 200, b"<html>", ("content-type", "text/html"))
             case "huge":

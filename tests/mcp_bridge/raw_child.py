@@ -154,8 +154,8 @@ if MODE == "exit":
     sys.exit(4)
 if MODE == "mute":
     time.sleep(600)
-if MODE == "sleepy":
-    time.sleep(0.1)
+while MODE == "sleepy" and not os.path.exists(os.environ["GO"]):
+    time.sleep(0.01)
 for line in sys.stdin:
     answer(json.loads(line))
 if MODE == "stubborn":

@@ -165,10 +165,10 @@ async def test_a_bad_answer_fails_its_call_alone(
     await asyncio.wait([beside])
 
 
-async def test_a_call_that_takes_too_long_ends_alone(pool, root, crooked):
-    tools = await opened(configured(it=at(root, timeout_seconds=0.2)), pool)
-    with pytest.raises(ServerSlow, match=r"within 0\.2 seconds"):
-        await use(tools["hang"])
+async def test_a_call_that_takes_too_long_ends_alone(pool, root, crooked, passes):
+    tools = await opened(configured(it=at(root, timeout_seconds=50)), pool)
+    with pytest.raises(ServerSlow, match=r"within 50 seconds"):
+        await passes(use(tools["hang"]))
     assert await use(tools["ok"]) == "ok"
     assert crooked.sessions == 1
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 
 from core.ids import UserId
+from mcp_bridge import connection, stdio
 from mcp_bridge import pool as pools
 from mcp_bridge.address import Address
 from mcp_bridge.errors import (
@@ -15,7 +16,16 @@ from mcp_bridge.errors import (
     StillConnecting,
 )
 from mcp_bridge.pool import Pool
-from tests.mcp_bridge.conftest import HERE, configured, gone, opened, raw, use
+from tests.mcp_bridge.conftest import (
+    HERE,
+    PATIENCE_SECONDS,
+    comes_true,
+    configured,
+    gone,
+    opened,
+    raw,
+    use,
+)
 
 pytestmark = pytest.mark.usefixtures("spick_and_span")
 
@@ -31,11 +41,7 @@ async def pid(pool, address):
 
 
 async def eventually(happened) -> None:
-    for _ in range(500):
-        if happened():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError
+    assert await comes_true(happened)
 
 
 async def test_those_who_come_at_once_share_one_session(pool):
@@ -182,37 +188,38 @@ def test_each_event_loop_has_sessions_of_its_own():
     assert asyncio.run(turn()) != asyncio.run(turn())
 
 
-async def test_a_slow_start_is_waited_for_no_longer_than_one_wants(pool):
-    address = at(server=raw("sleepy"))
+async def test_a_slow_start_is_waited_for_no_longer_than_one_wants(pool, tmp_path):
+    address = at(server=raw("sleepy", env={"GO": str(tmp_path / "go")}))
     with pytest.raises(StillConnecting, match="still being connected to"):
         async with pool.session(address, patience_seconds=0.01):
             raise AssertionError
     assert len(pool) == 1
+    (tmp_path / "go").touch()
     # It went on being opened, and this is the same one.
     assert await pid(pool, address)
 
 
-async def test_what_becomes_of_it_is_remembered():
-    pool = Pool(connect_seconds=0.2)
+async def test_what_becomes_of_it_is_remembered(passes):
+    pool = Pool(connect_seconds=PATIENCE_SECONDS)
     address = at(server=raw("mute"))
     for _ in range(3):
         with pytest.raises(StillConnecting):
             async with pool.session(address, patience_seconds=0.01):
                 raise AssertionError
-    await eventually(lambda: len(pool) == 0)
+    await passes(eventually(lambda: len(pool) == 0))
     with pytest.raises(ServerUnreachable, match="did not answer within"):
         async with pool.session(address, patience_seconds=5):
             raise AssertionError
     await pool.close()
 
 
-async def test_one_that_could_not_be_had_is_hardly_waited_for(monkeypatch):
+async def test_one_that_could_not_be_had_is_hardly_waited_for(monkeypatch, passes):
     monkeypatch.setattr(pools, "FIRST_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(pools, "SCANT_PATIENCE_SECONDS", 0.01)
-    pool = Pool(connect_seconds=0.2)
+    pool = Pool(connect_seconds=PATIENCE_SECONDS)
     address = at(server=raw("mute"))
     with pytest.raises(ServerUnreachable):
-        await pid(pool, address)
+        await passes(pid(pool, address))
     with pytest.raises(StillConnecting):
         async with pool.session(address, patience_seconds=5):
             raise AssertionError
@@ -227,12 +234,13 @@ async def test_a_pool_that_closes_ends_what_is_being_opened():
     await pool.close()
 
 
-async def test_the_end_of_all_waits_for_no_child():
+async def test_the_end_of_all_waits_for_no_child(monkeypatch):
+    monkeypatch.setattr(stdio, "GRACE_SECONDS", PATIENCE_SECONDS)
     pool = Pool()
     child = await pid(pool, at(server=raw("stubborn")))
     begun = time.monotonic()
     await pool.close()
-    assert time.monotonic() - begun < 0.9
+    assert time.monotonic() - begun < connection.CLOSE_SECONDS
     assert await gone(child)
 
 

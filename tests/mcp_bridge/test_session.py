@@ -13,7 +13,7 @@ from mcp_bridge.address import Address
 from mcp_bridge.connection import Session
 from mcp_bridge.errors import CallRefused, ServerGone
 from tests.conftest import serve
-from tests.mcp_bridge.conftest import HERE, raw
+from tests.mcp_bridge.conftest import HERE, PATIENCE_SECONDS, raw
 from tests.mcp_bridge.http_servers import Crooked
 from tests.mcp_bridge.test_http import at
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("spick_and_span")
 def begin(server, **fields) -> Session:
     warn = fields.pop("warn", print)
     address = Address("it", server, HERE, **fields)
-    return Session(address, connect_seconds=10, warn=warn)
+    return Session(address, connect_seconds=PATIENCE_SECONDS, warn=warn)
 
 
 @pytest.fixture
@@ -91,9 +91,9 @@ class Counting(Crooked):
         super().__init__()
         self.called: list[str] = []
 
-    async def call(self, tool, send, reply):
+    async def call(self, tool, receive, send, reply):
         self.called.append(tool)
-        await super().call(tool, send, reply)
+        await super().call(tool, receive, send, reply)
 
 
 async def test_a_call_the_server_heard_is_not_made_again():
@@ -181,12 +181,12 @@ async def test_an_old_list_is_read_beside_the_turn_that_noticed(session):
 
 async def test_a_list_that_takes_long_is_not_waited_for(monkeypatch, session):
     async def read(*_):
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     monkeypatch.setattr(connection.listing, "read", read)
     monkeypatch.setattr(connection, "LIST_AGAIN_SECONDS", 0.01)
     session._is_listing_old = True
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await session.tools() == session.offers
 
 
@@ -243,14 +243,11 @@ async def test_a_crash_is_noticed_though_a_grandchild_holds_the_pipes(
 ):
     monkeypatch.setattr(stdio, "GRACE_SECONDS", 0.1)
     await session.call("spawn", {})
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         with pytest.raises(ServerGone, match="'it' ended with exit code 3"):
             await session.call("die", {})
 
 
-async def test_it_lives_longer_than_it_may_take_to_open():
-    session = Session(Address("it", raw(), HERE), connect_seconds=1, warn=print)
-    await session.opened()
-    await asyncio.sleep(1.05)
+async def test_it_lives_longer_than_it_may_take_to_open(session, passes):
+    await passes(asyncio.sleep(2 * PATIENCE_SECONDS))
     assert session.is_open
-    await session.close()

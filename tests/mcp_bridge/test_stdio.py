@@ -24,6 +24,7 @@ from mcp_bridge.pool import Pool
 from tests.mcp_bridge.conftest import (
     HERE,
     children,
+    comes_true,
     configured,
     gone,
     opened,
@@ -89,21 +90,21 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_and_nothing_else(pool
     assert await use(tools["pid"]) == pid
 
 
-async def test_a_call_that_takes_too_long_ends_alone(pool):
-    tools = await opened(configured(it=raw(timeout_seconds=0.2)), pool)
+async def test_a_call_that_takes_too_long_ends_alone(pool, passes):
+    tools = await opened(configured(it=raw(timeout_seconds=50)), pool)
     pid = await use(tools["pid"])
-    with pytest.raises(ServerSlow, match=r"no answer within 0.2 seconds \(timeout_s"):
-        await use(tools["hang"])
+    with pytest.raises(ServerSlow, match=r"no answer within 50 seconds \(timeout_s"):
+        await passes(use(tools["hang"]))
     assert await use(tools["pid"]) == pid
 
 
-async def test_a_child_that_is_stuck_gives_way_to_another(pool, monkeypatch):
+async def test_a_child_that_is_stuck_gives_way_to_another(pool, monkeypatch, passes):
     monkeypatch.setattr(connection, "DOUBT_SECONDS", 0.1)
-    tools = await opened(configured(it=raw(timeout_seconds=0.1)), pool)
+    tools = await opened(configured(it=raw(timeout_seconds=50)), pool)
     pid = int(await use(tools["pid"]))
     os.kill(pid, signal.SIGSTOP)
     with pytest.raises(ServerSlow):
-        await use(tools["pid"])
+        await passes(use(tools["pid"]))
     assert await gone(pid)
     tools = await opened(configured(it=raw()), pool)
     assert int(await use(tools["pid"])) != pid
@@ -286,11 +287,7 @@ async def test_what_minds_the_children_is_there_as_long_as_they_are(pool, monkey
     await use(tools["echo"])
     (guard,) = guards()
     os.kill(guard, signal.SIGKILL)
-    for _ in range(500):
-        if len(guards() - {guard}) == 1:
-            return
-        await asyncio.sleep(0.01)
-    pytest.fail("nothing took its place")
+    assert await comes_true(lambda: len(guards() - {guard}) == 1)
 
 
 def guards() -> set[int]:

@@ -7,13 +7,15 @@ import pytest
 
 from core.ids import UserId
 from core.tools import definition
+from mcp_bridge import toolset
 from mcp_bridge.naming import named
-from mcp_bridge.pool import Pool
 from mcp_bridge.toolset import Grant, discover, open_tools
 from tests.mcp_bridge.conftest import (
     NOBODY,
+    PATIENCE_SECONDS,
     USER,
     Nobody,
+    comes_true,
     configured,
     opened,
     raw,
@@ -249,12 +251,12 @@ async def test_tokens_are_asked_for_once_and_only_where_there_is_sign_in(pool):
     assert by.trips == 1
 
 
-async def test_servers_are_opened_at_the_same_time():
-    pool = Pool(connect_seconds=0.5)
+async def test_servers_are_opened_at_the_same_time(pool, passes):
     config = configured(**{f"mute{n}": raw("mute") for n in range(4)})
-    async with asyncio.timeout(1.5):
-        assert len(await opened(config, pool)) == 4
-    await pool.close()
+    opening = asyncio.create_task(opened(config, pool))
+    assert await comes_true(lambda: len(pool) == 4)
+    assert not opening.done()
+    assert len(await passes(opening)) == 4
 
 
 async def test_an_open_session_waits_for_nothing(pool):
@@ -266,6 +268,35 @@ async def test_an_open_session_waits_for_nothing(pool):
 
 
 # Changes.
+
+
+async def test_a_slow_start_serves_the_next_turn(pool, tmp_path, monkeypatch):
+    monkeypatch.setattr(toolset, "PATIENCE_SECONDS", 0.01)
+    config = configured(it=raw("sleepy", env={"GO": str(tmp_path / "go")}))
+    (tool,) = await granted(config, pool, Grant("it", None))
+    assert tool.name == "it_unreachable"
+    assert "is still being connected to" in tool.description
+
+    monkeypatch.setattr(toolset, "PATIENCE_SECONDS", PATIENCE_SECONDS)
+    (tmp_path / "go").touch()
+    assert await names(config, pool, Grant("it", ("pid",))) == ["pid"]
+
+
+async def test_a_turn_nobody_awaits_has_the_tools_of_a_slow_start(
+    pool, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(toolset, "PATIENCE_SECONDS", 0.01)
+    config = configured(it=raw("sleepy", env={"GO": str(tmp_path / "go")}))
+    grants = [Grant("it", ("pid",))]
+    opening = asyncio.create_task(
+        open_tools(
+            *(config, grants, USER), pool=pool, credentials=NOBODY, is_awaited=False
+        )
+    )
+    # Somebody else gives up meanwhile.
+    assert await names(config, pool, *grants) == ["it_unreachable"]
+    (tmp_path / "go").touch()
+    assert [tool.name for tool in await opening] == ["pid"]
 
 
 async def test_changed_tools_are_there_for_the_next_turn_and_not_for_this_one(pool):

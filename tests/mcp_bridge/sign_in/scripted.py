@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from tests.mcp_bridge.conftest import PATIENCE_SECONDS
+
 RESOURCE = "/.well-known/oauth-protected-resource"
 ISSUER = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
@@ -103,7 +105,7 @@ class ScriptedProvider:
         headers = {name.lower(): value for name, value in request.headers.items()}
         self.requests.append((request.command, path, headers, sent))
         if path in self._slow:
-            self.released.wait(30)
+            self.released.wait(PATIENCE_SECONDS)
         missing: tuple[int, dict[str, str], bytes] = (404, {}, b"{}")
         status, more, body = self._answers.get(path, missing)
         try:

@@ -10,7 +10,8 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from mcp_bridge import web
+from mcp_bridge import sign_ins, web
+from tests.mcp_bridge.conftest import PATIENCE_SECONDS, comes_true
 from tests.mcp_bridge.sign_in.users import asked, new_user
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -25,11 +26,13 @@ def refreshes(scripted):
 
 
 async def heard(scripted, path, number=1):
-    for _ in range(1000):
-        if len(scripted.heard(path)) >= number:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(path)
+    assert await comes_true(lambda: len(scripted.heard(path)) >= number)
+
+
+@pytest.fixture(autouse=True)
+def _others_are_waited_for(monkeypatch):
+    """However long they take."""
+    monkeypatch.setattr(sign_ins, "PATIENCE_SECONDS", PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -71,7 +74,7 @@ def in_two_loops(work):
     """What two event loops of one process make of the same work at once."""
     with ThreadPoolExecutor(2) as threads:
         both = [threads.submit(lambda: asyncio.run(work())) for _ in range(2)]
-        return [each.result(20) for each in both]
+        return [each.result(PATIENCE_SECONDS) for each in both]
 
 
 async def test_of_two_event_loops_one_refreshes_for_both(stage, scripted, user):

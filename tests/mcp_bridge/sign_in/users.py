@@ -15,6 +15,7 @@ from mcp_bridge.config import MCP
 from mcp_bridge.connecting import Connecting, Departure, Return
 from mcp_bridge.sign_ins import SignIns
 from mcp_bridge.web import Web
+from tests.mcp_bridge.conftest import PATIENCE_SECONDS
 from turns import lane
 
 BASE = "http://localhost:8421"
@@ -53,7 +54,7 @@ def keys_in(folder: Path) -> Iterator[Path]:
 class Stage:
     """One process that signs users in, on a clock of its own."""
 
-    def __init__(self, config: Config, *, seconds: float = 5) -> None:
+    def __init__(self, config: Config, *, seconds: float = PATIENCE_SECONDS) -> None:
         self.config = config
         self.clock = Clock()
         web = Web(seconds=seconds)
