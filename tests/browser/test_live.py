@@ -13,6 +13,25 @@ def test_a_task_is_watched(
 ) -> None:
     page = window.open("/admin/live")
     page.locator("#live-state", has_text="live").wait_for()
+    watch(window, client, cue)
+    lately = page.locator("[data-list=finished] tr", has_text=CUE)
+    lately.locator("a").first.click()
+    page.locator("h1").wait_for()
+    assert window.path.startswith("/admin/turns/")
+
+
+def test_where_no_websocket_comes_through_the_page_asks(
+    window: Window, client: openai.OpenAI, cue: Callable[[], None]
+) -> None:
+    window.page.route_web_socket("**/admin/live/events", lambda socket: socket.close())
+    page = window.open("/admin/live")
+    page.locator("#live-state", has_text="every two seconds").wait_for()
+    watch(window, client, cue)
+
+
+def watch(window: Window, client: openai.OpenAI, cue: Callable[[], None]) -> None:
+    """Have a task done, and see on the board that it begins and ends."""
+    page = window.page
     task = client.post(
         "/tasks",
         body={"agent": "translator", "prompt": f"Stand by. {CUE}"},
@@ -27,7 +46,3 @@ def test_a_task_is_watched(
     ended = page.locator(f"[data-list=ended] [data-id='{task['id']}']")
     ended.locator("[data-f=state]", has_text="done").wait_for()
     turn.wait_for(state="detached")
-    lately = page.locator("[data-list=finished] tr", has_text=CUE)
-    lately.locator("a").first.click()
-    page.locator("h1").wait_for()
-    assert window.path.startswith("/admin/turns/")
