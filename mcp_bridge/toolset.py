@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,7 +28,7 @@ Link = Callable[[], str]
 NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
 MAX_NAMES_LOGGED = 30
 PATIENCE_SECONDS = 5.0
-"""How long a turn waits for a server; one that is slower to start serves the next."""
+"""How long somebody waits for a server; one slower to start serves their next turn."""
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,19 @@ async def open_tools(
     *,
     pool: Pool,
     credentials: Credentials,
+    is_awaited: bool = True,
 ) -> list[Tool]:
     """Return the tools an agent may call in a turn of this user's.
 
     A server that cannot be reached, or that the user has not signed in to, is stood
     in for by a tool that says so; neither raises. Names are fit for providers and
     different from each other. With open sessions this waits for nothing, except for
-    the tokens of servers with sign-in.
+    the tokens of servers with sign-in; for a server that is slow to start not for
+    long, unless nobody awaits the turn.
     """
     pool.follow(config)
-    opening = await _opening(config, grants, user_id, pool, credentials)
+    patience = PATIENCE_SECONDS if is_awaited else math.inf
+    opening = await _opening(config, grants, user_id, pool, credentials, patience)
     if len(opening) == 1:
         found = [await opening[0].tools()]
     else:
@@ -102,6 +106,7 @@ async def _opening(
     user_id: UserId,
     pool: Pool,
     credentials: Credentials,
+    patience_seconds: float,
 ) -> "list[_Granted]":
     servers = config.get(MCP)
     known = {one.server: one for one in grants if one.server in servers}
@@ -122,7 +127,7 @@ async def _opening(
         return credentials.link(config, name, user_id)
 
     return [
-        _Granted(grant, address(name), pool, partial(link, name))
+        _Granted(grant, address(name), pool, partial(link, name), patience_seconds)
         for name, grant in known.items()
     ]
 
@@ -135,13 +140,16 @@ class _Granted:
     address: Address
     pool: Pool
     link: Link
+    patience_seconds: float
 
     async def tools(self) -> "list[ServerTool | StandIn]":
         """Return what can be called, or what stands in for it."""
         if self.address.user_id is not None and self.address.token is None:
             return self._not_connected()
         try:
-            async with self.pool.session(self.address) as session:
+            async with self.pool.session(
+                self.address, patience_seconds=self.patience_seconds
+            ) as session:
                 if session.is_refused:
                     return self._not_connected()
                 offers = await session.tools()

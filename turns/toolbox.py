@@ -96,6 +96,7 @@ class Toolbox:
             self.user_id,
             pool=tool_servers.POOL,
             credentials=tool_servers.SIGN_INS,
+            is_awaited=self.request is None or self.request.origin == "chat",
         )
 
 

@@ -15,6 +15,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ImageContent
 
 from access import identity
+from mcp_bridge import toolset
 from telemetry import records
 from telemetry.models import Turn
 from tests.gateway import calls
@@ -113,6 +114,12 @@ def serving(application) -> Iterator[str]:
     server.should_exit = True
     thread.join(60)
     listener.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_turn_is_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines of tests may be slow."""
+    monkeypatch.setattr(toolset, "PATIENCE_SECONDS", 60.0)
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,19 @@
 """An agent's tools have names of their own, and know how deep they are."""
 
+import asyncio
+import json
+import sys
 import uuid
 from dataclasses import dataclass
 
 from agents.config import AGENTS
 from config import loader
-from core.ids import UserId
-from turns import options
+from core.ids import UserId, new_turn_id
+from mcp_bridge import toolset
+from tests.mcp_bridge.conftest import HERE
+from turns import options, tool_servers
 from turns.toolbox import Toolbox, distinct
+from turns.turn import TurnRequest
 
 TWINS = """
 providers: {openai: {api_key: sk-secret}}
@@ -43,3 +49,40 @@ async def test_agents_know_how_many_stand_above_them(tmp_path):
     assert seen == [
         (name, n, user_id.hex) for n, name in enumerate(("two", "one", "two"), start=1)
     ]
+
+
+SLEEPY = """
+providers: {{openai: {{api_key: sk-secret}}}}
+mcp: {{it: {{command: {python}, args: {args}, env: {{GO: {go}}}}}}}
+agents:
+  - name: one
+    provider: openai
+    model: m
+    mcp_tools: [{{server: it, only: [pid]}}]
+"""
+
+
+async def test_a_turn_nobody_waits_for_waits_for_its_servers(tmp_path, monkeypatch):
+    monkeypatch.setattr(toolset, "PATIENCE_SECONDS", 0.01)
+    args = ["-I", "-S", str(HERE / "raw_child.py"), "sleepy"]
+    text = SLEEPY.format(
+        python=json.dumps(sys.executable), args=json.dumps(args), go=tmp_path / "go"
+    )
+    config = loader.parse(text.encode(), tmp_path / "coulisse.yaml")
+    agent = config.get(AGENTS)["one"]
+
+    async def names(origin) -> list[str]:
+        request = TurnRequest(
+            new_turn_id(), "one", [], options.read({}), {}, origin=origin
+        )
+        user_id = UserId(uuid.uuid4())
+        box = Toolbox(config, user_id, request.options, request=request)
+        return [tool.name for tool in await box.open(agent) if tool.kind == "mcp"]
+
+    try:
+        waiting = [asyncio.create_task(names(by)) for by in ("task", "smoke")]
+        assert await names("chat") == ["it_unreachable"]
+        (tmp_path / "go").touch()
+        assert await asyncio.gather(*waiting) == [["pid"], ["pid"]]
+    finally:
+        await tool_servers.POOL.close()
