@@ -1,12 +1,10 @@
 """A client that leaves: the provider is told, and what was said is kept."""
 
-import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from gateway import patience
-from providers import client as provider_client
 from tests.gateway.calls import (
     Caller,
     ask,
@@ -132,7 +130,7 @@ def test_leaving_a_whole_reply_while_it_is_being_said_keeps_the_question(
     until(lambda: stored(user) == [("user", "hi", "")])
 
 
-def test_an_incognito_turn_left_early_leaves_no_row(server, fake, user):
+def test_an_incognito_turn_left_early_leaves_no_row(server, fake, user, settled):
     fake.hang("mid_stream", "first", "second")
     request = body(user, stream=True, metadata={"memory": "incognito"})
     with calling(server, request) as caller:
@@ -152,7 +150,7 @@ def test_a_caller_who_says_nothing_more_is_no_caller_who_left(server, fake, user
     assert stored(user)[-1] == ("assistant", "late", "stop")
 
 
-def test_many_who_leave_at_once_leave_nothing_behind(server, fake, user):
+def test_many_who_leave_at_once_leave_nothing_behind(server, fake, user, settled):
     places = ["headers", "first_token", "mid_stream"] * 20
     for place in places:
         fake.hang(place, "first", "second")
@@ -174,20 +172,6 @@ def test_many_who_leave_at_once_leave_nothing_behind(server, fake, user):
         question, *partial = stored(f"{user}/{number}")
         assert question == ("user", "hi", "")
         assert partial in ([], [("assistant", "first", "cancelled")])
-
-
-def settled() -> None:
-    """Wait until no loop runs anything that belongs to a request."""
-    for loop in provider_client.loops():
-        until(lambda loop=loop: not [t for t in asyncio.all_tasks(loop) if belongs(t)])
-
-
-def belongs(task: asyncio.Task) -> bool:
-    name = task.get_coro().__qualname__
-    return not name.startswith(
-        # What serves, and what tells the live board.
-        ("Server.", "LifespanOn.", "serve.", "uvicorn", "Reporter.", "Watchers.")
-    )
 
 
 def test_a_client_that_stops_reading_has_left(server, fake, user, monkeypatch):

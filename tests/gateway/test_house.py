@@ -19,7 +19,6 @@ from tests.conftest import CONFIG, serve
 from tests.gateway import calls, mcp_calls
 from tests.gateway.calls import prompt, stored, threads, until
 from tests.gateway.mcp_calls import BOTH, call, connected, post, rpc, text, use
-from tests.gateway.test_disconnect import settled
 
 pytestmark = pytest.mark.database
 
@@ -382,7 +381,7 @@ def test_who_takes_no_stream_gets_json(server, fake, user, monkeypatch):
 
 
 @EITHER
-def test_a_call_that_is_cancelled_stops_the_provider(server, fake, user, mode):
+def test_a_call_that_is_cancelled_stops_the_provider(server, fake, user, mode, settled):
     fake.hang("headers")
 
     async def give_up(client):
@@ -401,7 +400,7 @@ def test_a_call_that_is_cancelled_stops_the_provider(server, fake, user, mode):
 
 
 @pytest.mark.parametrize("token", [None, "t"])
-def test_a_client_that_leaves_stops_the_provider(server, fake, user, token):
+def test_a_client_that_leaves_stops_the_provider(server, fake, user, token, settled):
     fake.hang("mid_stream", "first", "second")
     body = call("assistant", message="hi")
     if token is not None:
@@ -463,7 +462,7 @@ async def test_a_request_can_be_cancelled_after_another_of_its_id_has_ended():
     assert second.cancelled()
 
 
-def test_many_calls_at_once_each_get_their_own_answer(server, fake, user):
+def test_many_calls_at_once_each_get_their_own_answer(server, fake, user, settled):
     def echo(request):
         return Answer([prompt(request)[-1][1]], pause_seconds=0.01)
 
