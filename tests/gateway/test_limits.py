@@ -59,14 +59,6 @@ def is_clear(user: str) -> bool:
     )
 
 
-@pytest.fixture(autouse=True)
-def _no_turn_of_the_window():
-    """Begin no test in the last seconds of a minute: its windows would be two."""
-    rest = 60 - time.time() % 60
-    if rest < 4:
-        time.sleep(rest)
-
-
 # The request's own.
 
 
