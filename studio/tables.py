@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 from unfold.paginator import InfinitePaginator
@@ -56,6 +56,16 @@ HIDDEN: dict[type[Model], Sequence[str]] = {Token: ("digest",)}
 class Rows(ChangeList):
     """A page of a list."""
 
+    def get_queryset(
+        self, request: HttpRequest, exclude_parameters: Any = None
+    ) -> QuerySet[Model]:
+        """Return rows with what is listed of them: the rest may be megabytes."""
+        rows: QuerySet[Model] = super().get_queryset(request, exclude_parameters)
+        return rows.only(*self.list_display)
+
+    def get_ordering_field(self, field_name: Any) -> None:
+        """Return nothing: by what has no index, all rows would be read to sort them."""
+
     def get_results(self, request: HttpRequest) -> None:
         """Read the page's rows."""
         super().get_results(request)
@@ -66,6 +76,7 @@ class Table(ModelAdmin):  # type: ignore[misc]  # it has no types
     """Rows to be read, the newest first, and never counted."""
 
     actions = None
+    sortable_by = ()
     ordering = ("-pk",)
     list_per_page = 50
     paginator = InfinitePaginator
@@ -111,7 +122,7 @@ class Table(ModelAdmin):  # type: ignore[misc]  # it has no types
 def cleaned(row: Model) -> Model:
     """Return a row without what of it is a secret of ours, whoever said it."""
     for field in row._meta.concrete_fields:
-        value = getattr(row, field.attname)
+        value = row.__dict__.get(field.attname)  # None where it was not read.
         if isinstance(value, str):
             setattr(row, field.attname, redaction.own(value))
         elif isinstance(value, dict | list):

@@ -1,0 +1,67 @@
+"""However long a table is, no list counts it, passes over rows or sorts them."""
+
+import re
+
+import pytest
+from django.db import connection
+
+from access import identity
+from studio import tables
+from studio.handler import StudioHandler
+from tests.memory import lives
+from tests.studio.test_every_address import FACES
+
+pytestmark = pytest.mark.database
+
+READS_ALL = re.compile(
+    r'SELECT COUNT\(\*\) AS "__count" FROM "\w+"$|\bOFFSET [1-9]', re.IGNORECASE
+)
+
+
+@pytest.fixture
+def statements(monkeypatch):
+    """What the studio asks the database."""
+    seen = []
+    answer = StudioHandler.get_response
+
+    def watch(self, request):
+        def note(execute, sql, parameters, many, context):
+            seen.append(sql)
+            return execute(sql, parameters, many, context)
+
+        with connection.execute_wrapper(note):
+            return answer(self, request)
+
+    monkeypatch.setattr(StudioHandler, "get_response", watch)
+    return seen
+
+
+def test_no_page_reads_all_of_one(browser, statements):
+    seen = {}
+    for path, _, methods in FACES:
+        if "GET" in methods:
+            statements.clear()
+            browser.get(path)
+            seen[path] = [each for each in statements if READS_ALL.search(each)]
+    assert len(seen) > 50
+    assert {path: found for path, found in seen.items() if found} == {}
+
+
+@pytest.mark.parametrize("model", tables.SHOWN, ids=lambda model: model._meta.label)
+def test_its_rows_are_read_in_their_order(browser, statements, user, model):
+    path = f"/admin/tables/{model._meta.app_label}/{model._meta.model_name}/"
+    lives.live(identity.derive(user))
+    # By each column; who types that sees the newest first all the same.
+    for query in ("", *(f"?o={n}" for n, _ in enumerate(tables.SHOWN[model], start=1))):
+        statements.clear()
+        assert browser.get(f"{path}{query}").status_code == 200
+        (rows,) = [
+            each for each in statements if f'FROM "{model._meta.db_table}"' in each
+        ]
+        assert not READS_ALL.search(rows)
+        pk = model._meta.pk.column
+        assert f'ORDER BY "{model._meta.db_table}"."{pk}" DESC' in rows
+        assert "," not in rows.partition(" DESC")[2]
+        listed = {model._meta.get_field(name).column for name in tables.SHOWN[model]}
+        read = set(re.findall(r'"\."(\w+)"', rows.partition(" FROM ")[0]))
+        assert read == {pk, *listed}
