@@ -28,10 +28,10 @@ class Described(AutoSchema):
             return "update" if is_one else "write"
         if is_one:
             return "retrieve"
-        return "list" if is_list(self.get_response_serializers()) else "show"
+        return "list" if _is_list(self.get_response_serializers()) else "show"
 
 
-def is_list(shape: Any) -> bool:
+def _is_list(shape: Any) -> bool:
     """Return whether a shape is that of a list, page by page or whole."""
     field = getattr(shape, "model_fields", {}).get("object")
     return field is not None and field.default == "list"

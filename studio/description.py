@@ -146,7 +146,7 @@ def finished(
     result["components"]["schemas"].update(SHAPES | shapes)
     result["tags"] = [{"name": name or HOME} for name in GROUPS]
     for path, method, operation in operations(result):
-        operation["tags"] = [group_of(path)]
+        operation["tags"] = [_group_of(path)]
         operation["security"] = [*({name: []} for name in NAMES), {}]
         _leave_out_browsers(operation)
         _add_refusals(path, method, operation)
@@ -160,7 +160,7 @@ def operations(described: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield path, method, operation
 
 
-def group_of(path: str) -> str:
+def _group_of(path: str) -> str:
     """Return the group of the menu an address belongs to."""
     place = place_of(path)
     return "Configure" if place is None else place[0] or HOME

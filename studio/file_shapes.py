@@ -41,22 +41,22 @@ def described(paths: Schema, addresses: Mapping[str, str]) -> tuple[Schema, Sche
     places = {**settings, **{path: key for key, path in own.items()}}
     places["/admin/memory"] = "memory"
     for path, key in places.items():
-        _fill(found[path], section_name(key), get=True)
+        _fill(found[path], _section_name(key), get=True)
     for key in ENTRIES:
-        _fill(found[f"/admin/{key}/{{name}}"], entry_name(key), get=True)
+        _fill(found[f"/admin/{key}/{{name}}"], _entry_name(key), get=True)
         post = found[f"/admin/{key}"]["post"]
-        _fill({"post": post}, entry_name(key), request=f"New{entry_name(key)}")
-        shapes[f"New{entry_name(key)}"] = _named(shapes[entry_name(key)])
+        _fill({"post": post}, _entry_name(key), request=f"New{_entry_name(key)}")
+        shapes[f"New{_entry_name(key)}"] = _named(shapes[_entry_name(key)])
     _fill(found["/admin/config"], FILE, get=True)
     return dict(sorted(found.items())), shapes
 
 
-def section_name(key: str) -> str:
+def _section_name(key: str) -> str:
     """Return what the shape of a section is called."""
     return f"{_pascal(key)}Section"
 
 
-def entry_name(key: str) -> str:
+def _entry_name(key: str) -> str:
     """Return what the shape of an entry of a section is called."""
     return {"mcp": "McpServerEntry", "providers": "ProviderEntry"}[key]
 
@@ -73,19 +73,19 @@ def _shapes() -> Schema:
     for key in sections.registered():
         shape = _plain(_not_null(properties[key]))
         is_whole = shape.get("type") in ("array", "object")
-        shapes[section_name(key)] = shape if is_whole else _or_unset(shape)
+        shapes[_section_name(key)] = shape if is_whole else _or_unset(shape)
     shapes[FILE] = {
         "type": "object",
         "description": "All of coulisse.yaml, as it is written.",
-        "properties": {key: _ref(section_name(key)) for key in sections.registered()},
+        "properties": {key: _ref(_section_name(key)) for key in sections.registered()},
         "required": whole["required"],
         "additionalProperties": False,
     }
     for key in ENTRIES:
-        shape = shapes[section_name(key)]
+        shape = shapes[_section_name(key)]
         model = shape["additionalProperties"]["anyOf"][0]["$ref"].rpartition("/")[2]
-        shapes[entry_name(key)] = shapes.pop(model)
-        _rename(shapes, model, entry_name(key))
+        shapes[_entry_name(key)] = shapes.pop(model)
+        _rename(shapes, model, _entry_name(key))
     return shapes
 
 

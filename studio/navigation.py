@@ -16,7 +16,7 @@ class Entry(NamedTuple):
     def holds(self, path: str) -> int:
         """Return how much of an address is this entry's; 0 where it is not under it."""
         return max(
-            (len(each) for each in (self.path, *self.beside) if is_within(path, each)),
+            (len(each) for each in (self.path, *self.beside) if _is_within(path, each)),
             default=0,
         )
 
@@ -85,7 +85,7 @@ def place_of(path: str) -> tuple[str, Entry] | None:
     return nearest if nearest[1].holds(path) else None
 
 
-def is_within(path: str, place: str) -> bool:
+def _is_within(path: str, place: str) -> bool:
     """Return whether a page is one of those under another."""
     if place == "/admin/":
         return path == place
