@@ -25,7 +25,8 @@ def within(value: Any) -> Iterator[str]:
     if isinstance(value, SecretStr):
         yield from _words(value.get_secret_value())
     elif isinstance(value, BaseModel):
-        yield from _of_each(vars(value).values())
+        # A copy: what others read of it first may be added meanwhile.
+        yield from _of_each([*vars(value).values()])
     elif isinstance(value, Mapping):
         for name, entry in value.items():
             if not isinstance(entry, SecretStr) or is_secret(

@@ -46,7 +46,8 @@ async def close() -> None:
 
 def loops() -> list[asyncio.AbstractEventLoop]:
     """Return the event loops that hold connections."""
-    return list(_sessions)
+    # A copy: other threads begin their own meanwhile.
+    return [loop for ref in _sessions.keyrefs() if (loop := ref()) is not None]
 
 
 def _session() -> aiohttp.ClientSession:

@@ -152,8 +152,9 @@ def find(name: str, provider: ProviderConfig) -> Pool:
     if pool is None or pool.provider is not provider:
         pool = Pool(name, provider, _pools.pop(name, None))
         _pools[name] = pool
-        while len(_pools) > MAX_POOLS:
-            del _pools[next(iter(_pools))]
+        # A copy: other threads look for theirs meanwhile.
+        for oldest in [*_pools][:-MAX_POOLS]:
+            _pools.pop(oldest, None)
     return pool
 
 

@@ -53,6 +53,14 @@ def test_all_secrets_are_found_and_nothing_else(tmp_path):
     assert set(secret_values.within(config.values)) == SECRETS
 
 
+def test_they_are_found_while_others_read_the_configuration(tmp_path):
+    server = loader.parse(YAML.encode(), tmp_path / "c.yaml").values["mcp"]["local"]
+    found = secret_values.within(server)
+    assert next(found) == "of-a-child-3"
+    assert server.digest  # It is written down in the server's own map.
+    assert list(found) == []
+
+
 def test_reading_a_configuration_makes_them_known(tmp_path):
     loader.parse(YAML.encode(), tmp_path / "c.yaml")
     for secret in SECRETS:
