@@ -149,13 +149,18 @@ def test_whatever_the_file_is_nothing_else_is_raised(content):
         skill_text.parse(content)
 
 
-def warnings(caplog) -> list[str]:
-    """Return what is complained about skills; other parts may speak meanwhile."""
+def said(caplog, *, above: int = logging.NOTSET) -> list[str]:
+    """Return what is said of skills; other parts may speak meanwhile."""
     return [
         record.getMessage()
         for record in caplog.records
-        if record.levelno >= logging.WARNING and record.name.startswith("agents.")
+        if record.levelno >= above and record.name.startswith("agents.")
     ]
+
+
+def warnings(caplog) -> list[str]:
+    """Return what is complained about skills."""
+    return said(caplog, above=logging.WARNING)
 
 
 def test_a_folder_whose_name_is_no_tools_can_be_given_one(shelf, config, caplog):
@@ -197,7 +202,7 @@ def test_a_description_of_the_most_characters_is_fine(shelf, config, caplog):
 
 def test_a_missing_directory_holds_no_skills(tmp_path, config, caplog):
     assert skills.of(config) == {}
-    assert caplog.text == ""
+    assert said(caplog) == []
 
 
 def test_a_file_in_place_of_the_directory_is_complained_about(tmp_path, config, caplog):
@@ -561,7 +566,7 @@ def soon(condition) -> None:
     """Wait for a condition."""
     began = time.monotonic()
     while not condition():
-        assert time.monotonic() - began < 5, "it never came true"
+        assert time.monotonic() - began < 60, "it never came true"
         time.sleep(0.005)
 
 
@@ -591,12 +596,12 @@ def test_a_fault_does_not_end_the_watch(watching, shelf, caplog, monkeypatch):
 
 def test_the_log_tells_what_changed(two, shelf, caplog):
     skills.of(two)
-    assert caplog.messages == [f"skills in {shelf}: added 'pay', 'review'"]
+    assert said(caplog) == [f"skills in {shelf}: added 'pay', 'review'"]
     put(shelf, "pay/SKILL.md", "Ask twice.")
     put(shelf, "new/SKILL.md", "New.")
     (shelf / "review/SKILL.md").unlink()
     skills.refresh()
-    assert caplog.messages[1:] == [
+    assert said(caplog)[1:] == [
         f"skills in {shelf}: added 'new', removed 'review', changed 'pay'"
     ]
 
@@ -605,7 +610,7 @@ def test_the_log_is_silent_while_nothing_changes(two, caplog):
     skills.of(two)
     caplog.clear()
     skills.refresh()
-    assert caplog.text == ""
+    assert said(caplog) == []
 
 
 def test_a_directory_that_comes_later_is_seen(tmp_path, config):

@@ -1,6 +1,7 @@
 """How long a bandit sends everybody to an arm that gets no scores."""
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,7 +17,7 @@ SHORT = {**SCORED, "a": Did(4, 9.0)}
 @pytest.fixture
 def clock(monkeypatch):
     now = [1_000.0]
-    monkeypatch.setattr(patience.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 
 

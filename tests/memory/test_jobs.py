@@ -1,7 +1,9 @@
 """The jobs, the sweep and the commands: what was left undone is done."""
 
+import time
 from datetime import UTC, datetime, timedelta
 from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 from celery import current_app
@@ -192,13 +194,14 @@ def test_an_embedder_that_stays_down_is_left_alone_for_a_while(
         assert upkeep.sweep(NOW)["texts embedded"] == 0
     assert len(fake.embeddings) == asked + 1
     fake.default_embedding = VectorAnswer()
-    now = upkeep.time.monotonic()
-    monkeypatch.setattr(upkeep.time, "monotonic", lambda: now + 61)
+    # Its own clock alone, for others count on theirs meanwhile.
+    later = SimpleNamespace(monotonic=lambda: time.monotonic() + 61)
+    monkeypatch.setattr(upkeep, "time", later)
     assert upkeep.sweep(NOW)["texts embedded"] == 2
 
 
 def test_pauses_grow_to_ten_minutes_and_end_with_success(monkeypatch):
-    monkeypatch.setattr(upkeep.time, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(upkeep, "time", SimpleNamespace(monotonic=lambda: 0.0))
     patience, pauses = upkeep.Patience(), []
     for _ in range(6):
         patience.note(failed=True)

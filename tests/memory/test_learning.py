@@ -93,7 +93,7 @@ def test_a_worker_that_ends_gives_back_what_it_is_at(config, fake, owner, monkey
     fake.hang()
 
     def work() -> None:
-        learning.drain(10)
+        learning.drain(60)
         connection.close()
 
     at_work = threading.Thread(target=work)
@@ -105,7 +105,7 @@ def test_a_worker_that_ends_gives_back_what_it_is_at(config, fake, owner, monkey
     assert (lesson.state, lesson.attempts) == ("queued", 0)
     assert lesson.due_at <= datetime.now(UTC)
     fake.release()
-    at_work.join(10)
+    at_work.join(60)
     lesson.refresh_from_db()
     assert lesson.state == "queued", "who gave it back wrote to it"
 
@@ -114,7 +114,7 @@ def test_a_worker_that_ends_begins_nothing(config, fake, owner, monkeypatch):
     monkeypatch.setattr(learning, "_stopping", threading.Event())
     lesson = tell(owner, "I have a cat", "ok")
     learning.stop()
-    assert learning.drain(10) == 0
+    assert learning.drain(60) == 0
     lesson.refresh_from_db()
     assert lesson.state == "queued"
 
@@ -343,7 +343,7 @@ def test_facts_are_their_owners(config, fake, owner):
     tell(other, "I have a dog", "ok")
     says(fake, fact("The user has a cat.", "I have a cat"))
     says(fake, fact("The user has a dog.", "I have a dog"))
-    assert learning.drain(10) == 2
+    assert learning.drain(60) == 2
     assert known(owner) == [("The user has a cat.", "active")]
     assert known(other) == [("The user has a dog.", "active")]
     assert "a dog" not in prompt(fake, 0)[1]
@@ -373,7 +373,7 @@ def test_opposite_things_said_at_one_instant_leave_one_truth(config, fake, owner
         worker.start()
     for worker in workers:
         worker.join()
-    learning.drain(10)
+    learning.drain(60)
     assert set(Lesson.objects.values_list("state")) == {("done",)}
     statuses = sorted(status for _, status in known(owner))
     assert statuses == ["active", "superseded"]
@@ -381,7 +381,7 @@ def test_opposite_things_said_at_one_instant_leave_one_truth(config, fake, owner
 
 def drain_and_leave() -> None:
     try:
-        learning.drain(10)
+        learning.drain(60)
     finally:
         connection.close()
 
@@ -397,7 +397,7 @@ def test_all_that_is_due_is_learnt_and_another_worker_woken(
     for number in range(3):
         tell(new_user(), f"hello {number}", "ok")
     fake.default = Answer(('{"facts": []}',))
-    assert learning.drain(10) == 3
+    assert learning.drain(60) == 3
     assert len(woken) == 2
     assert lessons.counts()["done"] == 3
 
@@ -428,6 +428,6 @@ def test_what_nobody_foresaw_fails_and_the_next_is_learnt(
     tell(owner, "one", "ok")
     tell(owner, "two", "ok")
     fake.default = Answer(('{"facts": []}',))
-    assert learning.drain(10) == 2
+    assert learning.drain(60) == 2
     states = Lesson.objects.order_by("pk").values_list("state", "error")
     assert list(states) == [("failed", "ZeroDivisionError: odd"), ("done", "")]

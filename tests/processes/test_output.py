@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -48,6 +50,11 @@ def test_a_line_without_end_takes_little_memory(monkeypatch) -> None:
     assert read(*[b"x" * 8] * 50, b"\nnext\n") == [b"x" * 10, b"next"]
 
 
+def of_sidecars(caplog) -> list[logging.LogRecord]:
+    """What was logged of them; other parts may speak meanwhile."""
+    return [each for each in caplog.records if each.name == "processes.sidecars"]
+
+
 @pytest.fixture
 def tell(caplog) -> Callable[..., list[str]]:
     """Return what is logged of these lines."""
@@ -58,14 +65,14 @@ def tell(caplog) -> Callable[..., list[str]]:
             for line in lines:
                 told.add("stdout", line)
             told.own_up()
-        return [record.getMessage() for record in caplog.records]
+        return [record.getMessage() for record in of_sidecars(caplog)]
 
     return tell
 
 
 def test_a_line_says_whose_it_is(tell, caplog) -> None:
     assert tell(b"hello\r") == ["sidecar=bridge stream=stdout hello"]
-    (record,) = caplog.records
+    (record,) = of_sidecars(caplog)
     assert record.fields == {"sidecar": "bridge", "stream": "stdout"}
     assert (record.name, record.levelno) == ("processes.sidecars", logging.INFO)
 
@@ -85,7 +92,8 @@ def test_a_long_line_is_cut_and_shows_no_half_of_a_secret(tell, monkeypatch) -> 
 
 def test_what_is_too_much_is_left_out_and_counted(tell, monkeypatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
+    clock = SimpleNamespace(monotonic=lambda: now[0], time=time.time)
+    monkeypatch.setattr(output, "time", clock)
     monkeypatch.setattr(output, "BURST_LINES", 3)
     monkeypatch.setattr(output, "LINES_PER_SECOND", 2)
     told = Told("bridge")

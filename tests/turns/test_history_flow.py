@@ -139,7 +139,7 @@ def test_requests_of_one_user_at_once_keep_their_pairs(server, fake, user, strea
     fake.default = lambda request: Answer([f"re: {spoken(request)[-1]}"])
 
     def talk(number: int) -> None:
-        barrier.wait(10)
+        barrier.wait(60)
         post(server, body(user, f"q{number}", stream=stream))
 
     with ThreadPoolExecutor(8) as pool:

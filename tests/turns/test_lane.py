@@ -57,7 +57,7 @@ def test_open_streams_hold_no_database_thread(server, fake, client, user):
     callers = [one.__enter__() for one in open_ones]
     for caller in callers:
         caller.hear("first")
-    assert httpx2.get(f"{server}/health/ready").status_code == 200
+    assert httpx2.get(f"{server}/health/ready", timeout=60).status_code == 200
     ask(client, user)
     for one in open_ones:
         one.__exit__(None, None, None)
@@ -105,11 +105,11 @@ async def test_a_write_whose_caller_left_tells_only_faults_of_ours(fault, told, 
 
     def fail():
         has_begun.set()
-        is_left.wait(10)
+        is_left.wait(60)
         raise fault
 
     caller = asyncio.create_task(lane.run_to_end(fail))
-    await asyncio.to_thread(has_begun.wait, 10)
+    await asyncio.to_thread(has_begun.wait, 60)
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
         await caller
@@ -164,7 +164,7 @@ class TestSqlite:
         assert stored(user) == []
 
     def test_a_database_locked_for_a_moment_is_waited_for(self, server, client, user):
-        with LaneWaits(5000):
+        with LaneWaits(60_000):
             lock = Locked()
             lock.__enter__()
             release = threading.Timer(0.2, lambda: lock.__exit__(None, None, None))

@@ -38,7 +38,6 @@ class Remote:
 def remote(monkeypatch) -> Remote:
     remote = Remote()
     monkeypatch.setattr(embedders, "embed", remote.embed)
-    monkeypatch.setattr(recollection, "MAX_WAIT_SECONDS", 0.02)
     monkeypatch.setattr(recollection, "_away_until", {})
     return remote
 
@@ -56,7 +55,10 @@ async def has_vector(remembering: Plan) -> bool:
     return query.embedded is not None
 
 
-async def test_one_that_hangs_keeps_the_next_turns_waiting_no_more(remote, remembering):
+async def test_one_that_hangs_keeps_the_next_turns_waiting_no_more(
+    remote, remembering, monkeypatch
+):
+    monkeypatch.setattr(recollection, "MAX_WAIT_SECONDS", 0.02)
     remote.hangs = True
     assert not await has_vector(remembering)
     assert not await has_vector(remembering)
