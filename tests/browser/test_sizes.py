@@ -1,5 +1,9 @@
 """What must show without scrolling, and what must be large enough to be hit."""
 
+from collections.abc import Callable
+
+import pytest
+
 from tests.browser.window import Window
 
 
@@ -15,3 +19,21 @@ def test_marks_of_runs_are_large_enough_to_be_hit(window: Window) -> None:
     for path, mark in [("/admin/smoke", "a.mark"), ("/admin/triggers", ".live-runs a")]:
         box = window.open(path).locator(mark).first.bounding_box()
         assert min(box["width"], box["height"]) >= 24, path
+
+
+@pytest.mark.parametrize(
+    ("path", "width"),
+    [("/admin/tokens", 1280), ("/admin/tokens", 390), ("/admin/smoke/runs", 390)],
+)
+def test_lists_fit_without_being_scrolled(
+    opened: Callable[..., Window], path: str, width: int
+) -> None:
+    frame = opened(width=width).open(path).locator("#studio .frame").first
+    assert frame.evaluate("it => it.scrollWidth - it.clientWidth") <= 1
+
+
+def test_what_is_cut_off_is_told_on_hover(window: Window) -> None:
+    page = window.open("/admin/tasks?state=queued")
+    cut = page.locator("td.clip").first
+    cut.hover()
+    assert cut.get_attribute("title") == " ".join(cut.text_content().split())

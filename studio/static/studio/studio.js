@@ -48,6 +48,14 @@
     if (question && !window.confirm(question)) event.preventDefault();
   });
 
+  // What is cut off is told on hover; the page it leads to has it, too.
+  document.addEventListener("mouseover", ({ target }) => {
+    const cut = target.closest(".clip, .live-said");
+    if (!cut || (cut.title && !("isCut" in cut.dataset))) return;
+    cut.dataset.isCut = "";
+    cut.title = cut.scrollWidth > cut.clientWidth + 1 ? cut.textContent.replace(/\s+/g, " ").trim() : "";
+  });
+
   document.addEventListener("click", (event) => {
     if (event.target.closest("[data-back]") && history.length > 1) {
       event.preventDefault();
