@@ -22,7 +22,6 @@ from config import (
     effective,
     errors,
     held,
-    keeping,
     kept,
     live,
     loader,
@@ -31,6 +30,7 @@ from config import (
     reader,
     rewriting,
     splicing,
+    unmasking,
 )
 from config.document import Document
 from config.errors import ConfigInvalid, EntryTaken, FileChanged, FileUnwritable
@@ -143,7 +143,7 @@ def write(text: str, *, version: str | None = None, record: Record = _plainly) -
     def change(before: bytes) -> bytes:
         old = _readable(before)
         same = old.content == before and masks.shown(old) == content
-        return before if same else keeping.kept(content, old, _label())
+        return before if same else unmasking.unmasked(content, old, _label())
 
     return _change_file(lambda file: change(file.content), version, record)
 
@@ -218,7 +218,7 @@ def check(text: str) -> list[Problem]:
     """Return what is wrong with a text that may become the file's."""
     try:
         old = _readable(read().content)
-        _judged(keeping.kept(text.encode(), old, _label()))
+        _judged(unmasking.unmasked(text.encode(), old, _label()))
     except ConfigInvalid as exc:
         return list(exc.problems)
     return []

@@ -1,6 +1,6 @@
 """Secrets of a file, hidden from who looks at it.
 
-What of them comes back with a save, `config/keeping.py` knows.
+What of them comes back with a save, `config/unmasking.py` knows.
 """
 
 import re

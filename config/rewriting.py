@@ -12,12 +12,12 @@ from config import (
     document,
     emission,
     errors,
-    keeping,
     masks,
     merging,
     placeholders,
     places,
     splicing,
+    unmasking,
 )
 from config.document import Document
 from config.errors import ConfigInvalid, EntryUnknown
@@ -52,7 +52,7 @@ def with_text(doc: Document, place: Place, text: str) -> bytes:
     except Unplaceable as exc:
         raise misplaced(f"'{'.'.join(place)}': {exc}") from exc
     _check_only(doc, place, content, new)
-    return keeping.kept(content, doc, doc.file)
+    return unmasking.unmasked(content, doc, doc.file)
 
 
 def _is_asshown(doc: Document, place: Place, text: str) -> bool:
@@ -131,7 +131,7 @@ def with_data(doc: Document, place: Place, data: Any) -> bytes:
     """Return the content that says something else at a place; None empties it."""
     if data is None:
         return with_text(doc, place, "")
-    wanted = keeping.restored(data, place, doc)
+    wanted = unmasking.restored(data, place, doc)
     location = places.location(doc, place)
     if location is None:
         return with_text(doc, place, emission.block(wanted))
@@ -142,7 +142,7 @@ def with_data(doc: Document, place: Place, data: Any) -> bytes:
             after = document.of(content, doc.file)
         except (ConfigInvalid, Unplaceable):
             continue
-        if merging.same(after.data, keeping.planted(doc.data, location, wanted)):
+        if merging.same(after.data, unmasking.planted(doc.data, location, wanted)):
             return content
     raise misplaced(
         f"'{'.'.join(place)}': anchors (&name) in it are used elsewhere, too; change "

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, SecretStr
 from ruamel.yaml import YAML
 
-from config import document, keeping, masks, rewriting
+from config import document, masks, rewriting, unmasking
 from config.errors import ConfigInvalid
 from config.sections import Section
 
@@ -64,7 +64,9 @@ def shown(text):
 
 
 def kept(typed, text):
-    return keeping.kept(typed.encode(), document.of(text.encode()), "file").decode()
+    return unmasking.unmasked(
+        typed.encode(), document.of(text.encode()), "file"
+    ).decode()
 
 
 def said(text):
@@ -140,7 +142,7 @@ def test_many_secrets_take_no_longer_each(text):
     old = document.of(text.encode())
     shown = masks.shown(old)
     began = time.thread_time()
-    assert keeping.kept(shown, old, "") == text.encode()
+    assert unmasking.unmasked(shown, old, "") == text.encode()
     assert time.thread_time() - began < 1.5
 
 

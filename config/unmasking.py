@@ -30,7 +30,7 @@ NOT_THERE = (
 NO_KEY = "a mask cannot be a key"
 
 
-def kept(content: bytes, old: Document, file: str) -> bytes:
+def unmasked(content: bytes, old: Document, file: str) -> bytes:
     """Return a content with what masks stand for in an older one.
 
     Raises `ConfigInvalid` where that has no secret, and for what is no YAML.
@@ -38,14 +38,14 @@ def kept(content: bytes, old: Document, file: str) -> bytes:
     if masks.MASK not in content.decode(errors="replace"):
         return content
     new = document.of(content, file)
-    keeping = _Keeping(new, old, file)
-    text = splicing.apply(new.text, [*keeping.values(), *keeping.comments()])
-    if keeping.problems:
-        raise ConfigInvalid(errors.foremost(keeping.problems))
+    found = _Unmasking(new, old, file)
+    text = splicing.apply(new.text, [*found.values(), *found.comments()])
+    if found.problems:
+        raise ConfigInvalid(errors.foremost(found.problems))
     return new.with_text(text)
 
 
-class _Keeping:
+class _Unmasking:
     """Finds what the masks of one document stand for in another."""
 
     def __init__(self, new: Document, old: Document, file: str) -> None:
