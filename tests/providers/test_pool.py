@@ -493,7 +493,8 @@ async def test_a_dead_key_is_left_alone_and_told_of_once(server, first, clock, c
         for _ in range(5):
             await said(provider)
     assert asked(server) == ["a", *"bbbbb"]
-    (warning,) = caplog.messages
+    of_it = [record for record in caplog.records if record.name == breaker.__name__]
+    (warning,) = [record.getMessage() for record in of_it]
     assert "provider 'acme', endpoint 'a', is left alone for 60 s" in warning
     assert "providers.acme.endpoints[0].api_key" in warning
     assert SECRETS["a"] not in warning

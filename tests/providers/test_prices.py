@@ -343,7 +343,8 @@ def test_an_unknown_price_is_told_once(caplog):
             prices.cost(PLAIN, "openai", "gpt-imaginary", Usage(1, 1))
             prices.estimate(PLAIN, "openai", "gpt-imaginary", 1, 1)
         prices.cost(PLAIN, "openai", "gpt-other", Usage(1, 1))
-    told = [record.getMessage() for record in caplog.records]
+    of_it = [record for record in caplog.records if record.name == prices.__name__]
+    told = [record.getMessage() for record in of_it]
     assert len(told) == 2
     assert "gpt-imaginary of provider 'openai'" in told[0]
     assert "under prices:" in told[0]
