@@ -272,7 +272,11 @@ def launch_due(*, now: datetime | None = None) -> list[Run]:
         tick = None if test.times is None else next(test.times.up_to(now), None)
         if tick is not None and now - tick < GRACE:
             once = f"{tick:%Y-%m-%dT%H:%M:%SZ}"
-            launched += launch(test, origin="schedule", once=once)
+            runs = launch(test, origin="schedule", once=once)
+            if runs:
+                told = "smoke test %r is launched by the clock, %d times"
+                logger.info(told, test.name, len(runs))
+            launched += runs
     return launched
 
 

@@ -42,12 +42,17 @@ def test_it_is_launched_when_its_time_has_come(scheduled: None):
     close(launched)
 
 
-def test_it_is_launched_once_however_many_look(scheduled: None):
+def test_it_is_launched_once_however_many_look(
+    scheduled: None, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO", logger="smoke.runs")
     at = FOUR + timedelta(days=1)
     launched = runs.launch_due(now=at)
     assert len(launched) == 2
     assert runs.launch_due(now=at) == []
     assert runs.launch_due(now=at + 30 * SECOND) == []
+    said = [message for message in caplog.messages if "by the clock" in message]
+    assert said == ["smoke test 'mine' is launched by the clock, 2 times"]
     close(launched)
     again = runs.launch_due(now=at + timedelta(days=1))
     assert len(again) == 2
