@@ -37,7 +37,6 @@ from tasks.schedule import Schedule
 from turns import routing
 
 NAME_CHARS = 200
-TYPES = ("boot", "cron", "webhook")
 MIN_SECRET_CHARS = 8
 DEFAULT_HEADER = "Authorization"
 
