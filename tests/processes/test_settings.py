@@ -14,3 +14,10 @@ def test_nobody_waits_for_hours_for_a_postgresql_that_vanished(
     assert int(database["OPTIONS"]["connect_timeout"]) == seconds
     assert database["OPTIONS"]["tcp_user_timeout"] == 30_000
     assert database["PASSWORD"] == "p"
+
+
+def test_nobody_waits_for_ever_for_a_redis_that_hangs():
+    (layer,) = settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"]
+    for options in (settings.CELERY_BROKER_TRANSPORT_OPTIONS, layer):
+        assert 0 < options["socket_connect_timeout"] <= 5
+        assert 0 < options["socket_timeout"] <= 10
