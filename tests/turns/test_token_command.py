@@ -234,7 +234,7 @@ def process(environment: dict[str, str], *arguments: str):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,  # It ends in any case, but the machine may be busy.
     )
 
 
