@@ -118,14 +118,7 @@ def _provider(
             f"mcp server '{server}': {metadata.issuer} does not take PKCE with S256",
             provider=server,
         )
-    endpoints = {
-        name: None if found is None else str(found)
-        for name in (
-            *("authorization_endpoint", "token_endpoint"),
-            *("registration_endpoint", "revocation_endpoint"),
-        )
-        for found in [getattr(metadata, name)]
-    }
+    endpoints = _endpoints(metadata)
     for place in (str(metadata.issuer), *filter(None, endpoints.values())):
         check_place(server, place, near=url)
     if len(str(metadata.issuer)) > MAX_ISSUER:
@@ -150,6 +143,15 @@ def _provider(
             ),
         }
     )
+
+
+def _endpoints(metadata: OAuthMetadata) -> dict[str, str | None]:
+    names = (
+        *("authorization_endpoint", "token_endpoint"),
+        *("registration_endpoint", "revocation_endpoint"),
+    )
+    found = {name: getattr(metadata, name) for name in names}
+    return {name: None if url is None else str(url) for name, url in found.items()}
 
 
 def _origin(url: str) -> str:

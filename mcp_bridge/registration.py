@@ -26,6 +26,26 @@ async def register(
             "itself; register an app there and set oauth with mode: static",
             provider=server,
         )
+    method = _method(server, provider)
+    request = _request(provider, redirect_uri, method)
+    url = provider.registration_endpoint
+    made = await _registered(web, server, provider, url, request)
+    ends = made.client_secret_expires_at
+    return App(
+        server=server,
+        provider=provider,
+        client_id=made.client_id,
+        client_secret=made.client_secret,
+        auth_method=_assigned(server, provider, made, method),
+        redirect_uri=redirect_uri,
+        discovered_at=now,
+        proven_at=now,
+        secret_expires_at=datetime.fromtimestamp(ends, UTC) if ends else None,
+    )
+
+
+def _method(server: str, provider: Provider) -> str:
+    """Return how we ask to say who we are."""
     method = next((m for m in METHODS if m in provider.auth_methods), None)
     if method is None:
         raise ProviderBroken(
@@ -34,30 +54,23 @@ async def register(
             "static",
             provider=server,
         )
-    request = _request(provider, redirect_uri, method)
-    url = provider.registration_endpoint
-    made = await _registered(web, server, provider, url, request)
-    assigned = made.token_endpoint_auth_method or method
+    return method
+
+
+def _assigned(
+    server: str, provider: Provider, made: OAuthClientInformationFull, asked: str
+) -> str:
+    """Return how the provider wants us to say who we are."""
     if made.client_secret is None:
-        assigned = "none"
-    elif assigned not in METHODS:
+        return "none"
+    assigned = made.token_endpoint_auth_method or asked
+    if assigned not in METHODS:
         raise ProviderBroken(
             f"mcp server '{server}': {provider.issuer} wants '{assigned}' at its token "
             "endpoint, which is not supported",
             provider=server,
         )
-    ends = made.client_secret_expires_at
-    return App(
-        server=server,
-        provider=provider,
-        client_id=made.client_id,
-        client_secret=made.client_secret,
-        auth_method=assigned,
-        redirect_uri=redirect_uri,
-        discovered_at=now,
-        proven_at=now,
-        secret_expires_at=datetime.fromtimestamp(ends, UTC) if ends else None,
-    )
+    return assigned
 
 
 async def _registered(
