@@ -28,6 +28,7 @@ pytestmark = pytest.mark.database
 
 PAGE = {"Accept": "text/html"}
 NOW = datetime.now(UTC)
+PERSONA = {"provider": "openai", "model": "p", "preamble": "You ask."}
 
 
 @pytest.fixture
@@ -138,6 +139,7 @@ def test_what_failed_is_tried_again(script, browser, past):
     deed = AuditEntry.objects.filter(action="judge.retry").latest("at")
     assert (deed.target, deed.details) == (past.judge, {"tasks": 1})
     assert script.post("/admin/judges/nobody/retry").status_code == 404
+    assert script.get("/admin/judges/nobody/scores").status_code == 404
 
 
 def test_what_it_cost_is_told(script, past):
@@ -179,7 +181,7 @@ def test_scores_are_listed_with_their_reasons(script, browser, past, monkeypatch
         target=past.agent,
         user_id=uuid.uuid4(),
         origin="studio",
-        settings={},
+        settings={"name": "t", "target": past.agent, "persona": PERSONA},
         created_at=NOW,
     )
     give(past, 9, user_id=run.user_id, origin="smoke", days=9)

@@ -177,6 +177,7 @@ def test_what_is_wrong_is_said(script):
     told = script.post("/admin/smoke/plum/runs").json()["error"]
     assert "there is no smoke test 'plum'" in told["message"]
     assert script.get("/admin/smoke/runs/00000000").status_code == 404
+    assert script.get("/admin/smoke/plum/runs").status_code == 404
     assert script.get("/admin/smoke/runs?after=x").status_code == 400
 
 
