@@ -221,6 +221,21 @@ def test_commands_come_from_the_file(script, yaml, text, path, body):
     assert yaml.read_text() == text
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        "studio: {allow_commands: true}\n",
+        "sidecars: [{name: s, command: sh}]\n",
+    ],
+)
+def test_nor_do_they_come_with_the_whole_file(script, yaml, text, more):
+    body = f"{text}{more}".encode()
+    answer = script.put("/admin/config", content=body, headers=AS_YAML)
+    assert answer.status_code == 403
+    assert "changed in the file alone" in " ".join(answer.text.split())
+    assert yaml.read_text() == text
+
+
 def test_a_server_with_a_command_is_added_where_the_file_allows_it(script, yaml, text):
     new = {"name": "more", "command": "uvx"}
     assert script.post("/admin/mcp", json=new).status_code == 403
