@@ -6,7 +6,7 @@ from typing import Any
 import openai
 
 from tests.browser.test_agents import USHER
-from tests.browser.theatre import CUE, SAID, Theatre
+from tests.browser.theatre import CUE, SAID, Theatre, asked
 from tests.browser.window import Window
 
 MOST_STEPS = 120
@@ -133,18 +133,14 @@ def test_the_focus_goes_with_what_goes_on(
 ) -> None:
     page = window.open("/admin/live")
     page.locator("#live-state", has_text="live").wait_for()
-    task = client.post(
-        "/tasks",
-        body={"agent": "translator", "prompt": f"Come in. {CUE}"},
-        cast_to=object,
-    )
-    place = f"[data-id='{task['id']}']"
+    task = asked(client, f"Come in. {CUE}")
+    place = f"[data-id='{task}']"
     page.locator(f"[data-list=open] {place}").get_by_text("running").wait_for()
     page.locator(f"[data-list=open] {place} a").focus()
     cue()
     page.locator(f"[data-list=ended] {place}").wait_for()
     at = "document.activeElement.closest('[data-list=ended] [data-id]')?.dataset.id"
-    page.wait_for_function(f"{at} === '{task['id']}'")
+    page.wait_for_function(f"{at} === '{task}'")
 
 
 def test_the_focus_stays_in_what_is_made_anew(window: Window) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import openai
 
-from tests.browser.theatre import CUE
+from tests.browser.theatre import CUE, asked
 from tests.browser.window import Window
 
 
@@ -32,17 +32,13 @@ def test_where_no_websocket_comes_through_the_page_asks(
 def watch(window: Window, client: openai.OpenAI, cue: Callable[[], None]) -> None:
     """Have a task done, and see on the board that it begins and ends."""
     page = window.page
-    task = client.post(
-        "/tasks",
-        body={"agent": "translator", "prompt": f"Stand by. {CUE}"},
-        cast_to=object,
-    )
-    running = page.locator(f"[data-list=open] [data-id='{task['id']}']")
+    task = asked(client, f"Stand by. {CUE}")
+    running = page.locator(f"[data-list=open] [data-id='{task}']")
     running.locator("[data-f=state]", has_text="running").wait_for()
     turn = page.locator("[data-list=turns] > *", has_text=CUE)
     turn.wait_for()
     assert "translator" in turn.inner_text()
     cue()
-    ended = page.locator(f"[data-list=ended] [data-id='{task['id']}']")
+    ended = page.locator(f"[data-list=ended] [data-id='{task}']")
     ended.locator("[data-f=state]", has_text="done").wait_for()
     turn.wait_for(state="detached")

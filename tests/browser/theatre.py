@@ -6,6 +6,7 @@ import subprocess
 from typing import Any
 
 import httpx2
+import openai
 
 from config import starter
 from providers.fake import FakeProvider, Request
@@ -63,6 +64,14 @@ def run(project: Project, *words: str) -> None:
     """Run a command that must succeed."""
     done: subprocess.CompletedProcess[str] = project.run(*words)
     assert done.returncode == 0, done.stderr
+
+
+def asked(client: openai.OpenAI, prompt: str) -> str:
+    """Return the task that the translator is given."""
+    body = {"agent": "translator", "prompt": prompt}
+    task = client.post("/tasks", body=body, cast_to=object)
+    found: str = task["id"]  # type: ignore[index]
+    return found
 
 
 def answer(request: Request) -> Answer:
