@@ -25,7 +25,7 @@ async def loop_and_thread() -> tuple[asyncio.AbstractEventLoop, threading.Thread
 
 
 def test_it_returns_what_the_coroutine_does():
-    assert blocking.wait(asyncio.sleep(0, "done"), timeout_seconds=5) == "done"
+    assert blocking.wait(asyncio.sleep(0, "done"), timeout_seconds=60) == "done"
 
 
 def test_it_raises_what_the_coroutine_does():
@@ -33,14 +33,16 @@ def test_it_raises_what_the_coroutine_does():
         raise LookupError("no such thing")
 
     with pytest.raises(LookupError, match="no such thing"):
-        blocking.wait(fail(), timeout_seconds=5)
+        blocking.wait(fail(), timeout_seconds=60)
 
 
 def test_all_calls_of_a_process_share_a_loop():
-    first = blocking.wait(loop_and_thread(), timeout_seconds=5)
+    first = blocking.wait(loop_and_thread(), timeout_seconds=60)
     found: list = []
     other = threading.Thread(
-        target=lambda: found.append(blocking.wait(loop_and_thread(), timeout_seconds=5))
+        target=lambda: found.append(
+            blocking.wait(loop_and_thread(), timeout_seconds=60)
+        )
     )
     other.start()
     other.join()
@@ -88,19 +90,19 @@ def test_an_interrupted_wait_cancels_its_call(monkeypatch):
             ended.set()
 
     def interrupted(future, timeout=None):
-        begun.wait(5)
+        begun.wait(60)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("concurrent.futures.Future.result", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        blocking.wait(linger(), timeout_seconds=5)
+        blocking.wait(linger(), timeout_seconds=60)
     monkeypatch.undo()
-    assert ended.wait(5)
+    assert ended.wait(60)
 
 
 async def test_it_refuses_to_stop_an_event_loop():
     with pytest.raises(RuntimeError, match="await the coroutine"):
-        blocking.wait(asyncio.sleep(0), timeout_seconds=5)
+        blocking.wait(asyncio.sleep(0), timeout_seconds=60)
 
 
 def test_connections_last_from_call_to_call():
@@ -109,16 +111,16 @@ def test_connections_last_from_call_to_call():
 
     with FakeProvider() as fake:
         for _ in range(3):
-            assert blocking.wait(call(), timeout_seconds=5)
+            assert blocking.wait(call(), timeout_seconds=60)
         assert fake.connections == 1
         blocking.close()
-        assert blocking.wait(call(), timeout_seconds=5)
+        assert blocking.wait(call(), timeout_seconds=60)
         assert fake.connections == 2
         blocking.close()
 
 
 def test_closing_ends_the_loop_and_its_calls():
-    loop, thread = blocking.wait(loop_and_thread(), timeout_seconds=5)
+    loop, thread = blocking.wait(loop_and_thread(), timeout_seconds=60)
     task = asyncio.run_coroutine_threadsafe(asyncio.sleep(60), loop)
     blocking.close()
     assert loop.is_closed()
@@ -130,11 +132,11 @@ def test_closing_ends_the_loop_and_its_calls():
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_fork_has_a_loop_of_its_own():
-    loop, _ = blocking.wait(loop_and_thread(), timeout_seconds=5)
+    loop, _ = blocking.wait(loop_and_thread(), timeout_seconds=60)
     child = os.fork()
     if child == 0:
         try:
-            other, _ = blocking.wait(loop_and_thread(), timeout_seconds=5)
+            other, _ = blocking.wait(loop_and_thread(), timeout_seconds=60)
             gc.collect()
             blocking.close()
             os._exit(0 if other is not loop else 1)
@@ -143,5 +145,5 @@ def test_a_fork_has_a_loop_of_its_own():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     # The parent's still wakes up.
     started = time.monotonic()
-    assert blocking.wait(loop_and_thread(), timeout_seconds=5)[0] is loop
-    assert time.monotonic() - started < 1
+    assert blocking.wait(loop_and_thread(), timeout_seconds=60)[0] is loop
+    assert time.monotonic() - started < 20
