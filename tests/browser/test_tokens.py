@@ -45,6 +45,7 @@ def test_a_token_is_minted_used_and_revoked(window: Window, stage: Theatre) -> N
         row = page.locator("tr", has_text="box office till")
         row.get_by_role("button", name="Revoke").click()
         window.said("Revoked")
+        page.wait_for_function("document.activeElement?.id === 'page-itself'")
         assert not row.count()
         assert window.questions[0].startswith("Revoke 'box office till'?")
         user.join(60)

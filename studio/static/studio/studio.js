@@ -42,6 +42,14 @@
     field.focus();
   }
 
+  // After a deed keys go on with the page, not with the menu again.
+  function goOn() {
+    const page = document.getElementById("page-itself");
+    const isAnywhere = document.activeElement && document.activeElement !== document.body;
+    if (isAnywhere || !page?.querySelector(":scope > [role=status]")?.textContent.trim()) return;
+    page.focus({ preventScroll: true });
+  }
+
   // Asks first; without script the form is simply sent.
   document.addEventListener("submit", (event) => {
     const question = event.submitter?.dataset.ask ?? event.target.dataset.ask;
@@ -128,6 +136,7 @@
     setInterval(refresh, 5000);
     reach();
     mend();
+    goOn();
     window.addEventListener("resize", reach);
     document.addEventListener("toggle", reach, true);
   });
