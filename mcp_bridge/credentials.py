@@ -5,6 +5,7 @@ from typing import Protocol
 
 from config.sections import Config
 from core.ids import UserId
+from mcp_bridge.sign_in_errors import SignInFailed
 
 
 class Credentials(Protocol):
@@ -12,11 +13,12 @@ class Credentials(Protocol):
 
     async def tokens(
         self, config: Config, servers: Sequence[str], user_id: UserId
-    ) -> Mapping[str, str]:
+    ) -> Mapping[str, str | SignInFailed]:
         """Return the user's valid access token for each server they connected.
 
-        One trip to the database. A token about to expire is refreshed first; a server
-        whose token cannot be had (never connected, refused, revoked) is left out.
+        One trip to the database. A token about to expire is refreshed first; where
+        that fails just now the error stands in its place. A server the user has to
+        connect (never connected, refused, revoked) is left out.
         """
 
     async def renewed(

@@ -60,11 +60,12 @@ class SignIns:
 
     async def tokens(
         self, config: Config, servers: Sequence[str], user_id: UserId
-    ) -> Mapping[str, str]:
+    ) -> Mapping[str, str | SignInFailed]:
         """Return the user's valid access token for each server they connected.
 
-        One trip to the database. A token about to expire is refreshed first; a server
-        whose token cannot be had is left out.
+        One trip to the database. A token about to expire is refreshed first; where
+        that fails just now the error stands in its place. A server the user has to
+        connect is left out.
         """
         wanted = _with_sign_in(config, servers)
         if not wanted or not _has_secrets():
@@ -100,12 +101,7 @@ class SignIns:
             return await self._refresh(config, user_id, held, is_refused=True)
         except SignInFailed as exc:
             logger.warning("could not refresh a user's token: %s", exc)
-            # What a model reads says nothing of where it failed.
-            raise SignInFailed(
-                f"mcp server '{server}': the user's sign-in could not be renewed just "
-                "now, for its provider does not answer; try again in a minute",
-                provider=server,
-            ) from exc
+            raise _not_renewed(server) from exc
 
     def link(self, config: Config, server: str, user_id: UserId) -> str:
         """Return a new URL at which this user, and no other, connects the server.
@@ -168,7 +164,9 @@ class SignIns:
         found: dict[str, Held] = await self._cross(tokens.read, user_id, wanted)
         return found.get(server)
 
-    async def _usable(self, config: Config, user_id: UserId, held: Held) -> str | None:
+    async def _usable(
+        self, config: Config, user_id: UserId, held: Held
+    ) -> str | SignInFailed | None:
         token = opened(held, user_id, secrets.load().vault)
         ends = held.boxes.expires_at
         if token is None or ends is None or ends - EARLY > self._clock():
@@ -181,12 +179,9 @@ class SignIns:
             return token  # It lasts a little longer, and the refresh goes on.
         except CoulisseError as exc:
             logger.warning("could not refresh a user's token: %s", exc)
-            renewed = None
-            still_theirs = True
-        else:
-            still_theirs = held.boxes.refresh_token is None
-        if renewed is None and still_theirs and ends > self._clock():
-            return token  # It lasts a little longer.
+            return token if ends > self._clock() else _not_renewed(held.server)
+        if renewed is None and held.boxes.refresh_token is None:
+            return token if ends > self._clock() else None
         return renewed
 
     async def _refresh(
@@ -302,6 +297,15 @@ class SignIns:
         ends = held.boxes.expires_at
         lasts = ends is None or ends > self._clock()
         return lasts or held.boxes.refresh_token is not None
+
+
+def _not_renewed(server: str) -> SignInFailed:
+    """Return what a model reads, which says nothing of where it failed."""
+    return SignInFailed(
+        f"mcp server '{server}': the user's sign-in could not be renewed just now, for "
+        "its provider does not answer; try again in a minute",
+        provider=server,
+    )
 
 
 def _has_secrets() -> bool:

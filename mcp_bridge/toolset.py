@@ -19,6 +19,7 @@ from mcp_bridge.credentials import Credentials
 from mcp_bridge.errors import ServerFailed, ServerGone, SignInNeeded
 from mcp_bridge.listing import Offer
 from mcp_bridge.pool import Pool
+from mcp_bridge.sign_in_errors import SignInFailed
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ async def _opening(
     servers = config.get(MCP)
     known = {one.server: one for one in grants if one.server in servers}
     signed = [name for name in known if servers[name].sign_in is not None]
-    tokens: Mapping[str, str] = {}
+    tokens: Mapping[str, str | SignInFailed] = {}
     if signed:
         tokens = await credentials.tokens(config, signed, user_id)
 
@@ -121,13 +122,23 @@ async def _opening(
         if server.sign_in is None:
             return Address(name, server, folder)
         renew = partial(credentials.renewed, config, name, user_id)
-        return Address(name, server, folder, user_id, tokens.get(name), renew)
+        token = tokens.get(name)
+        if isinstance(token, SignInFailed):
+            token = None
+        return Address(name, server, folder, user_id, token, renew)
+
+    def fault(name: str) -> SignInFailed | None:
+        token = tokens.get(name)
+        return token if isinstance(token, SignInFailed) else None
 
     def link(name: str) -> str:
         return credentials.link(config, name, user_id)
 
     return [
-        _Granted(grant, address(name), pool, partial(link, name), patience_seconds)
+        _Granted(
+            *(grant, address(name), fault(name)),
+            *(pool, partial(link, name), patience_seconds),
+        )
         for name, grant in known.items()
     ]
 
@@ -138,12 +149,16 @@ class _Granted:
 
     grant: Grant
     address: Address
+    fault: SignInFailed | None
+    """Why the user, who is connected, has no token just now."""
     pool: Pool
     link: Link
     patience_seconds: float
 
     async def tools(self) -> "list[ServerTool | StandIn]":
         """Return what can be called, or what stands in for it."""
+        if self.fault is not None:
+            return [self._unreachable(self.fault)]
         if self.address.user_id is not None and self.address.token is None:
             return self._not_connected()
         try:

@@ -19,6 +19,7 @@ from core.trace import ToolCall
 from mcp_bridge import toolset
 from mcp_bridge.config import ServerConfig
 from mcp_bridge.pool import Pool
+from mcp_bridge.sign_in_errors import SignInFailed
 from mcp_bridge.toolset import Grant, open_tools
 
 HERE = Path(__file__).parent
@@ -47,7 +48,7 @@ class Nobody:
 
     async def tokens(
         self, config: Config, servers: Sequence[str], user_id: UserId
-    ) -> Mapping[str, str]:
+    ) -> Mapping[str, str | SignInFailed]:
         return {}
 
     async def renewed(

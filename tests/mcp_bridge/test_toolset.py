@@ -9,6 +9,7 @@ from core.ids import UserId
 from core.tools import definition
 from mcp_bridge import toolset
 from mcp_bridge.naming import named
+from mcp_bridge.sign_in_errors import SignInFailed
 from mcp_bridge.toolset import Grant, discover, open_tools
 from tests.mcp_bridge.conftest import (
     NOBODY,
@@ -187,6 +188,17 @@ async def test_each_pinned_name_is_stood_in_for(pool):
     assert [tool.name for tool in tools] == ["add", "list"]
     assert {(await use(tool))[:14] for tool in tools} == {"Not connected:"}
     assert all("not connected" in tool.description for tool in tools)
+
+
+async def test_somebody_whose_token_is_not_renewed_is_not_asked_to_connect(pool):
+    by = Somebody()
+    by.held = {USER: SignInFailed("could not be renewed just now", provider="todoist")}
+    config = configured(todoist=SIGNED_SERVER)
+    (tool,) = (await opened(config, pool, by=by)).values()
+    assert tool.name == "todoist_unreachable"
+    answer = await use(tool)
+    assert "could not be renewed just now" in answer
+    assert "https://" not in answer
 
 
 async def test_a_grant_of_a_server_that_is_gone_is_passed_over(pool):

@@ -102,7 +102,9 @@ async def test_a_slow_provider_costs_nobody_their_sign_in(scripted, database):
     assert await stage.token("notes", user) == "access-1"
     assert (await stored(user)).refreshing_until is None  # Who tries next may.
     stage.clock.forward(seconds=60)
-    assert await stage.token("notes", user) is None  # It has ended by now.
+    ended = await stage.token("notes", user)
+    assert isinstance(ended, SignInFailed)
+    assert "could not be renewed just now" in ended.message
     assert await stored(user) is not None
     assert await stage.sign_ins.connected(stage.config, user) == {"notes": True}
 

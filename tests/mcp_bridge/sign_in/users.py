@@ -13,6 +13,7 @@ from config.sections import Config
 from core.ids import UserId
 from mcp_bridge.config import MCP
 from mcp_bridge.connecting import Connecting, Departure, Return
+from mcp_bridge.sign_in_errors import SignInFailed
 from mcp_bridge.sign_ins import SignIns
 from mcp_bridge.web import Web
 from tests.mcp_bridge.conftest import PATIENCE_SECONDS
@@ -95,8 +96,8 @@ class Stage:
         await self.come_back(server, departure)
         return departure
 
-    async def token(self, server: str, user: UserId) -> str | None:
-        """Return the token this user's calls are made with."""
+    async def token(self, server: str, user: UserId) -> str | SignInFailed | None:
+        """Return the token this user's calls are made with, or why there is none."""
         found = await self.sign_ins.tokens(self.config, [server], user)
         return found.get(server)
 
