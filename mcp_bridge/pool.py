@@ -340,5 +340,6 @@ class Pool:
             if not kept.users and kept.used_at <= oldest:
                 self._drop(key)
         if shelf.kept:
-            next_at = min(kept.used_at for kept in shelf.kept.values())
-            self._sweep_in(next_at - oldest)
+            # What is in use may be so for an hour: no sooner than for all others.
+            idle = [kept.used_at for kept in shelf.kept.values() if not kept.users]
+            self._sweep_in(min(idle, default=monotonic()) - oldest)
