@@ -74,7 +74,7 @@ def _has_no_nul(text: str) -> str:
 
 
 def _is_choice(value: Any) -> Any:
-    if value not in (True, False, "last"):
+    if not isinstance(value, bool) and value != "last":
         raise ValueError("must be true, false or last")
     return value
 

@@ -68,6 +68,7 @@ def test_what_is_not_said_has_a_default():
         ([cron(schedule="0 9 * *")], "E009", "this has 4 fields"),
         ([cron("time_zone: Europe/Lisboa")], "E009", "did you mean 'Europe/Lisbon'?"),
         ([cron("catch_up: some")], "E009", "must be true, false or last"),
+        ([cron("catch_up: 1")], "E009", "must be true, false or last"),
         ([cron("retries: 3")], "E011", "'retries' is not a known field"),
         ([hook(path="/v1/a")], "E009", "must be a path under /hooks/"),
         ([hook(path="/hooks/")], "E009", "must be a path under /hooks/"),
