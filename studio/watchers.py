@@ -7,7 +7,6 @@ watch together. Who is too slow to take what is sent loses it, and is told all a
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -37,8 +36,6 @@ POLLED_SECONDS = 10.0
 """How long the board is kept for who asks for it now and then."""
 MAX_BEHIND = 20
 """Messages kept for one who is slow."""
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
