@@ -13,6 +13,8 @@ from config import reader
 from config.sections import Config
 
 ACTION = "config.reload"
+WRITTEN = "config.write"
+"""Of who wrote the file in the studio: that says it all."""
 
 logger = logging.getLogger(__name__)
 
@@ -40,5 +42,6 @@ def write_down(config: Config, sections: Sequence[str]) -> None:
 
 def _last_digest() -> str | None:
     """Return which content was taken last."""
-    last = AuditEntry.objects.filter(action=ACTION).order_by("-at", "-id").first()
+    edits = AuditEntry.objects.filter(action__in=(ACTION, WRITTEN))
+    last = edits.order_by("-at", "-id").first()
     return None if last is None else last.details.get("digest")

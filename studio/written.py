@@ -12,7 +12,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import ParseError
 from rest_framework.response import Response
 
-from access import audit
+from access import audit, reloads
 from access.deeds import Deed
 from config import editing, errors, places, reader
 from config.editing import File, Write
@@ -22,7 +22,6 @@ from core.errors import Invalid
 from studio import meanwhile
 from studio.faces import WRITTEN, Face
 
-ACTION = "config.write"
 UNCHANGED = "Nothing changed: the file says this already"
 EMPTIED = "`null` takes it out of the file; a request without a body is refused."
 VERSION = OpenApiParameter(
@@ -75,7 +74,9 @@ class Written(Face):
 
         def deed(file: File) -> Deed:
             target = reader.label(file.path)
-            return Deed(ACTION, by, target, {**details, "digest": file.version})
+            return Deed(
+                reloads.WRITTEN, by, target, {**details, "digest": file.version}
+            )
 
         def record(write: Write) -> File:
             self.is_changed = True

@@ -7,6 +7,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from access import reloads
 from access.models import AuditEntry
 from config import kept, live, loader
 from config.masks import MASK
@@ -343,6 +344,14 @@ def test_writes_are_in_the_audit_and_refusals_are_not(script, yaml):
     assert entries[0].details["entry"] == "groq"
     assert entries[0].target.endswith("coulisse.yaml")
     assert "gsk" not in json.dumps(entries[0].details)
+
+
+def test_a_write_is_not_told_of_as_somebody_elses_edit_too(script, yaml):
+    script.post("/admin/providers", json={"kind": "groq", "api_key": "gsk-secret-1"})
+    taken = loader.load(yaml)
+    reloads.write_down(taken, ["providers"])
+    told = AuditEntry.objects.filter(details__digest=taken.digest)
+    assert [entry.action for entry in told] == [reloads.WRITTEN]
 
 
 # Pages.
