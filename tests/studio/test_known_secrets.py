@@ -1,6 +1,7 @@
 """No page shows a secret of the configuration, whoever said it and wherever."""
 
 import pytest
+from django.utils import timezone
 
 from access.identity import derive
 from judges.models import Score
@@ -22,7 +23,11 @@ def alice(server, user):
     # Of judges nothing is stored with it, and of tasks this is what came of one.
     Score.objects.filter(user_id=user_id).update(reasoning="")
     Task.objects.filter(user_id=user_id).update(
-        state="done", result=SECRET, error=SECRET, payload={"metadata": {"k": SECRET}}
+        state="done",
+        result=SECRET,
+        error=SECRET,
+        payload={"metadata": {"k": SECRET}},
+        finished_at=timezone.now(),  # The newest, which Live shows.
     )
     yield user_id
     Task.objects.filter(user_id=user_id).delete()
