@@ -32,16 +32,29 @@ BELOW = [
     Place("agent-edit", "/admin/agents/front-desk/edit", "Edit front-desk"),
     Place("agent-new", "/admin/agents/new", "New agent"),
     Place("conversation", "/admin/users/{user}"),
+    Place("erase", "/admin/users/{user}/erase", "Erase"),
     Place("experiment", "/admin/experiments/welcome", "welcome"),
+    Place("fact", "/admin/users/{user}/facts/{fact}"),
     Place("facts", "/admin/users/{user}/facts"),
     Place("judge", "/admin/judges/quality", "quality"),
+    Place("judge-past", "/admin/judges/quality/past"),
+    Place("judge-scores", "/admin/judges/quality/scores"),
+    Place("memory-settings", "/admin/memory/settings", "Memory"),
+    Place("provider", "/admin/providers/anthropic", "anthropic"),
     Place("section", "/admin/telemetry", "Telemetry"),
+    Place("smoke-batches", "/admin/smoke/late-booker/runs"),
     Place("smoke-run", "/admin/smoke/runs/{run}"),
+    Place("smoke-runs", "/admin/smoke/runs"),
     Place("smoke-test", "/admin/smoke/late-booker", "late-booker"),
+    Place("table", "/admin/tables/memory/fact/"),
     Place("task", "/admin/tasks/{task}"),
     Place("token", "/admin/tokens/{token}"),
     Place("trigger", "/admin/triggers/evening-report", "evening-report"),
     Place("turn", "/admin/turns/{turn}"),
+    Place("turns", "/admin/turns", "Turns"),
+    Place("user-scores", "/admin/users/{user}/scores"),
+    Place("user-threads", "/admin/users/{user}/threads"),
+    Place("user-turns", "/admin/users/{user}/turns"),
 ]
 PLACES = MENU + BELOW
 
@@ -50,11 +63,13 @@ def found(stage: Theatre) -> dict[str, str]:
     """Return what stands for the names in addresses."""
     users = stage.get("/admin/users")["data"]
     batches = stage.get("/admin/smoke/late-booker/runs")["data"]
-    turns = stage.get("/admin/turns?agent=front-desk&limit=100")["data"]
+    turns = stage.get("/admin/turns")["data"]
+    user = max(users, key=lambda user: user["facts"])["id"]
     return {
+        "fact": stage.get(f"/admin/users/{user}/facts")["data"][0]["id"],
         "run": next(each["runs"] for each in batches if each["scores"])[0]["id"],
         "task": stage.get("/admin/tasks")["data"][0]["id"],
         "token": stage.get("/admin/tokens")["data"][0]["id"],
         "turn": max(turns, key=lambda turn: turn.get("tool_calls") or 0)["id"],
-        "user": max(users, key=lambda user: user["facts"])["id"],
+        "user": user,
     }

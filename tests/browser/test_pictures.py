@@ -13,7 +13,7 @@ from tests.browser.window import Window
 BY_NIGHT = {"agent", "overview", "live", "turn"}
 LOOKS = [("", 1280, False), ("-phone", 390, False), ("-dark", 1280, True)]
 QUALITY = 72
-MOST_BYTES = 60_000
+MOST_BYTES = 65_000
 
 
 @pytest.fixture
