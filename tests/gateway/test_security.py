@@ -215,8 +215,8 @@ def test_another_host_is_refused_before_anything(guarded, http, mine, host):
 def test_the_host_header_is_in_no_answer(guarded, http, mine):
     for path in ("/v1/models", "/admin/", "/v1/", "/nowhere"):
         answer = http.get(path, headers={**mine, "Host": "localhost:666"})
-        assert "666" not in answer.text
-        assert "666" not in str(answer.headers)
+        assert ":666" not in answer.text
+        assert ":666" not in str(answer.headers)
 
 
 def test_a_name_of_a_megabyte_is_refused_quickly(configure, http):
