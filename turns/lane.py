@@ -74,9 +74,13 @@ def _tell_fault(trip: asyncio.Future[Any]) -> None:
 
 
 async def drain() -> None:
-    """Wait for every call that must reach its end; called when the server stops."""
-    while _unfinished:
-        await asyncio.wait(_unfinished)
+    """Wait for every call that must reach its end; called when the server stops.
+
+    Those of another event loop would end in its thread, and not wake this one.
+    """
+    loop = asyncio.get_running_loop()
+    while ours := [trip for trip in _unfinished.copy() if trip.get_loop() is loop]:
+        await asyncio.wait(ours)
 
 
 Arguments = tuple[object, ...]

@@ -121,6 +121,26 @@ async def test_a_write_whose_caller_left_tells_only_faults_of_ours(fault, told, 
     assert [record.getMessage() for record in ours] == told
 
 
+async def test_what_another_loop_waits_for_is_not_waited_for():
+    has_begun, is_over = threading.Event(), threading.Event()
+
+    def write():
+        has_begun.set()
+        is_over.wait(60)
+
+    def elsewhere():
+        asyncio.run(lane.run_to_end(write))
+
+    other = threading.Thread(target=elsewhere)
+    other.start()
+    await asyncio.to_thread(has_begun.wait, 60)
+    async with asyncio.timeout(60):
+        await lane.drain()
+    assert not is_over.is_set()
+    is_over.set()
+    await asyncio.to_thread(other.join, 60)
+
+
 async def test_a_fault_of_ours_is_not_the_databases():
     with pytest.raises(ZeroDivisionError):
         await lane.run(lambda: 1 / 0)
