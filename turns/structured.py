@@ -4,24 +4,20 @@ Source: "Structured outputs" of the reference. A model that speaks freely is hel
 the format by instruction; what it says is checked here whatever the provider promises.
 """
 
-import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from core import loose_json, usage
 from core.events import Event, Finished, Usage
 from core.messages import Message
 from core.reply import Reply
-from turns import schema_check, schema_children
-from turns.errors import ReplyInvalid, SchemaInvalid
+from turns import reply_schema
+from turns.errors import ReplyInvalid
+from turns.reply_schema import ReplySchema
 
 MAX_REPAIRS = 2
-
-REFERENCE = re.compile(r'"\$(?:dynamic|recursive)?ref"\s*:', re.IGNORECASE)
 
 Ask = Callable[[Sequence[Message]], AsyncGenerator[Event]]
 """Call the model with these messages."""
@@ -37,10 +33,13 @@ class Format:
 
     instruction: str
     """What the model is told."""
-    schema: Any = None
+    schema: ReplySchema | None = None
     """The JSON Schema; None takes any JSON object."""
-    validator: Any = None
-    """What checks a reply here; None leaves it to a child process."""
+
+    async def compile(self) -> None:
+        """Compile the schema, if there is one; raises `SchemaInvalid`."""
+        if self.schema is not None:
+            await self.schema.compile()
 
     async def clean(self, text: str) -> str:
         """Return the JSON in a reply and nothing else; raises `Mismatch` if it is not.
@@ -48,24 +47,16 @@ class Format:
         As the model wrote it: to write it anew would round its long numbers.
         """
         found, value = parse(text)
-        error = await self._first_error(value)
+        error = await self._first_error(found, value)
         if error is not None:
             raise Mismatch(error)
         return found
 
-    async def _first_error(self, value: Any) -> str | None:
-        if self.schema is None:
-            is_object = isinstance(value, dict)
-            return None if is_object else "the reply is JSON but not an object"
-        if self.validator is not None:
-            return schema_check.first_error(self.validator, value)
-        try:
-            return await schema_children.first_error(self.schema, value)
-        except schema_children.TooCostly as exc:
-            raise SchemaInvalid(
-                "response_format.json_schema.schema takes too long to check a reply "
-                "against; use fewer references"
-            ) from exc
+    async def _first_error(self, text: str, value: Any) -> str | None:
+        if self.schema is not None:
+            return await self.schema.first_error(text, value)
+        is_object = isinstance(value, dict)
+        return None if is_object else "the reply is JSON but not an object"
 
 
 def parse(text: str) -> tuple[str, Any]:
@@ -87,23 +78,16 @@ def json_object() -> Format:
 def json_schema(name: str, schema: Any, description: str | None) -> Format:
     """Return the format of `{"type": "json_schema"}`.
 
-    Raises `SchemaInvalid` when the schema is malformed or refers to another document:
-    no reference is ever fetched.
+    Raises `SchemaInvalid` for a schema beyond the limits; one that is malformed, or
+    refers to another document, is refused when it is compiled.
     """
-    try:
-        validator = schema_check.validator(schema)
-    except ValueError as exc:
-        raise SchemaInvalid(
-            f"response_format.json_schema.schema is not a valid JSON Schema: {exc}"
-        ) from exc
-    written = orjson.dumps(schema).decode()
+    known = reply_schema.of(schema)
     about = f" ({description.strip()})" if description else ""
     return Format(
         f"Reply with a single JSON value called '{name}'{about} that conforms to the "
         "JSON Schema below, and nothing else: no Markdown fences, no text before or "
-        f"after it.\n\n{written}",
-        schema,
-        None if REFERENCE.search(written) else validator,
+        f"after it.\n\n{known.written.decode()}",
+        known,
     )
 
 

@@ -1,0 +1,87 @@
+"""Limits on schemas, counted before anything looks into them."""
+
+import time
+from typing import Any
+
+import orjson
+import pytest
+
+from core import schema_limits
+from core.schema_limits import SchemaTooLarge
+
+
+def nested(depth: int) -> Any:
+    schema: Any = True
+    for _ in range(depth):
+        schema = {"items": schema}
+    return schema
+
+
+def test_schema_within_the_limits_is_written():
+    assert schema_limits.check({"type": "object"}) == b'{"type":"object"}'
+    assert schema_limits.check(True) == b"true"
+    assert schema_limits.check(nested(schema_limits.MAX_DEPTH))
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (nested(65), "more than 64 levels deep"),
+        (nested(250), "more than 64 levels deep"),
+        (nested(900), "more than 64 levels deep"),
+        ({"title": "x" * 100_000}, "has 100,012 bytes, at most 100,000"),
+        ({"enum": list(range(10_000)) + [[]] * 10_000}, "more than 20,000 values"),
+        (
+            {"allOf": [{"pattern": str(number)} for number in range(101)]},
+            "has 101 patterns, at most 100",
+        ),
+        (
+            {"patternProperties": {str(number): True for number in range(101)}},
+            "has 101 patterns, at most 100",
+        ),
+        ({"pattern": "a" * 1001}, "of 1,001 characters, at most 1,000"),
+        ({"$defs": {"a": {"pattern": "a" * 1001}}}, "of 1,001 characters"),
+        ({"unknown": [{"pattern": "a" * 1001}]}, "of 1,001 characters"),
+        ({"propertyNames": {"pattern": "a" * 1001}}, "of 1,001 characters"),
+        (
+            {"allOf": [{"pattern": "a" * 999}] * 11},
+            "patterns of 10,989 characters, at most 10,000",
+        ),
+        ({"title": "\ud800"}, "cannot be written as JSON"),
+    ],
+)
+def test_schema_beyond_a_limit_is_refused_by_its_name(schema, said):
+    with pytest.raises(SchemaTooLarge) as refused:
+        schema_limits.check(schema)
+    assert said in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+def test_property_called_pattern_is_no_pattern():
+    named = {"pattern": {"type": "string"}, "patternProperties": {"type": "string"}}
+    assert schema_limits.check({"properties": named})
+
+
+def test_pattern_is_counted_however_its_key_is_written():
+    written = r'{"p\u0061ttern": "' + "a" * 1001 + '"}'
+    with pytest.raises(SchemaTooLarge):
+        schema_limits.check(orjson.loads(written))
+
+
+def test_quoted_pattern_has_no_control_characters():
+    with pytest.raises(SchemaTooLarge) as refused:
+        schema_limits.check({"pattern": "\x1b[31m\n" + "a" * 1000})
+    assert str(refused.value).isprintable()
+
+
+def test_largest_body_is_counted_in_little_time():
+    schemas = [
+        {"enum": list(range(250_000))},
+        {"properties": {str(number): {"pattern": "a"} for number in range(60_000)}},
+        [[[[]]]] * 200_000,
+    ]
+    started = time.process_time()
+    for schema in schemas:
+        with pytest.raises(SchemaTooLarge):
+            schema_limits.check(schema)
+    assert time.process_time() - started < 2

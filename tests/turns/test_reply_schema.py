@@ -1,0 +1,202 @@
+"""Schemas are compiled after the limits allow the turn, once, here or in a child."""
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.gateway.calls import ask, body, error, post, refused, until
+from tests.gateway.test_limits import is_clear, limited, meters_of  # noqa: F401
+from turns import reply_schema, schema_check, schema_children, schema_subset
+from turns.errors import SchemaInvalid
+from turns.reply_schema import Compiled, ReplySchema, _Remembered
+from turns.schema_children import _Children
+
+database = pytest.mark.database
+CHEAP = {"type": "integer"}
+COSTLY = {"type": "string", "pattern": "^[a-z]+$"}
+
+
+@pytest.fixture
+def remembered(monkeypatch) -> _Remembered:
+    """What is remembered of schemas: nothing yet."""
+    found = _Remembered()
+    monkeypatch.setattr(reply_schema, "_remembered", found)
+    return found
+
+
+@pytest.fixture
+def work(monkeypatch, remembered) -> list[str]:
+    """Where schemas are compiled and replies checked: "here" or "child"."""
+    done: list[str] = []
+
+    def watched(module: Any, name: str, word: str) -> None:
+        function = getattr(module, name)
+
+        def watch(*args: Any) -> Any:
+            done.append(word)
+            return function(*args)
+
+        monkeypatch.setattr(module, name, watch)
+
+    watched(schema_check, "compile_schema", "compile here")
+    watched(schema_check, "first_error", "check here")
+    watched(schema_children, "compile_error", "compile in child")
+    watched(schema_children, "first_error", "check in child")
+    return done
+
+
+@pytest.fixture
+async def closed():
+    yield
+    await schema_children.close()
+
+
+def format_of(schema: Any) -> dict[str, Any]:
+    inner = {"name": "shape", "schema": schema}
+    return {"type": "json_schema", "json_schema": inner}
+
+
+async def check(schema: Any, reply: Any) -> str | None:
+    text = orjson.dumps(reply).decode()
+    return await reply_schema.of(schema).first_error(text, reply)
+
+
+async def test_cheap_schema_is_compiled_once_and_here(work):
+    assert await check(CHEAP, 5) is None
+    assert await check(CHEAP, "x") == '"x" is not of type "integer"'
+    assert work == ["compile here", "check here", "check here"]
+
+
+async def test_costly_schema_is_compiled_once_and_in_a_child(work, closed):
+    assert await check(COSTLY, "abc") is None
+    assert "does not match" in (await check(COSTLY, "5") or "")
+    assert work == ["compile in child", "check in child", "check in child"]
+
+
+async def test_long_reply_is_checked_in_a_child(work, closed):
+    assert await check({}, "x" * schema_subset.MAX_WORK) is None
+    assert work == ["compile here", "check in child"]
+
+
+async def test_order_of_properties_makes_another_schema(remembered, closed):
+    one, other = {"minimum": 1, "maximum": 2}, {"maximum": 2, "minimum": 1}
+    assert reply_schema.of(one).digest != reply_schema.of(other).digest
+
+
+async def test_invalid_schema_is_not_remembered(work):
+    for _ in range(2):
+        with pytest.raises(SchemaInvalid, match="is not a valid JSON Schema"):
+            await reply_schema.of({"type": "strange"}).compile()
+    assert work == ["compile here"] * 2
+
+
+async def test_reply_nested_too_deeply_is_a_mismatch(remembered):
+    reply: Any = []
+    for _ in range(250):
+        reply = [reply]
+    for schema in ({"type": "string"}, {"uniqueItems": True, "maxItems": 0}):
+        assert await check(schema, [reply, reply])
+    deep = orjson.loads("[" * 1000 + "]" * 1000)
+    found = await reply_schema.of({"type": "string"}).first_error("[]", deep)
+    assert found is not None
+    assert "nested too deeply" in found
+
+
+@pytest.mark.parametrize("weight", [None, 32])
+def test_remembered_schemas_are_bounded(weight):
+    kept = _Remembered()
+    for number in range(5000):
+        kept.put(b"%d" % number, Compiled(weight), 10_000)
+    assert kept._size <= reply_schema.MAX_REMEMBERED_BYTES
+    assert len(kept._entries) <= 1024
+    assert kept.get(b"4999") is not None
+    assert kept.get(b"0") is None
+
+
+def test_remembered_schema_that_is_used_stays():
+    kept = _Remembered()
+    for number in range(5000):
+        kept.put(b"%d" % number, Compiled(None), 0)
+        assert kept.get(b"0") is not None
+
+
+def test_half_a_character_in_a_schema_is_refused():
+    with pytest.raises(SchemaInvalid):
+        reply_schema.of({"title": "\ud800"})
+
+
+@database
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("bad", [{"type": "strange"}, {"pattern": "("}, {"$ref": "a"}])
+def test_refused_schema_is_not_charged(limited, fake, user, bad, stream):  # noqa: F811
+    server = limited("per: principal, requests_per_hour: 1, concurrent: 1")
+    for _ in range(3):
+        request = body(user, stream=stream, response_format=format_of(bad))
+        assert refused(server, request)["code"] == "invalid_json_schema"
+        until(lambda: is_clear(user))
+    assert fake.requests == []
+    fake.reply("5")
+    assert post(server, body(user, response_format=format_of(CHEAP))).status_code == 200
+    assert post(server, body(user)).status_code == 429
+    assert is_clear(user)
+
+
+@database
+def test_schema_is_not_compiled_for_who_is_over_the_limit(
+    limited,  # noqa: F811
+    user,
+    work,
+):
+    server = limited("per: principal, tokens_per_day: 0")
+    for schema in (CHEAP, COSTLY):
+        answer = post(server, body(user, response_format=format_of(schema)))
+        assert answer.status_code == 429
+    assert work == []
+
+
+@database
+def test_client_that_leaves_leaves_nothing_set_aside(
+    limited,  # noqa: F811
+    fake,
+    user,
+    monkeypatch,
+):
+    server = limited("per: principal, requests_per_hour: 9")
+
+    async def left(self: ReplySchema) -> Compiled:
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ReplySchema, "compile", left)
+        post(server, body(user, response_format=format_of(CHEAP)))
+    assert post(server, body(user)).status_code == 200
+    (meter,) = [m for m in meters_of(user).values() if m.window == 3600]
+    assert meter.requests == 1
+    assert is_clear(user)
+
+
+@database
+@pytest.mark.parametrize("stream", [True, False])
+def test_too_many_new_schemas_are_told_to_wait(
+    server, fake, user, monkeypatch, remembered, stream
+):
+    crowded = _Children(slots=asyncio.Semaphore(0), waiting=99)
+    monkeypatch.setattr(schema_children, "_mine", lambda: crowded)
+    request = body(user, stream=stream, response_format=format_of(COSTLY))
+    answer = post(server, request)
+    assert error(answer, 503)["code"] == "schema_checks_busy"
+    assert answer.headers["Retry-After"] == "5"
+    assert fake.requests == []
+
+
+@database
+def test_known_schemas_are_answered_while_children_are_busy(
+    client, fake, user, monkeypatch, remembered
+):
+    crowded = _Children(slots=asyncio.Semaphore(0), waiting=99)
+    monkeypatch.setattr(schema_children, "_mine", lambda: crowded)
+    fake.reply("5")
+    completion = ask(client, user, response_format=format_of(CHEAP))
+    assert completion.choices[0].message.content == "5"
