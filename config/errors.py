@@ -26,7 +26,7 @@
 from collections.abc import Iterable, Sequence
 
 from config.sections import Problem
-from core.errors import Conflict, Denied, Invalid, NotFound
+from core.errors import Conflict, Denied, Invalid, NotFound, Unavailable
 
 UNREADABLE = "coulisse.E001"
 NOT_A_MAP = "coulisse.E002"
@@ -61,11 +61,23 @@ def foremost(problems: Sequence[Problem]) -> Sequence[Problem]:
 
 
 class ConfigInvalid(Invalid):
-    """The configuration is not valid."""
+    """The configuration of this server is not valid; its log says why."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(map(str, self.problems)))
+        super().__init__(detail="\n".join(map(str, self.problems)))
+
+    def __str__(self) -> str:
+        return self.detail
+
+
+class SecretsInvalid(Unavailable):
+    """The keys of this server cannot be read."""
+
+    code = "secrets_invalid"
+
+    def __init__(self, detail: str = "") -> None:
+        super().__init__(detail=detail)
 
 
 class StarterRefused(Invalid):

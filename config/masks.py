@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import re2
+
 from config import (
     emission,
     merging,
@@ -24,12 +26,16 @@ from core import redaction
 
 MASK = "\u2022" * 8
 """Plain text to YAML; nobody's password."""
+FINDER_BYTES = 64 * 1024 * 1024
+"""Memory that the search for all secrets of a file may take at most."""
+NOTHING = r"\z."
+"""Matches no text."""
 
-TOKEN = re.compile(r"(\$\{[^}\r\n]*\})")
-DEFAULT = re.compile(r"(?<=:-).+(?=\}$)")
+TOKEN = re.compile(r"\$\{[^}\r\n]*(?P<closing>\})?")
+"""A placeholder; without its `}` there is none on the rest of the line."""
 COMMENT = re.compile(r"(?:(?<=[ \t])|^)#[^\r\n]*", re.MULTILINE)
 COMMENTED_FIELD = re.compile(
-    r"""^\#[\s\#-]*["']?(?P<name>[\w.-]+)["']?:[ ]+"""
+    r"""^\#[\s\#-]*["']?(?P<name>[\w.][\w.-]*)["']?:[ ]+"""
     r"""(?!true\b|false\b|null\b)(?P<value>[^\s{\[]\S*)(?:\s+\#.*)?$"""
 )
 """A field that was taken out of force, and may be put back."""
@@ -51,15 +57,11 @@ class Masks:
 def of(doc: Document) -> Masks:
     """Return what is hidden in a document."""
     secrets = dict(_secrets(doc))
-    known = sorted(
-        {
-            literal
-            for location in secrets
-            for literal in _literals(_said(doc, location))
-            if len(literal) >= redaction.MIN_CHARS
-        },
-        key=len,
-        reverse=True,
+    known = _finder(
+        literal
+        for location in secrets
+        for literal in _literals(_said(doc, location))
+        if len(literal) >= redaction.MIN_CHARS
     )
     secrets |= dict(_repeated(doc, known))
     spans = {_span(doc, place): text for place, text in secrets.items()}
@@ -69,6 +71,17 @@ def of(doc: Document) -> Masks:
         if (span := _span(doc, place)) in spans
     }
     return Masks(values, spans, dict(_secret_comments(doc, known)))
+
+
+def _finder(literals: Iterable[str]) -> re2._Regexp:
+    """Return what finds any of many texts in one pass, the longest first."""
+    options = re2.Options()
+    options.log_errors, options.max_mem = False, FINDER_BYTES
+    longest_first = sorted(set(literals), key=len, reverse=True)
+    known = "|".join(re2.escape(text) for text in longest_first)
+    finder = re2.compile(known or NOTHING, options)
+    re2.purge()  # Which would keep it, and the secrets in it.
+    return finder
 
 
 def _span(doc: Document, location: Location) -> tuple[int, int]:
@@ -148,25 +161,48 @@ def _is_secret(place: Location, text: str, is_free: bool) -> bool:
     return redaction.alike(text) != text
 
 
-def _repeated(doc: Document, known: list[str]) -> Iterator[tuple[Location, str]]:
+def _repeated(doc: Document, known: re2._Regexp) -> Iterator[tuple[Location, str]]:
     """Yield scalars with a secret of another place in them."""
     for place, entry in doc.entries.items():
         text = placeholders.show(entry.value.said)
         is_name = bool(place) and place[-1] in merging.IDENTITIES
         is_free = entry.value.kind == "scalar" and not is_name
-        if is_free and any(secret in text for secret in known):
+        if is_free and known.search(text.encode(errors="replace")):
             yield place, _masked(text)
 
 
 def _masked(text: str) -> str:
     """Return what is shown of a secret: its placeholders, and a word such as Bearer."""
-    pieces = TOKEN.split(text)
+    pieces = _pieces(text)
     if len(pieces) == 1:
         return MASK if text else text
     return "".join(
-        DEFAULT.sub(MASK, piece) if index % 2 else _masked_literal(piece)
+        _masked_default(piece) if index % 2 else _masked_literal(piece)
         for index, piece in enumerate(pieces)
     )
+
+
+def _pieces(text: str) -> list[str]:
+    """Return a text in pieces, of which each second one is a placeholder."""
+    pieces, end = [], 0
+    for found in TOKEN.finditer(text):
+        if found["closing"]:
+            pieces += [text[end : found.start()], found[0]]
+            end = found.end()
+    return [*pieces, text[end:]]
+
+
+def _masked_default(placeholder: str) -> str:
+    default = _default(placeholder)
+    return (
+        placeholder.removesuffix(f"{default}}}") + f"{MASK}}}"
+        if default
+        else placeholder
+    )
+
+
+def _default(placeholder: str) -> str:
+    return placeholder[:-1].partition(":-")[2]
 
 
 def _masked_literal(piece: str) -> str:
@@ -178,9 +214,8 @@ def _masked_literal(piece: str) -> str:
 
 def _literals(text: str) -> Iterator[str]:
     """Yield what of a secret is in the file itself."""
-    for index, piece in enumerate(TOKEN.split(text)):
-        default = DEFAULT.search(piece) if index % 2 else None
-        word = default.group() if default else "" if index % 2 else piece.strip()
+    for index, piece in enumerate(_pieces(text)):
+        word = _default(piece) if index % 2 else piece.strip()
         scheme, _, rest = word.partition(" ")
         yield rest if scheme.lower() in secret_values.SCHEMES else word
 
@@ -202,7 +237,7 @@ def at(data: Any, location: Location) -> Any:
 
 
 def _secret_comments(
-    doc: Document, known: list[str]
+    doc: Document, known: re2._Regexp
 ) -> Iterator[tuple[int, tuple[str, str]]]:
     for start, comment in comments(doc):
         shown = _shown_comment(comment, known)
@@ -223,9 +258,8 @@ def comments(doc: Document) -> Iterator[tuple[int, str]]:
         yield found.start(), doc.text[found.start() : found.end()]
 
 
-def _shown_comment(comment: str, known: list[str]) -> str:
-    for secret in known:
-        comment = comment.replace(secret, MASK)
+def _shown_comment(comment: str, known: re2._Regexp) -> str:
+    comment = str(known.sub(lambda _: MASK, comment))
     field = COMMENTED_FIELD.match(comment)
     if field and secret_values.SECRET_NAME.search(field["name"]):
         start, end = field.span("value")

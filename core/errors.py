@@ -12,9 +12,16 @@ CoulisseError
 
 Each app subclasses these in its own `errors.py`. The docstring is the default
 message. Domain code knows no HTTP status: `gateway/errors.py` maps families.
+
+`message` is for the client, who may be a stranger: it names no address,
+file, environment variable or key of the configuration. Those are in `detail`, which the
+log and the records of turns show to operators; `str()` returns both.
 """
 
 import inspect
+
+DETAILS = " [details: "
+"""What comes between the message and the detail where both are in one text."""
 
 
 class CoulisseError(Exception):
@@ -27,9 +34,19 @@ class CoulisseError(Exception):
     attempts: int | None = None
     """How many requests to providers a turn made until it; None outside of turns."""
 
-    def __init__(self, message: str | None = None) -> None:
+    detail: str = ""
+    """What operators need beyond the message: addresses, keys of the YAML, a remedy."""
+
+    def __init__(self, message: str | None = None, *, detail: str = "") -> None:
         self.message = message or inspect.cleandoc(type(self).__doc__ or "")
+        if detail:
+            self.detail = detail
         super().__init__(self.message)
+
+    def __str__(self) -> str:
+        if not self.detail:
+            return self.message
+        return f"{self.message}{DETAILS}{self.detail}]"
 
 
 class Invalid(CoulisseError):
@@ -41,8 +58,9 @@ class Invalid(CoulisseError):
         *,
         param: str | None = None,
         code: str | None = None,
+        detail: str = "",
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, detail=detail)
         self.param = param
         if code is not None:
             self.code = code
@@ -56,9 +74,13 @@ class Unauthenticated(CoulisseError):
     """The request carries no valid credential."""
 
     def __init__(
-        self, message: str | None = None, *, challenge: str = "Bearer"
+        self,
+        message: str | None = None,
+        *,
+        challenge: str = "Bearer",
+        detail: str = "",
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, detail=detail)
         self.challenge = challenge
         """What HTTP's `WWW-Authenticate` says: how to give one."""
 
@@ -70,8 +92,14 @@ class Denied(CoulisseError):
 class NotFound(CoulisseError):
     """There is no such thing."""
 
-    def __init__(self, message: str | None = None, *, param: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        param: str | None = None,
+        detail: str = "",
+    ) -> None:
+        super().__init__(message, detail=detail)
         self.param = param
 
 
@@ -88,8 +116,10 @@ class Limited(CoulisseError):
 class Upstream(CoulisseError):
     """The provider failed."""
 
-    def __init__(self, message: str | None = None, *, provider: str = "") -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str | None = None, *, provider: str = "", detail: str = ""
+    ) -> None:
+        super().__init__(message, detail=detail)
         self.provider = provider
 
 
@@ -101,3 +131,8 @@ def recorded(error: Exception) -> str:
     """Return what a record says of an error: of a fault of ours, its kind alone."""
     is_ours = not isinstance(error, CoulisseError)
     return type(error).__name__ if is_ours else str(error)
+
+
+def public(text: str) -> str:
+    """Return what users may see of a recorded error: its message without the detail."""
+    return text.partition(DETAILS)[0]

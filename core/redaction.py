@@ -1,8 +1,14 @@
-"""Secrets are taken out of what leaves the process: the last line of defence.
+"""Secrets are taken out of what is logged and stored: the last line of defence.
 
 Nothing that is written should have a secret in it to begin with. Where one is all the
-same, in what a provider answers or in the message of an exception, it goes here. Our
-own are known by their value; others by what they look like.
+same, in what a provider answers or in the message of an exception, it is replaced here:
+secrets of the configuration by their value, others by what they look like.
+
+A value that is replaced confirms a guess. Therefore only secrets that cannot be guessed
+are known by their value (`core.entropy`), and answers to clients are never redacted by
+value: they quote as little as they can, and that through `quoted`, which looks at the
+text alone. All patterns take time in proportion to the text (possessive or bounded
+repetitions, and starts that do not overlap).
 """
 
 import base64
@@ -11,7 +17,11 @@ import json
 import re
 import threading
 from collections.abc import Iterable
+from functools import lru_cache
 from urllib.parse import quote
+
+from core import entropy
+from core.visible import shortened
 
 MARK = "[redacted]"
 MIN_CHARS = 8
@@ -19,17 +29,25 @@ MIN_CHARS = 8
 MAX_KNOWN = 512
 """The oldest are forgotten: what an edit of the YAML replaced long ago."""
 
-OWN_TOKEN = re.compile(r"sk-coulisse-[\w-]{8,}")
-API_KEY = re.compile(r"\bsk-[\w-]{16,}")
-JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*")
-BEARER = re.compile(r"\b(bearer\s+)[\w.~+/=-]{16,}", re.IGNORECASE)
-BASIC = re.compile(r"\b(basic\s+)([A-Za-z0-9+/_-]{4,}={0,2})", re.IGNORECASE)
+MAX_READ = 64 * 1024
+"""Characters of a text that `every` redacts and returns."""
+MAX_WORD = 2048
+"""Characters without a blank that may be one secret."""
+
+OWN_TOKEN = re.compile(r"sk-coulisse-[\w-]{8,}+")
+API_KEY = re.compile(r"\bsk-[\w-]{16,}+")
+JWT = re.compile(r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*+")
+BEARER = re.compile(r"\b(bearer\s++)[\w.~+/=-]{16,}+", re.IGNORECASE)
+BASIC = re.compile(r"\b(basic\s++)([A-Za-z0-9+/_-]{4,}+={0,2})", re.IGNORECASE)
 GIVEN = re.compile(
-    r"((?:(?<![\w-])--?|[?&])[\w.-]*(?:key|passw|secret|token)[\w.-]*=)[^\s&#$\"']{8,}",
+    r"((?:(?<![\w.-])--?|[?&])(?=[\w.-]{0,64}?(?:key|passw|secret|token))"
+    r"[\w.-]{1,128}+=)[^\s&#$\"']{8,}+",
     re.IGNORECASE,
 )
 """`--api-key=…` of a command, `?token=…` of an address."""
-URL_PASSWORD = re.compile(r"(://[^\s/:@]*:)[^\s/@]+(?=@)")
+URL_PASSWORD = re.compile(r"(://[^\s/:@]*+:)[^\s/@]++(?=@)")
+WORD = re.compile(r"[\w.~+/=:-]{20,}+")
+"""What may be a key in the words of a provider."""
 
 _known: dict[str, None] = {}
 """The newest last."""
@@ -39,10 +57,11 @@ _changing = threading.Lock()
 
 
 def know(secrets: Iterable[str]) -> None:
-    """Remember values that are never written, in each of the ways they are written."""
+    """Remember the strong of some secrets, in each of the ways they are written."""
     global _in_order
+    forms = [form for secret in secrets for form in _forms(secret)]
     with _changing:
-        for form in [form for secret in secrets for form in _forms(secret)]:
+        for form in forms:
             _known.pop(form, None)
             _known[form] = None
         while len(_known) > MAX_KNOWN:
@@ -50,15 +69,23 @@ def know(secrets: Iterable[str]) -> None:
         _in_order = tuple(sorted(_known, key=len, reverse=True))
 
 
+def strong(secrets: Iterable[str]) -> list[str]:
+    """Return the secrets that cannot be guessed, which are redacted by their value."""
+    return [secret for secret in secrets if _is_strong(secret)]
+
+
+# A configuration is read again and again with the same secrets.
+_is_strong = lru_cache(maxsize=4 * MAX_KNOWN)(entropy.is_strong)
+
+
 def _forms(secret: str) -> set[str]:
-    """Return a secret as it stands, in JSON, in a URL, and each of its lines."""
+    """Return a strong secret as it stands, in JSON, in a URL, and each strong line."""
     plain = {secret.strip(), *(line.strip() for line in secret.splitlines())}
-    forms = {
+    return {
         form
-        for text in plain
+        for text in strong(plain)
         for form in (text, json.dumps(text)[1:-1], quote(text, safe=""))
     }
-    return {form for form in forms if len(form) >= MIN_CHARS}
 
 
 def own(text: str) -> str:
@@ -72,8 +99,40 @@ def own(text: str) -> str:
 
 
 def every(text: str) -> str:
-    """Return a text without our own secrets and all that looks like anyone's."""
-    return alike(own(text))
+    """Return a text without our own secrets and all that looks like anyone's.
+
+    A text of more than `MAX_READ` characters is cut, and ends in how many are missing.
+    """
+    return alike(own(text)) if len(text) <= MAX_READ else _beginning(text)
+
+
+def _beginning(text: str) -> str:
+    head = alike(own(text[:MAX_READ]))
+    # The last word may be the half of a secret.
+    kept = max(len(head) - MAX_WORD, head.rfind(" "), head.rfind("\n"))
+    return f"{head[:kept]}… (cut off: the text has {len(text)} characters)"
+
+
+def quoted(text: str) -> str:
+    """Return a foreign text as an answer to a client may quote it.
+
+    All that looks like a random key is masked, whether it is a secret of ours or not,
+    so the result does not depend on the configuration.
+    """
+    return WORD.sub(_without_key, alike(text))
+
+
+def quoted_line(text: str, most: int) -> str:
+    """Return a foreign text as `quoted`, on one line of at most `most` characters.
+
+    More is read than is returned, so a key that the end cuts is masked whole.
+    """
+    line = quoted(" ".join(text[: 8 * most].split()))
+    return shortened(line, most)
+
+
+def _without_key(match: re.Match[str]) -> str:
+    return MARK if entropy.is_strong(match[0]) else match[0]
 
 
 def alike(text: str) -> str:

@@ -1,5 +1,8 @@
 """Text from outside, made so that it is seen as it is."""
 
+MAX_QUOTED = 100
+"""Characters of a stranger's text that a message repeats."""
+
 
 def visible(text: str) -> str:
     """Return a text with what cannot be seen written out: `\\n`, `\\x1b`, `\\u202e`.
@@ -8,6 +11,17 @@ def visible(text: str) -> str:
     """
     # Nearly every text is left as it is, which takes no time to see.
     return text if text.isprintable() else "".join(map(_written_out, text))
+
+
+def shortened(text: str, most: int = MAX_QUOTED) -> str:
+    """Return a client's text as an error message may quote it.
+
+    Control characters are escaped, and the result has at most `most` characters: a
+    longer text is cut, and ends in "…". The text is cut before it is looked at, so
+    the cost does not depend on its length.
+    """
+    escaped = visible(text[: most + 1])
+    return escaped if len(escaped) <= most else f"{escaped[: most - 1]}…"
 
 
 def _written_out(character: str) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 from django.core import checks
 
 from config import checked
+from config.errors import SecretsInvalid
 from mcp_bridge import secrets
 from mcp_bridge.config import MCP
-from mcp_bridge.sign_in_errors import SecretsInvalid
 
 
 def check_secrets(**_: Any) -> list[checks.CheckMessage]:
@@ -26,5 +26,5 @@ def check_secrets(**_: Any) -> list[checks.CheckMessage]:
     try:
         secrets.check()
     except SecretsInvalid as exc:
-        return [checks.Error(exc.message, id="coulisse.E521")]
+        return [checks.Error(str(exc), id="coulisse.E521")]
     return []

@@ -335,7 +335,9 @@ class Session:
         meaning = self._meaning(cause, opening)
         if isinstance(meaning, SignInNeeded):
             return meaning
-        return ServerUnreachable(meaning.message, server=self.address.name)
+        return ServerUnreachable(
+            meaning.message, server=self.address.name, detail=meaning.detail
+        )
 
     def _meaning(self, exc: Exception, current: Exchange) -> ServerFailed:
         """Return what an exception of the SDK's says; end what it says is over."""

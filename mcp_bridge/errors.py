@@ -24,8 +24,10 @@ class ServerFailed(Upstream):
 
     code = "mcp_server_failed"
 
-    def __init__(self, message: str | None = None, *, server: str = "") -> None:
-        super().__init__(message, provider=server)
+    def __init__(
+        self, message: str | None = None, *, server: str = "", detail: str = ""
+    ) -> None:
+        super().__init__(message, provider=server, detail=detail)
         self.server = server
         self.last_lines: Sequence[str] = ()
         """What it printed last, for operators alone; without secrets."""
@@ -52,8 +54,9 @@ class ServerGone(ServerFailed):
         *,
         server: str = "",
         was_unheard: bool = False,
+        detail: str = "",
     ) -> None:
-        super().__init__(message, server=server)
+        super().__init__(message, server=server, detail=detail)
         self.was_unheard = was_unheard
         """Whether the server certainly did not begin: the call may be made again."""
 

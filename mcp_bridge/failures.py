@@ -8,6 +8,7 @@ import mcp_types
 from mcp import MCPError
 from pydantic import ValidationError
 
+from core import redaction
 from mcp_bridge import http
 from mcp_bridge.address import Address
 from mcp_bridge.errors import CallRefused, ServerConfused, ServerFailed, SignInNeeded
@@ -28,9 +29,12 @@ CLOSED = ("Connection closed", "SSE stream ")
 that many servers use for failures of their own, which end nothing."""
 
 
-def of(kind: type[ServerFailed], address: Address, says: str) -> ServerFailed:
+def of(
+    kind: type[ServerFailed], address: Address, says: str, *, detail: str = ""
+) -> ServerFailed:
     """Return an error that names the server."""
-    return kind(f"the MCP server '{address.name}' {says}", server=address.name)
+    message = f"the MCP server '{address.name}' {says}"
+    return kind(message, server=address.name, detail=detail)
 
 
 def meaning(exc: Exception, exchange: Exchange, address: Address) -> ServerFailed:
@@ -63,21 +67,23 @@ def _of_status(status: int, exc: Exception, address: Address) -> ServerFailed:
         return of(
             CallRefused,
             address,
-            "wants users to sign in (status 401): set oauth: for it, or give its key "
-            "another way",
+            "wants users to sign in (status 401)",
+            detail="set oauth: for it, or give its key another way",
         )
     if status == 404:
-        return of(CallRefused, address, "answered with status 404; check its url")
+        says = "answered with status 404"
+        return of(CallRefused, address, says, detail="check its url")
     if isinstance(exc, MCPError) and exc.code not in STAND_INS:
         return _refusal(exc, address)
     if 300 <= status < 400:
-        says = f"sends us elsewhere (status {status}); check its url"
-        return of(CallRefused, address, says)
+        says = f"sends us elsewhere (status {status})"
+        return of(CallRefused, address, says, detail="check its url")
     return of(CallRefused, address, f"answered with status {status}")
 
 
 def _refusal(exc: MCPError, address: Address) -> ServerFailed:
-    return of(CallRefused, address, f"refused: {exc.message[:MAX_REFUSAL_LENGTH]}")
+    said = redaction.quoted_line(exc.message, MAX_REFUSAL_LENGTH)
+    return of(CallRefused, address, f"refused: {said}")
 
 
 def is_closed(exc: BaseException) -> bool:

@@ -100,7 +100,7 @@ class Bearer(httpx2.Auth):
             try:
                 renewed = await self._renew(token)
             except CoulisseError as exc:
-                raise NotRenewed(exc.message) from exc
+                raise NotRenewed(str(exc)) from exc
             if renewed is None or renewed == token:
                 self.is_refused = True
                 return

@@ -9,17 +9,17 @@ from typing import Any, Self
 
 import jsonschema_rs
 import mcp_types
-import orjson
 from mcp.client import ClientSession
 from mcp.client._transport import ReadStream, TransportStreams
 from mcp.shared.message import SessionMessage
+
+from core import schema_limits
+from core.schema_limits import SchemaTooLarge
 
 logger = logging.getLogger(__name__)
 
 MAX_PAGES = 100
 MAX_TOOLS = 1000
-MAX_SCHEMA_BYTES = 100_000
-MAX_SCHEMA_DEPTH = 40
 MAX_NAME_LOGGED = 80
 MAX_DESCRIPTION_LENGTH = 8000
 
@@ -96,14 +96,10 @@ def schema_fault(schema: dict[str, Any]) -> str | None:
     """Return why the schema of a tool's arguments cannot be used, or None."""
     if schema.get("type", "object") != "object":
         return "its arguments are not an object"
-    if _depth(schema) > MAX_SCHEMA_DEPTH:
-        return f"its schema is nested more than {MAX_SCHEMA_DEPTH} deep"
     try:
-        size = len(orjson.dumps(schema))
-    except TypeError:  # A number beyond 64 bits, half a character.
-        return "its schema cannot be written as JSON"
-    if size > MAX_SCHEMA_BYTES:
-        return f"its schema is larger than {MAX_SCHEMA_BYTES // 1000} kB"
+        schema_limits.check(schema)
+    except SchemaTooLarge as exc:
+        return f"its schema {exc}"
     # What a `$schema` names is not looked up.
     plain = {key: value for key, value in schema.items() if key != "$schema"}
     try:
@@ -111,21 +107,6 @@ def schema_fault(schema: dict[str, Any]) -> str | None:
     except ValueError:
         is_valid = False
     return None if is_valid else "its schema is no JSON Schema"
-
-
-def _depth(value: Any) -> int:
-    """Return how deep a value is nested, or what is more than enough."""
-    level, depth = [value], 0
-    while level and depth <= MAX_SCHEMA_DEPTH:
-        depth += 1
-        level = [child for node in level for child in _children(node)]
-    return depth
-
-
-def _children(node: Any) -> list[Any]:
-    if isinstance(node, dict):
-        return list(node.values())
-    return node if isinstance(node, list) else []
 
 
 @asynccontextmanager

@@ -62,7 +62,7 @@ async def look(config: Config, name: str, *, pool: Pool) -> Look:
 
 
 def _failed(error: ServerFailed) -> Look:
-    return Look("failed", 0, (), error.message, error.last_lines)
+    return Look("failed", 0, (), str(error), error.last_lines)
 
 
 def told(look: Look) -> dict[str, Any]:

@@ -254,7 +254,7 @@ class Pool:
         if failure is not None and monotonic() < failure.until:
             # A new one each time: a traceback would grow with each raise.
             error = failure.error
-            raise type(error)(error.message, server=error.server)
+            raise type(error)(error.message, server=error.server, detail=error.detail)
 
     def _failed(self, key: Key, kept: _Kept, error: ServerFailed) -> None:
         """Remember that a session cannot be had, each time for longer."""
@@ -269,6 +269,7 @@ class Pool:
         pause = FIRST_PAUSE_SECONDS
         if before is not None:
             pause = min(before.pause_seconds * 2, LONGEST_PAUSE_SECONDS)
+        logger.warning("%s; it is tried again in %.0f s", error, pause)
         shelf.failures[key] = _Failure(error, monotonic() + pause, pause)
         if len(shelf.failures) > MAX_REMEMBERED:
             shelf.failures.popitem(last=False)

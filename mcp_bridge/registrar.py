@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from weakref import WeakValueDictionary
 
 from config.sections import Config
+from core.visible import shortened
 from mcp_bridge import clients, discovery, registration, secrets, token_endpoint
 from mcp_bridge.config import MCP, OAuth, ServerConfig, public_base_url
 from mcp_bridge.parties import App, Cross, Provider, StoredApp
@@ -34,9 +35,9 @@ def find(config: Config, name: str) -> tuple[ServerConfig, OAuth]:
     """Return a server and its sign-in; raises `ServerUnknown` and `NoSignIn`."""
     server = config.get(MCP).get(name)
     if server is None:
-        raise ServerUnknown(f"there is no MCP server '{name}' under mcp:")
+        raise ServerUnknown(f"there is no MCP server '{shortened(name)}'")
     if server.sign_in is None:
-        raise NoSignIn(f"mcp server '{name}' has no sign-in: it needs none")
+        raise NoSignIn(f"MCP server '{shortened(name)}' has no sign-in: it needs none")
     return server, server.sign_in
 
 

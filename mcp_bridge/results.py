@@ -9,6 +9,7 @@ from typing import Any, assert_never
 import mcp_types
 import orjson
 
+from core import redaction
 from core.tools import Result
 from mcp_bridge.errors import ToolFailed
 
@@ -33,7 +34,7 @@ def read(answer: mcp_types.CallToolResult, server: str) -> Result:
         parts = [_text(_json(answer.structured_content))]
     if answer.is_error:
         said = _joined(parts) or "the tool failed and does not say why"
-        raise ToolFailed(said, server=server)
+        raise ToolFailed(redaction.alike(said), server=server)
     if any(part["type"] == "image_url" for part in parts):
         return list(_merged(parts))
     return _joined(parts)

@@ -1,38 +1,18 @@
-"""The two keys that users' sign-ins need: from the environment, or from a file.
-
-The file is made by whichever process needs it first, whole and for its owner only; all
-others then read it.
-"""
+"""The two keys that users' sign-ins need: from the environment, or from a file."""
 
 import base64
 import binascii
-import contextlib
 import hmac
-import logging
-import os
-import stat
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from django.conf import settings
-
+from config import secrets_file
+from config.errors import SecretsInvalid
+from config.secrets_file import HMAC_KEY, KEY_BYTES, KEYS, VAULT_KEY
 from mcp_bridge.seal import Seals
-from mcp_bridge.sign_in_errors import SecretsInvalid
 from mcp_bridge.vault import Vault
-
-VAULT_KEY = "COULISSE_VAULT_KEY"
-HMAC_KEY = "COULISSE_HMAC_KEY"
-KEY_BYTES = 32
-
-HEAD = """\
-# Made by Coulisse; keep a copy. Without these keys every user has to connect their
-# accounts again.
-"""
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -49,25 +29,21 @@ class Secrets:
 
 def load() -> Secrets:
     """Return the keys, made now if there are none; raises `SecretsInvalid`."""
-    given = {name: os.environ.get(name, "").strip() for name in (VAULT_KEY, HMAC_KEY)}
-    return _load(path(), given[VAULT_KEY], given[HMAC_KEY])
-
-
-def path() -> Path:
-    """Return where the keys are that the environment does not give."""
-    return Path(settings.COULISSE_SECRETS_FILE)
+    given = {name: secrets_file.given(name) for name in KEYS}
+    return _load(secrets_file.path(), given[VAULT_KEY], given[HMAC_KEY])
 
 
 def check() -> None:
     """Raise `SecretsInvalid` for keys that are there and no good; make none."""
     missing = False
-    for name in (VAULT_KEY, HMAC_KEY):
-        text = os.environ.get(name, "").strip()
+    for name in KEYS:
+        text = secrets_file.given(name)
         missing = missing or not text
         if text:
             _decode(name, text)
-    if missing and path().exists():
-        _read(path())
+    file = secrets_file.path()
+    if missing and file.exists():
+        _read(file)
 
 
 # Kept for the life of the process: it serves on though the file is lost.
@@ -91,8 +67,8 @@ def _key(name: str, given: str, stored: Mapping[str, str], file: Path) -> bytes:
         return _decode(name, given)
     if name not in stored:
         raise SecretsInvalid(
-            f"{file} has no {name}: put back the line, or remove the file and have "
-            "every user connect their accounts again"
+            f"{file} has no {name}: put back the line, or add it with a new key and "
+            "have every user connect their accounts again"
         )
     return _decode(name, stored[name])
 
@@ -118,49 +94,13 @@ _URL_SAFE = str.maketrans("-_", "+/")
 
 def _stored(file: Path) -> dict[str, str]:
     if not file.exists():
-        _make(file)
+        secrets_file.create(file)
     return _read(file)
 
 
 def _read(file: Path) -> dict[str, str]:
-    try:
-        text = file.read_text(encoding="utf-8")
-        mode = stat.S_IMODE(file.stat().st_mode)
-    except (OSError, UnicodeDecodeError) as exc:
-        raise SecretsInvalid(f"cannot read {file}: {exc}") from exc
-    if mode & 0o077:
-        logger.warning("%s can be read by others: chmod 600 %s", file, file)
-    lines = (line.split("=", 1) for line in text.splitlines() if "=" in line)
-    stored = {name.strip(): value.strip().strip("\"'") for name, value in lines}
-    for name in (VAULT_KEY, HMAC_KEY):
+    stored = secrets_file.read(file)
+    for name in KEYS:
         if name in stored:
             _decode(name, stored[name])
     return stored
-
-
-def _make(file: Path) -> None:
-    """Write the file with new keys, unless another process is first."""
-    lines = [
-        f"{name}={base64.b64encode(os.urandom(KEY_BYTES)).decode()}\n"
-        for name in (VAULT_KEY, HMAC_KEY)
-    ]
-    try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Made for its owner only.
-        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=".secrets-")
-        try:
-            with open(descriptor, "w", encoding="utf-8") as made:
-                made.write(HEAD + "".join(lines))
-                made.flush()
-                os.fsync(made.fileno())
-            with contextlib.suppress(FileExistsError):
-                # Unlike a rename, it never takes the place of another's.
-                os.link(name, file)
-                logger.info("made %s; keep a copy of it", file)
-        finally:
-            os.unlink(name)
-    except OSError as exc:
-        raise SecretsInvalid(
-            f"cannot write {file} ({exc.strerror}): give {VAULT_KEY} and {HMAC_KEY} "
-            "in the environment"
-        ) from exc

@@ -1,6 +1,8 @@
 """What can go wrong while a user signs in to an MCP server, or stays signed in."""
 
-from core.errors import Denied, Invalid, NotFound, Unavailable
+import inspect
+
+from core.errors import Denied, Invalid, NotFound
 from mcp_bridge.errors import ServerFailed
 
 
@@ -52,8 +54,10 @@ class SignInFailed(ServerFailed):
 
     code = "sign_in_failed"
 
-    def __init__(self, message: str | None = None, *, provider: str = "") -> None:
-        super().__init__(message, server=provider)
+    def __init__(self, detail: str = "", *, provider: str = "") -> None:
+        says = inspect.cleandoc(type(self).__doc__ or "").rstrip(".")
+        message = f"mcp server '{provider}': {says[:1].lower()}{says[1:]}"
+        super().__init__(message, server=provider, detail=detail)
 
 
 class ProviderDown(SignInFailed):
@@ -80,16 +84,10 @@ class ProviderRefused(SignInFailed):
     code = "sign_in_refused"
 
     def __init__(
-        self, message: str, *, error: str, description: str = "", provider: str = ""
+        self, detail: str, *, error: str, description: str = "", provider: str = ""
     ) -> None:
-        super().__init__(message, provider=provider)
+        super().__init__(detail, provider=provider)
         self.error = error
         """OAuth's own word for it, such as `invalid_grant`."""
         self.description = description
         """The provider's words for people."""
-
-
-class SecretsInvalid(Unavailable):
-    """The keys of this server cannot be read."""
-
-    code = "secrets_invalid"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from config.errors import SecretsInvalid
 from config.sections import Config
 from core.errors import CoulisseError
 from core.ids import UserId
@@ -14,7 +15,7 @@ from mcp_bridge import secrets, token_endpoint, tokens
 from mcp_bridge.config import MCP
 from mcp_bridge.parties import Boxes, Cross, Fresh, Held, Note, nothing_noted
 from mcp_bridge.registrar import Clock, Registrar, find, now, redirect_uri, resource_of
-from mcp_bridge.sign_in_errors import ProviderRefused, SecretsInvalid, SignInFailed
+from mcp_bridge.sign_in_errors import ProviderRefused, SignInFailed
 from mcp_bridge.sign_in_links import new_link
 from mcp_bridge.vault import Unreadable, Vault
 from mcp_bridge.web import Web

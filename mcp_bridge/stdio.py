@@ -55,9 +55,6 @@ POLL_SECONDS = 0.01
 WATCH_SECONDS = 0.5
 """How often a child is looked at whose output does not end with it."""
 
-MIN_SECRET_LENGTH = 4
-"""Shorter values are as good as words: `1`, `yes`."""
-
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 Outgoing = MemoryObjectReceiveStream[SessionMessage]
 
@@ -133,8 +130,9 @@ async def _start(address: Address) -> Process:
     except (OSError, ValueError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else str(exc)
         raise ServerUnreachable(
-            f"the MCP server '{address.name}' cannot start: {reason}",
+            f"the MCP server '{address.name}' cannot start",
             server=address.name,
+            detail=str(reason),
         ) from exc
     GUARD.mind(process.pid)
     return process
@@ -145,18 +143,18 @@ def _find(address: Address, folder: Path, environment: dict[str, str]) -> str:
     name = address.server.command or ""
     if not folder.is_dir():
         raise ServerUnreachable(
-            f"the MCP server '{address.name}' cannot start: its cwd "
-            f"'{address.server.cwd}' is not a folder",
+            f"the MCP server '{address.name}' cannot start",
             server=address.name,
+            detail=f"its cwd '{address.server.cwd}' is not a folder",
         )
     # A path is seen from where the command runs.
     where = str(folder / name) if os.sep in name else name
     found = shutil.which(where, path=environment.get("PATH"))
     if found is None:
         raise ServerUnreachable(
-            f"the MCP server '{address.name}' cannot start: its command '{name}' is "
-            "not there, or cannot be run",
+            f"the MCP server '{address.name}' cannot start",
             server=address.name,
+            detail=f"its command '{name}' is not there, or cannot be run",
         )
     return found
 
@@ -175,8 +173,7 @@ class _Said:
         self._name = address.name
         # Line by line, as a key of many lines is written.
         lines = (line for secret in address.secrets for line in secret.splitlines())
-        found = {line for line in lines if len(line) >= MIN_SECRET_LENGTH}
-        self._secrets = sorted(found, key=len, reverse=True)
+        self._secrets = sorted({*redaction.strong(lines)}, key=len, reverse=True)
         self._last: deque[str] = deque(maxlen=LAST_LINES)
         self.is_answering = False
         """Whether a message has come yet."""

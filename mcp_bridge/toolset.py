@@ -89,7 +89,7 @@ async def _look(address: Address, pool: Pool) -> None:
         async with pool.session(address) as session:
             offers = await session.tools()
     except ServerFailed as exc:
-        logger.warning("%s; agents go on without it until it answers", exc.message)
+        logger.warning("%s; agents go on without it until it answers", exc)
         return
     names = [listing.shown(offer.name) for offer in offers]
     more = len(names) - MAX_NAMES_LOGGED

@@ -42,8 +42,9 @@ class RequestRefused(Invalid):
         provider: str = "",
         param: str | None = None,
         code: str | None = None,
+        detail: str = "",
     ) -> None:
-        super().__init__(message, param=param, code=code)
+        super().__init__(message, param=param, code=code, detail=detail)
         self.provider = provider
 
 
@@ -66,10 +67,13 @@ class EmbedderDown(Unavailable):
 
 
 class LocalModelDown(Unavailable):
-    """The local model is not running: `manage.py start` starts it with the server.
-    Restart a server that was running when the provider was added to coulisse.yaml."""
+    """The local model is not running."""
 
     code = "local_model_down"
+    detail = (
+        "`manage.py start` starts it with the server; restart a server that was "
+        "running when the provider was added to coulisse.yaml"
+    )
     retryable: ClassVar[bool] = False
 
 
@@ -96,8 +100,9 @@ class KeyRefused(ProviderFailed):
         *,
         provider: str = "",
         is_outright: bool = True,
+        detail: str = "",
     ) -> None:
-        super().__init__(message, provider=provider)
+        super().__init__(message, provider=provider, detail=detail)
         self.is_outright = is_outright
         """Whether it is, whatever it is used for."""
 
@@ -119,8 +124,9 @@ class Busy(ProviderFailed):
         *,
         provider: str = "",
         retry_after_seconds: float | None = None,
+        detail: str = "",
     ) -> None:
-        super().__init__(message, provider=provider)
+        super().__init__(message, provider=provider, detail=detail)
         self.retry_after_seconds = retry_after_seconds
 
 
@@ -153,8 +159,9 @@ class Unreachable(ProviderFailed):
         *,
         provider: str = "",
         retryable: bool = True,
+        detail: str = "",
     ) -> None:
-        super().__init__(message, provider=provider)
+        super().__init__(message, provider=provider, detail=detail)
         self.retryable = retryable
 
 
@@ -177,8 +184,9 @@ class TimedOut(ProviderFailed):
         provider: str = "",
         wait: Wait = "total",
         seconds: float = 0,
+        detail: str = "",
     ) -> None:
-        super().__init__(message, provider=provider)
+        super().__init__(message, provider=provider, detail=detail)
         self.wait: Wait = wait
         self.seconds = seconds
         # A provider that kept us waiting for a token once would do it again.

@@ -119,7 +119,8 @@ class Exchange(Generic[T]):
         if response.content_type == "text/html":
             raise failures.broken(
                 self._source,
-                f"is a web page: check {self._source.setting('base_url')}",
+                "is a web page",
+                detail=f"check {self._source.setting('base_url')}",
             )
         # Some servers answer in one piece though a stream was asked for.
         wire = self._sending.streams

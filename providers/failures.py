@@ -1,7 +1,8 @@
 """From what a provider did to the error it means.
 
 The one place where foreign exceptions, HTTP statuses and error objects become
-ours. No text leaves it with a configured secret inside.
+ours. Messages are in our own words; a provider's are quoted in them only where a client
+can act on them, with whatever looks like a key masked, and stand in `detail` elsewhere.
 """
 
 import ssl
@@ -13,10 +14,11 @@ import aiohttp
 import orjson
 from aiohttp.http_exceptions import HttpProcessingError
 
+from core import redaction
 from core.errors import CoulisseError
 from providers import error_objects
 from providers.backoff import retry_after
-from providers.config import Endpoint, ProviderConfig
+from providers.config import ProviderConfig
 from providers.error_objects import ErrorObject
 from providers.errors import (
     BrokenReply,
@@ -50,8 +52,6 @@ MAX_REPLY_BYTES = 64 * 1024 * 1024
 """All the bytes of one reply. Far from what replies have: the longest, streamed with
 300 bytes around each of 128,000 tokens, comes to about 40 MB."""
 MAX_MESSAGE_CHARS = 600
-# A secret of a letter or two would eat every message; nobody's real key is this short.
-MIN_SECRET_CHARS = 6
 
 NOT_ALLOWED = {"permission_error", "PERMISSION_DENIED"}
 NO_CREDIT = {"insufficient_quota", "insufficient_balance", "billing_error"}
@@ -81,29 +81,10 @@ class Source:
                 place += f".endpoints[{self.endpoint}]"
         return f"{place}.{field}"
 
-    def clean(self, text: str) -> str:
-        """Return the provider's text, short and without our secrets."""
-        for secret in self._secrets():
-            text = text.replace(secret, "[redacted]")
-        text = " ".join(text.split())
-        if len(text) > MAX_MESSAGE_CHARS:
-            text = text[:MAX_MESSAGE_CHARS] + "…"
-        return text
 
-    def _secrets(self) -> list[str]:
-        # Any of them, for a proxy before several endpoints may mix them up.
-        entry = self.provider
-        each: list[ProviderConfig | Endpoint] = [entry, *entry.endpoints]
-        hidden = [value for one in each for value in one.headers.values()]
-        hidden += [one.api_key for one in each if one.api_key is not None]
-        secrets = [value.get_secret_value() for value in hidden]
-        # "Bearer abc" in a header is also a secret without its first word.
-        secrets += [word for secret in secrets for word in secret.split()]
-        return sorted(
-            {secret for secret in secrets if len(secret) >= MIN_SECRET_CHARS},
-            key=len,
-            reverse=True,
-        )
+def clean(text: str) -> str:
+    """Return a provider's text as one short line, without what looks like a key."""
+    return redaction.quoted_line(text, MAX_MESSAGE_CHARS)
 
 
 def from_status(
@@ -118,9 +99,9 @@ def from_status(
         return _filtered(source, said, f"HTTP {status}")
     if 300 <= status < 400:
         return BrokenReply(
-            f"provider '{source.name}' answered with a redirect (HTTP {status}): "
-            f"set {source.setting('base_url')} to where it is now",
+            f"provider '{source.name}' answered with a redirect (HTTP {status})",
             provider=source.name,
+            detail=f"set {source.setting('base_url')} to where it is now",
         )
     if status in (401, 403):
         return _key_refused(source, is_outright=status == 401)
@@ -152,34 +133,39 @@ def from_error_object(source: Source, payload: Any) -> CoulisseError:
     return _overloaded(source, said, "in its reply", None)
 
 
-def _said(source: Source, said: ErrorObject) -> str:
-    message = source.clean(said.message)
+def _said(said: ErrorObject) -> str:
+    message = clean(said.message)
     return f": {message}" if message else ""
+
+
+def _aside(said: ErrorObject) -> str:
+    message = clean(said.message)
+    return f"it said: {message}" if message else ""
 
 
 def _key_refused(source: Source, *, is_outright: bool) -> KeyRefused:
     # Never the provider's own message: it often quotes the key.
     return KeyRefused(
-        f"provider '{source.name}' refused the key: "
-        f"check {source.setting('api_key')} and what that key may use",
+        f"provider '{source.name}' refused this server's key",
         provider=source.name,
         is_outright=is_outright,
+        detail=f"check {source.setting('api_key')} and what that key may use",
     )
 
 
 def _out_of_credit(source: Source) -> OutOfCredit:
     return OutOfCredit(
-        f"provider '{source.name}' says the account behind "
-        f"{source.setting('api_key')} has no credit or quota left",
+        f"provider '{source.name}' has no credit or quota left for this server",
         provider=source.name,
+        detail=f"it says so of the account behind {source.setting('api_key')}",
     )
 
 
 def _model_unknown(source: Source, said: ErrorObject) -> ModelUnknown:
     return ModelUnknown(
-        f"provider '{source.name}' has no model '{source.model}', or "
-        f"{source.setting('base_url')} is wrong{_said(source, said)}",
+        f"provider '{source.name}' has no model '{source.model}'",
         provider=source.name,
+        detail=f"or {source.setting('base_url')} is wrong{_said(said)}",
     )
 
 
@@ -189,9 +175,10 @@ def _limited(
     if said.words & NO_CREDIT:
         return _out_of_credit(source)
     return RateLimited(
-        f"provider '{source.name}' limits our requests{_said(source, said)}",
+        f"provider '{source.name}' limits our requests",
         provider=source.name,
         retry_after_seconds=wait_seconds,
+        detail=_aside(said),
     )
 
 
@@ -199,9 +186,10 @@ def _overloaded(
     source: Source, said: ErrorObject, where: str, wait_seconds: float | None
 ) -> Overloaded:
     return Overloaded(
-        f"provider '{source.name}' failed ({where}){_said(source, said)}",
+        f"provider '{source.name}' failed ({where})",
         provider=source.name,
         retry_after_seconds=wait_seconds,
+        detail=_aside(said),
     )
 
 
@@ -210,34 +198,36 @@ def _refused(source: Source, said: ErrorObject, where: str) -> CoulisseError:
     if said.words & BAD_KEY or "API key not valid" in said.message:
         return _key_refused(source, is_outright=not said.words & NOT_ALLOWED)
     return RequestRefused(
-        f"provider '{source.name}' refused the request ({where}){_said(source, said)}",
+        f"provider '{source.name}' refused the request ({where}){_said(said)}",
         provider=source.name,
-        param=source.clean(said.param) if said.param else None,
-        code=_refusal_code(source, said),
+        param=clean(said.param) if said.param else None,
+        code=_refusal_code(said),
     )
 
 
 def _filtered(source: Source, said: ErrorObject, where: str) -> ContentFiltered:
     return ContentFiltered(
         f"the content filter of provider '{source.name}' refused the request "
-        f"({where}){_said(source, said)}",
+        f"({where}){_said(said)}",
         provider=source.name,
-        param=source.clean(said.param) if said.param else None,
+        param=clean(said.param) if said.param else None,
     )
 
 
-def _refusal_code(source: Source, said: ErrorObject) -> str | None:
+def _refusal_code(said: ErrorObject) -> str | None:
     """Return the provider's code; only OpenAI has one for too long a prompt."""
     too_long = "prompt is too long", "maximum context length", "context window"
     if said.code is None and any(words in said.message for words in too_long):
         return "context_length_exceeded"
-    return source.clean(said.code) if said.code else None
+    return clean(said.code) if said.code else None
 
 
-def broken(source: Source, what: str) -> BrokenReply:
+def broken(source: Source, what: str, *, detail: str = "") -> BrokenReply:
     """Return the error for a reply that makes no sense."""
     return BrokenReply(
-        f"provider '{source.name}' sent a reply that {what}", provider=source.name
+        f"provider '{source.name}' sent a reply that {what}",
+        provider=source.name,
+        detail=detail,
     )
 
 
@@ -276,13 +266,13 @@ _NOT_HTTP = (aiohttp.ClientResponseError, HttpProcessingError)
 def _unreachable(
     source: Source, what: str, exc: BaseException, *, retryable: bool
 ) -> Unreachable:
-    reason = source.clean(str(exc))
+    reason = " ".join(str(exc)[:MAX_MESSAGE_CHARS].split())
     return Unreachable(
-        f"provider '{source.name}' cannot be reached: {what}"
-        f"{f' ({reason})' if reason else ''}; "
-        f"check {source.setting('base_url')} and the network",
+        f"provider '{source.name}' cannot be reached: {what}",
         provider=source.name,
         retryable=retryable,
+        detail=f"{f'{reason}; ' if reason else ''}"
+        f"check {source.setting('base_url')} and the network",
     )
 
 
@@ -306,9 +296,9 @@ def timed_out(source: Source, wait: Wait) -> TimedOut:
     seconds: float = getattr(source.provider.timeouts, f"{wait}_seconds")
     setting = source.setting(f"timeouts.{wait}_seconds")
     return TimedOut(
-        f"provider '{source.name}' took longer than {seconds:g} s {WAITS[wait]}"
-        f"{f' ({setting})' if source.place is None else ''}",
+        f"provider '{source.name}' took longer than {seconds:g} s {WAITS[wait]}",
         provider=source.name,
         wait=wait,
         seconds=seconds,
+        detail=setting if source.place is None else "",
     )

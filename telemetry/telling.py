@@ -9,6 +9,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from core.errors import public
 from core.events import Usage
 from core.trace import Call, ModelCall, ToolCall
 from telemetry.known import Listed, Outline, Record
@@ -31,6 +32,15 @@ def listed(turn: Listed) -> dict[str, Any]:
     """Return a turn as lists have it: its calls are counted."""
     counts = {"model_calls": turn.model_calls, "tool_calls": turn.tool_calls}
     return {**outline(turn), "error": turn.error, **counts}
+
+
+def for_user(told: dict[str, Any]) -> dict[str, Any]:
+    """Return a turn or call without the details of errors, which are for operators."""
+    told = {**told, "error": told["error"] and public(told["error"])}
+    for name in ("calls", "attempts"):
+        if name in told:
+            told[name] = [for_user(each) for each in told[name]]
+    return told
 
 
 def outline(turn: Outline) -> dict[str, Any]:

@@ -3,12 +3,15 @@
 import base64
 import json
 import threading
+import time
 from urllib.parse import quote
 
 import pytest
 
 from core import redaction
 
+KEY = "q7Vd2mXw9Lr4TzK8bNf3HcYs"
+LINE = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj"
 OWN = "sk-coulisse-" + "aB3_-" * 9
 
 
@@ -20,7 +23,7 @@ def _knows_nothing(monkeypatch):
 
 @pytest.mark.parametrize("hide", [redaction.own, redaction.every])
 @pytest.mark.parametrize(
-    "secret", ["hunter22hunter22", 'quo"ted\\pass', "pass/word+1@", "ключ-от-дверей"]
+    "secret", [KEY, f'quo"ted\\{KEY}', f"{KEY}/+1@", f"ключ-{KEY}"]
 )
 def test_what_is_known_goes_in_each_of_the_ways_it_is_written(hide, secret):
     redaction.know([secret])
@@ -29,39 +32,57 @@ def test_what_is_known_goes_in_each_of_the_ways_it_is_written(hide, secret):
 
 
 def test_a_key_of_many_lines_goes_line_by_line():
-    redaction.know(["-----BEGIN KEY-----\nMIIEvQIBADANBg\n-----END KEY-----\n"])
-    assert redaction.own("said: MIIEvQIBADANBg") == "said: [redacted]"
+    redaction.know([f"-----BEGIN KEY-----\n{LINE}\n-----END KEY-----\n"])
+    assert redaction.own(f"said: {LINE}") == "said: [redacted]"
+    assert redaction.own("-----BEGIN KEY-----") == "-----BEGIN KEY-----"
 
 
 def test_the_longer_of_two_goes_whole():
-    redaction.know(["password", "password-and-more"])
-    assert redaction.own("password-and-more, password") == "[redacted], [redacted]"
+    redaction.know([KEY, f"{KEY}-9fT"])
+    assert redaction.own(f"{KEY}-9fT, {KEY}") == "[redacted], [redacted]"
 
 
-def test_what_is_short_stays():
-    redaction.know(["secret", "", " ", "1234567"])
-    assert redaction.every("a secret of 1234567") == "a secret of 1234567"
+GUESSABLE = [
+    *(
+        "",
+        " ",
+        "secret",
+        "12345678",
+        "hunter22hunter22",
+        "correct horse battery staple",
+    ),
+    *("MeinHundHeisstRexUndIstLieb", 'quo"ted pass/wörd', "first line\nsecond line"),
+    "-----BEGIN KEY-----\nnot-a-key-at-all\n-----END KEY-----",
+]
+
+
+@pytest.mark.parametrize("secret", GUESSABLE)
+def test_a_guessable_secret_is_not_known_in_any_form(secret):
+    redaction.know([secret])
+    assert redaction._known == {}
+    for text in (secret, json.dumps(secret), quote(secret, safe="")):
+        assert redaction.every(text) == text
 
 
 def test_the_oldest_are_forgotten():
-    redaction.know(f"secret-number-{n:04}" for n in range(redaction.MAX_KNOWN))
-    redaction.know(["secret-number-0000", "another-secret"])
-    said = redaction.own("secret-number-0000 secret-number-0001 another-secret")
-    assert said == "[redacted] secret-number-0001 [redacted]"
+    redaction.know(f"{KEY}{n:04}" for n in range(redaction.MAX_KNOWN))
+    redaction.know([f"{KEY}0000", f"{KEY}-new"])
+    said = redaction.own(f"{KEY}0000 {KEY}0001 {KEY}-new")
+    assert said == f"[redacted] {KEY}0001 [redacted]"
 
 
 def test_several_threads_may_learn_at_once():
-    redaction.know(f"first-secret-{n}" for n in range(100))
+    redaction.know(f"{KEY}-first-{n}" for n in range(100))
 
     def learn(name: int) -> None:
-        redaction.know(f"secret-{name}-{n}" for n in range(50))
+        redaction.know(f"{KEY}-{name}-{n}" for n in range(50))
 
     threads = [threading.Thread(target=learn, args=(name,)) for name in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert redaction.own("secret-3-49, first-secret-7") == "[redacted], [redacted]"
+    assert redaction.own(f"{KEY}-3-49, {KEY}-first-7") == "[redacted], [redacted]"
 
 
 def test_tokens_of_ours_go_everywhere():
@@ -104,5 +125,109 @@ def test_what_looks_like_a_secret_goes(said, left):
     ],
 )
 def test_all_else_stays(said):
-    redaction.know(["hunter22hunter22"])
+    redaction.know([KEY])
     assert redaction.every(said) == said
+
+
+FOREIGN = [
+    "q7Vd2mXw9Lr4TzK8bNf3HcYs",
+    "gsk_q7Vd2mXw9Lr4TzK8bNf3HcYs",
+    "9f86d081884c7d659a2feaa0c55ad015",
+    "5f0cb7a4-27b6-4e0a-9a55-0ab6c9d0b3e1",
+    "sk-abcdefghijklmnop",
+]
+
+
+@pytest.mark.parametrize("key", FOREIGN)
+def test_a_quotation_masks_whatever_looks_like_a_key(key):
+    assert redaction._known == {}
+    assert (
+        redaction.quoted(f"Incorrect key: '{key}'.") == "Incorrect key: '[redacted]'."
+    )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "max_tokens is too large: 100000; claude-sonnet-4-20250514 has 64000",
+        "model meta-llama/Llama-3.3-70B-Instruct-Turbo does not exist",
+        "Unsupported value: 'messages[0].content[1].image_url.detail' (see the docs)",
+    ],
+)
+def test_a_quotation_keeps_what_a_client_can_use(said):
+    assert redaction.quoted(said) == said
+
+
+def test_a_quotation_does_not_depend_on_what_is_known():
+    said = f"{KEY} hunter22hunter22 of-a-child-3"
+    before = redaction.quoted(said)
+    redaction.know([KEY, "hunter22hunter22", "of-a-child-3"])
+    assert redaction.quoted(said) == before
+
+
+def test_quoted_line_masks_a_key_that_its_end_cuts():
+    said = f"the key{' ' * 9}{KEY} is wrong"
+    assert redaction.quoted_line(said, 20) == "the key [redacted] …"
+    assert redaction.quoted_line("a\n b\x00", 20) == "a b\\x00"
+
+
+def test_a_long_text_is_cut_and_says_so():
+    said = redaction.every("word " * 40_000)
+    assert len(said) < redaction.MAX_READ + 100
+    assert said.endswith("… (cut off: the text has 200000 characters)")
+
+
+@pytest.mark.parametrize("back", range(0, 30, 3))
+def test_a_cut_leaves_no_half_of_a_secret(back):
+    redaction.know([KEY])
+    for before in (" ", "="):
+        text = f"{'a' * (redaction.MAX_READ - back - 1)}{before}{KEY} and more"
+        assert KEY[:3] not in redaction.every(text)
+
+
+WORST = {
+    "option name": lambda n: "= ?" + "key" * (n // 3),
+    "many options": lambda n: "= " + "--key" * (n // 5),
+    "dots and dashes": lambda n: "= " + ".--" * (n // 3) + "key",
+    "queries": lambda n: "?token" * (n // 6) + "=",
+    "short values": lambda n: "&key=" * (n // 5),
+    "jwt without a dot": lambda n: "eyJaaaaaaaa-" * (n // 12),
+    "jwt with dots": lambda n: "eyJaaaaaaaa." * (n // 12),
+    "sk-": lambda n: "sk-aaa " * (n // 7),
+    "sk-coulisse-": lambda n: "sk-coulisse-a " * (n // 14),
+    "bearer": lambda n: "bearer " * (n // 7),
+    "bearer and blanks": lambda n: "bearer" + " " * n,
+    "basic": lambda n: "basic " * (n // 6),
+    "basic and blanks": lambda n: "basic" + " " * n,
+    "basic and letters": lambda n: "basic " + "a" * n,
+    "addresses": lambda n: "://a:" * (n // 5) + "@",
+    "password without an at": lambda n: "@ ://:" + "x" * n,
+    "one letter": lambda n: "a" * n,
+    "keys": lambda n: (KEY + " ") * (n // 25),
+}
+
+
+def cpu_seconds(work, text: str) -> float:
+    begun = time.process_time()
+    work(text)
+    return time.process_time() - begun
+
+
+@pytest.mark.parametrize("worst", WORST)
+@pytest.mark.parametrize("work", [redaction.alike, redaction.own])
+def test_the_time_of_patterns_grows_with_the_text_and_no_faster(work, worst):
+    redaction.know([KEY])
+    sizes = [2**power for power in range(13, 18)]
+    texts = [WORST[worst](size) for size in sizes]
+    taken = [min(cpu_seconds(work, text) for _ in range(3)) for text in texts]
+    # 16 times the text takes 16 times as long; what is quadratic takes 256 times.
+    assert taken[-1] < 3**4 * max(taken[0], 0.0005)
+
+
+@pytest.mark.parametrize("worst", WORST)
+@pytest.mark.parametrize(
+    "work", [redaction.every, lambda text: redaction.quoted(text[:600])]
+)
+def test_a_megabyte_of_the_worst_is_redacted_at_once(work, worst):
+    text = WORST[worst](2**20)
+    assert min(cpu_seconds(work, text) for _ in range(3)) < 0.1

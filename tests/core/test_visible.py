@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.visible import visible
+from core.visible import shortened, visible
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,18 @@ from core.visible import visible
 )
 def test_it_is_seen_as_it_is(text, seen):
     assert visible(text) == seen
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("short", "short"),
+        ("x" * 100, "x" * 100),
+        ("x" * 101, "x" * 99 + "…"),
+        ("a\nb", r"a\nb"),
+        ("\U000e0001" * 100, (r"\U000e0001" * 10)[:99] + "…"),
+    ],
+)
+def test_shortened_bounds_and_escapes(text, quoted):
+    assert shortened(text) == quoted
+    assert len(shortened(text)) <= 100

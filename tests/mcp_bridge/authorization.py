@@ -36,6 +36,8 @@ from mcp.server.auth.settings import (
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
+from tests.conftest import serve_on
+
 
 @dataclass
 class MemoryProvider:
@@ -202,7 +204,7 @@ def _serving(application, listener: socket.socket) -> Iterator[None]:
 
     uvicorn_server.startup = startup
     thread = threading.Thread(
-        target=lambda: asyncio.run(uvicorn_server.serve(sockets=[listener])),
+        target=lambda: asyncio.run(serve_on(listener, uvicorn_server)),
         daemon=True,
     )
     thread.start()

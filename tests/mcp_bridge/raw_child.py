@@ -150,7 +150,7 @@ def answer(message: dict) -> None:
 
 
 if MODE == "exit":
-    sys.stderr.write("the key hush-hush is wrong\n")
+    sys.stderr.write(f"the key {os.environ.get('KEY', '?')} is wrong\n")
     sys.exit(4)
 if MODE == "mute":
     time.sleep(600)

@@ -145,7 +145,11 @@ async def test_fifty_calls_at_once(url, pool, spick_and_span):
         ("huge", ServerConfused, "answered with more than 16 MB"),
         ("json", ServerConfused, "gave an answer that makes no sense"),
         ("packed", ServerGone, "'it' sends a compressed answer, which is not taken"),
-        ("redirect", CallRefused, r"sends us elsewhere \(status 302\); check its url"),
+        (
+            "redirect",
+            CallRefused,
+            r"sends us elsewhere \(status 302\) \[details: check its url",
+        ),
         ("status_500", CallRefused, "answered with status 500"),
         ("status_503", CallRefused, "answered with status 503"),
     ],
@@ -187,11 +191,11 @@ async def test_a_forgotten_session_is_opened_anew_and_the_call_made(
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("status_401", r"wants users to sign in (status 401): set oauth: for it"),
+        ("status_401", r"wants users to sign in (status 401)"),
         ("status_403", "answered with status 403"),
         ("status_404", "status 404"),
         ("status_500", "answered with status 500"),
-        ("elsewhere", "sends us elsewhere (status 307); check its url"),
+        ("elsewhere", "sends us elsewhere (status 307)"),
     ],
 )
 @pytest.mark.parametrize("transport", ["http", "sse"])

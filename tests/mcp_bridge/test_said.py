@@ -10,7 +10,9 @@ from mcp_bridge.address import Address
 from mcp_bridge.stdio import _Said
 from tests.mcp_bridge.conftest import HERE, raw
 
-KEY = "-----BEGIN KEY-----\nfirst-line-of-it\nsecond-line-of-it\n-----END KEY-----"
+HUSH = "q7Vd2mXw9Lr4TzK8bNf3HcYs"
+FIRST, SECOND = f"{HUSH}-first", f"{HUSH}-second"
+KEY = f"-----BEGIN KEY-----\n{FIRST}\n{SECOND}\n-----END KEY-----"
 
 
 @pytest.fixture(autouse=True)
@@ -36,26 +38,26 @@ def test_a_line_is_cut(caplog):
 
 
 def test_the_half_of_a_secret_is_not_logged_either(caplog):
-    said(KEY="hush-hush-hush").add(b"x" * 490 + b"hush-hush-hush")
-    assert "hush" not in caplog.text
+    said(KEY=HUSH).add(b"x" * 490 + HUSH.encode())
+    assert HUSH[:4] not in caplog.text
 
 
 def test_no_line_of_a_secret_of_many_is_logged(caplog):
     of = said(KEY=KEY)
     for line in KEY.encode().split(b"\n"):
         of.add(b"read " + line)
-    assert "line-of-it" not in caplog.text
+    assert HUSH not in caplog.text
     assert len(caplog.messages) == 4
 
 
 def test_of_two_secrets_in_each_other_neither_shows(caplog):
-    said(A="hush", B="hush-hush-and-more").add(b"it is hush-hush-and-more")
+    said(A=HUSH, B=FIRST).add(b"it is " + FIRST.encode())
     assert caplog.messages == ["mcp server 'it' says: it is ***"]
 
 
 async def test_a_line_without_end_is_logged_once(caplog):
-    of = said(KEY="hush-hush-hush")
-    await listened(of, *[b"hush-hush-hush " * 4096] * 10, b"\nnext")
+    of = said(KEY=HUSH)
+    await listened(of, *[f"{HUSH} ".encode() * 4096] * 10, b"\nnext")
     assert len(caplog.messages) == 2
-    assert "hush" not in caplog.text
+    assert HUSH not in caplog.text
     assert caplog.messages[1] == "mcp server 'it' says: next"

@@ -164,7 +164,7 @@ async def test_a_refusal_of_many_words_is_cut(monkeypatch, session):
     refusal = connection.MCPError(mcp_types.INVALID_PARAMS, "x" * 5000)
     with pytest.raises(CallRefused) as caught:
         await answered(monkeypatch, session, refusal)
-    assert caught.value.message.endswith(f"refused: {'x' * 2000}")
+    assert caught.value.message.endswith(f"refused: {'x' * 1999}…")
 
 
 # Lists.

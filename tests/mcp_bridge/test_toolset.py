@@ -137,8 +137,8 @@ async def test_a_tool_whose_schema_is_no_good_is_left_out_with_a_warning(pool, c
         *("'list' is left out: its arguments are not an object",),
         "'not_a_map' is left out: its description or schema is malformed",
         "'not_json_schema' is left out: its schema is no JSON Schema",
-        "'deep' is left out: its schema is nested more than 40 deep",
-        "'large' is left out: its schema is larger than 100 kB",
+        "'deep' is left out: its schema is nested more than 64 levels deep",
+        "'large' is left out: its schema has 100,035 bytes, at most 100,000",
         "'good' is left out: there is another of that name",
         "'without a name' is left out",
         "'without' is left out",
@@ -197,7 +197,7 @@ async def test_somebody_whose_token_is_not_renewed_is_not_asked_to_connect(pool)
     (tool,) = (await opened(config, pool, by=by)).values()
     assert tool.name == "todoist_unreachable"
     answer = await use(tool)
-    assert "could not be renewed just now" in answer
+    assert "mcp server 'todoist': the provider of a sign-in failed" in answer
     assert "https://" not in answer
 
 

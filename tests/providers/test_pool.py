@@ -26,7 +26,7 @@ from . import fault_server as faults
 from .conftest import asking, said
 from .fault_server import Fault, FaultServer
 
-SECRETS = {"a": "sk-key-of-a", "b": "sk-key-of-b"}
+SECRETS = {"a": "sk-key-of-endpoint-a", "b": "sk-key-of-endpoint-b"}
 
 
 @pytest.fixture
@@ -541,7 +541,9 @@ async def test_the_error_tells_of_one_that_is_left_alone(server, first, clock):
     provider = two(server)
     await said(provider)
     told = pool.find("acme", provider).closed_to_all()
-    assert "refused the key" in told.message
+    assert "refused this server's key" in told.message
+    assert "providers.acme" in told.detail
+    assert "providers.acme" not in told.message
 
 
 async def test_a_breaker_can_be_turned_off(server, clock):
@@ -557,7 +559,7 @@ async def test_who_asks_is_told_how_each_does(server, first, clock):
     dead, well = circuits.states()
     assert (dead.provider, dead.endpoint, dead.state) == ("acme", "a", "open")
     assert dead.open_until is not None
-    assert "refused the key" in (dead.last_error or "")
+    assert "refused this server's key" in (dead.last_error or "")
     assert (well.endpoint, well.state, well.last_error) == ("b", "closed", None)
 
 

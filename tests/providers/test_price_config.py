@@ -72,3 +72,8 @@ def test_what_is_no_price_is_refused(file, text, code):
 
 def test_every_field_is_documented():
     assert named("costs.md", "field of a price") == set(Price.model_fields)
+
+
+def test_an_embedding_api_may_have_a_price_without_an_entry(file):
+    prices = load(file, "prices: {voyage: {voyage-3.5: {input: 0.06, output: 0}}}")
+    assert prices["voyage"]["voyage-3.5"].input == 0.06

@@ -12,7 +12,7 @@ from tests.memory import lives
 
 pytestmark = pytest.mark.database
 
-SECRET = "sk-openai-secret"
+SECRET = "sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs"
 
 
 @pytest.fixture

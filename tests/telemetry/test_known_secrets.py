@@ -1,5 +1,7 @@
 """Whatever in a configuration is secret is known as such."""
 
+import hashlib
+
 import pytest
 
 from config import loader, secret_values
@@ -38,8 +40,15 @@ memory:
 """
 SECRETS = {
     *("key-of-openai-1", "Bearer of-a-header-2", "of-a-header-2", "of-a-child-3"),
-    *("0123456789abcdef01234", "of-an-app-4", "of-a-backend-5", "of-an-embedder-6"),
+    *("0123456789abcdef01234", "of-an-app-4", "of-an-embedder-6"),
 }
+"""All but `mcp_consumer_secret`, of which only a digest is stored."""
+
+NAMES = ["key-of-openai-1", "of-a-header-2", "of-a-child-3", "of-an-app-4"]
+KEYS = [hashlib.sha256(name.encode()).hexdigest()[:32] for name in NAMES]
+RANDOM = YAML
+for name, key in zip(NAMES, KEYS, strict=True):
+    RANDOM = RANDOM.replace(name, key)
 
 
 @pytest.fixture(autouse=True)
@@ -61,25 +70,32 @@ def test_they_are_found_while_others_read_the_configuration(tmp_path):
     assert list(found) == []
 
 
-def test_reading_a_configuration_makes_them_known(tmp_path):
-    loader.parse(YAML.encode(), tmp_path / "c.yaml")
-    for secret in SECRETS:
+def test_reading_a_configuration_makes_its_random_keys_known(tmp_path):
+    loader.parse(RANDOM.encode(), tmp_path / "c.yaml")
+    for secret in KEYS:
         assert secret not in redaction.own(f"it is {secret}")
     assert redaction.own("Acme Limited") == "Acme Limited"
 
 
+def test_reading_a_configuration_makes_no_guessable_secret_known(tmp_path):
+    loader.parse(YAML.encode(), tmp_path / "c.yaml")
+    assert redaction._known == {}
+    loader.part(YAML.encode(), (SERVER,))
+    assert redaction._known == {}
+
+
 def test_reading_a_part_of_it_makes_all_known() -> None:
-    config = loader.part(YAML.encode(), (SERVER,))
+    config = loader.part(RANDOM.encode(), (SERVER,))
     assert config.get(SERVER).port == 8421
     assert config.values.keys() <= {"server", "vars"}
-    for secret in SECRETS:
+    for secret in KEYS:
         assert secret not in redaction.own(f"it is {secret}")
     for word in ("Acme Limited", "warning-and-more", "/a/rather/long/path/20"):
         assert redaction.own(word) == word
 
 
 def test_those_of_a_file_with_a_mistake_are_known_too(tmp_path):
-    broken = YAML.replace("model: gpt", "modell: gpt").encode()
+    broken = RANDOM.replace("model: gpt", "modell: gpt").encode()
     with pytest.raises(ConfigInvalid):
         loader.parse(broken, tmp_path / "c.yaml")
-    assert redaction.own("of-a-backend-5") == "[redacted]"
+    assert redaction.own(KEYS[0]) == "[redacted]"

@@ -104,7 +104,7 @@ async def test_a_slow_provider_costs_nobody_their_sign_in(scripted, database):
     stage.clock.forward(seconds=60)
     ended = await stage.token("notes", user)
     assert isinstance(ended, SignInFailed)
-    assert "could not be renewed just now" in ended.message
+    assert "could not be renewed just now" in ended.detail
     assert await stored(user) is not None
     assert await stage.sign_ins.connected(stage.config, user) == {"notes": True}
 

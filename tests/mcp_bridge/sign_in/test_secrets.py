@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from config.errors import SecretsInvalid
 from mcp_bridge import checks, secrets
-from mcp_bridge.sign_in_errors import SecretsInvalid
 from mcp_bridge.vault import Unreadable, Vault
 from tests.mcp_bridge.sign_in.users import keys_in
 
@@ -107,7 +107,7 @@ def test_a_file_others_can_read_is_warned_of(file, caplog):
 
 def test_a_folder_that_cannot_be_written_names_the_remedy(file, tmp_path):
     (tmp_path / ".coulisse").write_text("a file")
-    with pytest.raises(SecretsInvalid, match="give COULISSE_VAULT_KEY and"):
+    with pytest.raises(SecretsInvalid, match="give COULISSE_VAULT_KEY, COULISSE"):
         secrets.load()
 
 
