@@ -8,7 +8,7 @@ was; in the parsed strings the placeholders are found by that and replaced.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from config import errors
@@ -20,9 +20,11 @@ BASE = 0x100000
 PRIVATE = "\U00100000-\U0010ffff"
 
 TOKEN = re.compile(
-    rf"""\$\$\{{(?:[^{{}}"'\r\n{PRIVATE}]*\}})?|\$\{{(?:[^}}\r\n{PRIVATE}]*\}})?"""
+    rf"""\$\$\{{(?:[^{{}}"'\r\n{PRIVATE}]*\}})?|\$\{{(?P<rest>[^}}\r\n{PRIVATE}]*)\}}?"""
 )
-"""An escaped or a live placeholder; without its `}` when that is not on its line."""
+"""An escaped or a live placeholder; without a `}` it ends where its line does."""
+OPENING = re.compile(r"\$?\$\{")
+"""How each begins."""
 
 NAME = re.compile(r"(?P<scope>vars\.)?(?P<name>[\w.-]+?)(:-(?P<default>.*))?")
 ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -46,16 +48,18 @@ def show(text: str) -> str:
 
 def _hidden_token() -> re.Pattern[str]:
     escape, opening, closing = _hide("$${"), _hide("${"), _hide("}")
-    inside = "[\U00010000-\U0010ffff]"
-    plain = _hide("{}\"'")
+    before, after = chr(ord(closing) - 1), chr(ord(closing) + 1)
+    inside = f"[\U00010000-{before}{after}-\U0010ffff]"
+    plain = _hide("{\"'")
     return re.compile(
         f"{escape}(?:(?:(?![{plain}]){inside})*{closing})?"
-        f"|{opening}(?:(?:(?!{closing}){inside})*{closing})?"
+        f"|{opening}(?P<rest>{inside}*){closing}?"
     )
 
 
 HIDDEN_TOKEN = _hidden_token()
 """`TOKEN` once hidden."""
+HIDDEN_OPENING = re.compile(f"{_hide('$')}?{_hide('${')}")
 
 
 def hide(text: str) -> str:
@@ -63,7 +67,31 @@ def hide(text: str) -> str:
 
     The length is the same, so lines and columns are too.
     """
-    return TOKEN.sub(lambda match: _hide(match.group()), text)
+    pieces, at = [], 0
+    for start, end in _spans(text, TOKEN, OPENING, 0):
+        pieces += [text[at:start], _hide(text[start:end])]
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+def hidden_spans(text: str, start: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield where the placeholders of a hidden text begin and end."""
+    return _spans(text, HIDDEN_TOKEN, HIDDEN_OPENING, start)
+
+
+def _spans(
+    text: str, token: re.Pattern[str], opening: re.Pattern[str], start: int
+) -> Iterator[tuple[int, int]]:
+    """Yield where placeholders begin and end; one without a `}` is its `${` alone.
+
+    What follows an open one holds no `}`, so all that begin in it are open, too: each
+    character is looked at twice at most, however many there are.
+    """
+    for found in token.finditer(text, start):
+        if found["rest"] is None or found.end() > found.end("rest"):
+            yield found.span()
+        else:
+            yield from (o.span() for o in opening.finditer(text, *found.span()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +125,20 @@ class Expander:
         """Return the text with placeholders replaced, by nothing where one fails."""
         self.failures = []
         pieces, end, indent = [], 0, ""
-        for index, match in enumerate(HIDDEN_TOKEN.finditer(text)):
-            newline = text.rfind("\n", end, match.start())
+        for index, (start, stop) in enumerate(hidden_spans(text)):
+            newline = text.rfind("\n", end, start)
             if index == 0 or newline >= 0:
                 # A placeholder is on one line: of several there the first says it.
-                line = text[newline + 1 : match.start()]
+                line = text[newline + 1 : start]
                 indent = line[: len(line) - len(line.lstrip(" \t"))]
-            pieces += [text[end : match.start()], self._value(match, index, indent)]
-            end = match.end()
+            token = show(text[start:stop])
+            pieces += [text[end:start], self._value(token, index, indent)]
+            end = stop
             if len(self.failures) == MOST_FAILURES:
                 break
         return "".join([*pieces, text[end:]])
 
-    def _value(self, match: re.Match[str], index: int, indent: str) -> str:
-        token = show(match.group())
+    def _value(self, token: str, index: int, indent: str) -> str:
         if token.startswith("$$"):
             return token[1:]
         try:

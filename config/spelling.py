@@ -11,6 +11,9 @@ MOST_KNOWN = 1000
 
 MOST_GUESSES = 100
 
+LONGEST_NAME = 100
+"""Characters of names that are compared, which takes time with their square."""
+
 _guesses: ContextVar[Iterator[int] | None] = ContextVar("guesses", default=None)
 
 
@@ -29,5 +32,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     guesses = _guesses.get()
     if guesses is not None and next(guesses, None) is None:
         return ""
-    close = difflib.get_close_matches(word, list(islice(known, MOST_KNOWN)), n=1)
+    if len(word) > LONGEST_NAME:
+        return ""
+    names = [name for name in islice(known, MOST_KNOWN) if len(name) <= LONGEST_NAME]
+    close = difflib.get_close_matches(word, names, n=1)
     return f"; did you mean '{close[0]}'?" if close else ""

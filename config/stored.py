@@ -67,7 +67,7 @@ DATABASE = Database()
 
 def _answer(ask: Callable[[], T], nothing: T) -> T | None:
     """Return what it returns, `nothing` where there are no tables, None if away."""
-    if not _is_made():
+    if not is_made():
         return nothing
     try:
         return ask()
@@ -99,8 +99,8 @@ def rows() -> Overlays:
     return Overlays(version, tuple(entries))
 
 
-def _is_made() -> bool:
-    """Return whether there is a file to look into, where the database is one."""
+def is_made() -> bool:
+    """Return whether there is a database to ask: to ask SQLite would create one."""
     name = connection.settings_dict["NAME"]
     if connection.vendor != "sqlite" or not isinstance(name, Path):
         return True

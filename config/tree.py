@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -13,6 +14,8 @@ from config.placeholders import Expander
 from config.reader import Source
 from config.scanning import MAX_DEPTH
 from config.sections import Location, Position, Problem
+from core import storable
+from core.visible import shortened
 
 MAX_NODES = 100_000
 """A few aliases of aliases can stand for billions of values; stop long before."""
@@ -141,9 +144,20 @@ class Tree:
         if node.tag not in SCALAR_TAGS:
             return self._unsupported(node, location)
         try:
-            return self._scalars.constructor.construct_object(node)
+            value = self._scalars.constructor.construct_object(node)
         except (ArithmeticError, LookupError, ValueError):
             return self._unsupported(node, location)
+        self._check_storable(value, node, location)
+        # Python does not write integers of thousands of digits, as messages would.
+        return value if location not in self.failed else shortened(node.value)
+
+    def _check_storable(self, value: Any, node: Node, location: Location) -> None:
+        problem = storable.problem(value)
+        if problem is not None:
+            keys = [f"'{step}'" for step in location if isinstance(step, str)]
+            named = keys[-1] if keys else "this"
+            self._problem(location, f"{named} {problem}", errors.WRONG_VALUE, node)
+            self.failed.add(location)
 
     def _text(self, node: ScalarNode, location: Location) -> str:
         said = self._said(node, location)
@@ -167,6 +181,7 @@ class Tree:
         """
         said: str = node.value
         if not HALF.search(said):
+            self._check_storable(said, node, location)
             return said
         halves = said.encode("utf-16", "surrogatepass")
         try:
@@ -184,11 +199,9 @@ class Tree:
         n-th of the text from where the scalar starts.
         """
         start: int = node.start_mark.index
-        matches = placeholders.HIDDEN_TOKEN.finditer(self.source.text, start)
-        for index, match in enumerate(matches):
-            if index == count:
-                return match.start()
-        return start
+        spans = placeholders.hidden_spans(self.source.text, start)
+        found, _ = next(islice(spans, count, None), (start, start))
+        return found
 
     def _unsupported(self, node: Node, location: Location) -> None:
         tag = str(node.tag).replace(TAG, "!!")

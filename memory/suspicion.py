@@ -6,171 +6,24 @@ sees it, no prompt does. Rules, not a model, for a model is what is being talked
 They are strict: a fact speaks of the user in the third person, and needs no command.
 """
 
-# ruff: noqa: RUF001  words of many scripts, whose letters look like others
-
 import re
-import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+import re2
+
+from memory import instruction_patterns as patterns
+from memory import obfuscation
 
 INVISIBLE = re.compile("[\U000e0000-\U000e007f\u202a-\u202e\u2066-\u2069]")
 """Letters no person sees, and signs that turn the order of those they do."""
-LOOKALIKES = str.maketrans("аеорсухіјѕһԁԛԝο", "aeopcyxijshdqwo")
-"""Letters of other scripts that pass for Latin ones."""
-SENTENCE_END = re.compile(r"(?<=[.!?。！？]\s)|(?<=[。！？\n])")
-
-
-def _any(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
-
-
-AI = r"(?:ai|artificial intelligence|assistant|chat ?bot|language model|llm)"
-VERB = (
-    r"(?:is|are|was|were|has|had|can|cannot|can't|could|will|would|does|did|do|may"
-    r"|might|said|says|told|tells|thinks|thought|believes|knows|knew|likes|liked|name"
-    r"|prefer\w*|suggest\w*|recommend\w*|offer\w*|explain\w*|provid\w*|help\w*"
-    r"|answer\w*|respon\w*|repl\w+|ask\w*|agree\w*|promis\w*|claim\w*|state[sd]?"
-    r"|want\w*|remember\w*|recall\w*|noted|mention\w*|wrote|gave|made)"
-)
-ABOUT_ASSISTANT = _any(
-    rf"^(?:as )?(?:the |this |an? )?(?:{AI} )*{AI}(?:'s)? {VERB}\b",
-    rf"^(?:the|this) (?:ai )?(?:model|bot)(?:'s)? {VERB}\b",
-    rf"^(?:the|this|an) ai agent(?:'s)? {VERB}\b",
-    rf"^as an? {AI}\b",
-    rf"^i(?:'m| am) (?:an? )?{AI}\b",
-    r"^(?:you|your|you're|yourself)\b",
-    r"^(?:der|die|eine?) (?:ki|ki-assistent|assistent(?:in)?|chatbot|sprachmodell)\b",
-    r"^(?:du|dein|deine) ",
-    r"^(?:l'|une? )?(?:assistante?|ia)\b|^le (?:chatbot|modèle)\b|^tu es ",
-    r"^(?:el|la|una?) (?:asistente|ia|chatbot|modelo de lenguaje)\b|^tú? eres ",
-    r"^(?:o|a|uma?) (?:assistente|ia|chatbot|modelo de linguagem)\b|^você ",
-    r"^(?:l'|un'?)assistente\b|^il (?:chatbot|modello)\b|^tu sei ",
-    r"^(?:de|een) (?:assistent|ai|chatbot)\b|^jij ",
-    r"^(?:ассистент|помощник|чат-?бот|ии|нейросеть)\b|^(?:ты|вы|твой|ваш) ",
-    r"^(?:ai|人工智能|人工智慧)?(?:助手|助理|模型)"
-    r"(?:是|会|會|可以|能|说|說|建议|建議|的|将|將|已|认为|認為|不)",
-    r"^(?:人工智能|人工智慧)|^[你您]",
-    r"^(?:ai|人工知能)?アシスタント|^(?:ai|人工知能)モデル|^あなた",
-    r"^(?:ai )?(?:어시스턴트|챗봇|인공지능)|^(?:당신|너)[은는이]",
-    r"^(?:المساعد|الذكاء الاصطناعي|روبوت الدردشة|أنت )",
-    r"^(?:सहायक|एआई|आप |तुम )",
-)
-
-OVERRIDES = _any(
-    # English
-    r"\b(?:ignor|disregard|forget|overrid|bypass|overrul)\w*\b.{0,60}"
-    r"\b(?:previous|prior|above|earlier|preceding|instruct\w+|rules?|guidelines?"
-    r"|guardrails?|safety|polic\w+|prompts?|restrictions?)\b",
-    r"\bsystem[ _-]?(?:prompt|message|instruction)",
-    r"\b(?:new|updated|hidden|secret|admin\w*|developer) instructions?\b",
-    r"\b(?:jail ?break|developer mode|dan mode|god mode|do anything now)\b",
-    r"\b(?:act|answer|respon|repl|operat|speak|chat)\w* without (?:any )?"
-    r"(?:restrictions?|filters?|limitations?|guardrails?)\b",
-    r"\b(?:reveal|leak|print|dump|exfiltrat)\w*\b.{0,40}"
-    r"\b(?:prompt|instructions?|api.?keys?|passwords?|secrets?|credentials?)\b",
-    # Roles, tools and commands, as templates and shells write them
-    r"<\|[\w ]+\|>|\[/?inst\]|<<?/?sys>>?|<(?:start|end)_of_turn>",
-    r"</?(?:system|assistant|user|human|instructions?|tool(?:_call)?|function)\b[^>]*>",
-    r"(?:^|[.!?\"'#>\]] ?)(?:system|assistant|developer) ?:",
-    r"#{2,} ?(?:system|instruction|response|new)|!\[[^\]]*\]\(",
-    r"```|\$\(|(?:^|[;&|] ?)(?:rm -rf|sudo |curl |wget )|\| ?(?:ba)?sh\b",
-    # German, French, Spanish, Portuguese, Italian, Dutch, Polish, Turkish
-    r"\b(?:ignorier|vergiss|vergesst|missacht|umgeh)\w*\b.{0,60}"
-    r"(?:anweisung|regel|vorgabe|vorherig|bisherig|obig)|\bsystem-?anweisung",
-    r"\b(?:ignor|oubli)\w+\b.{0,60}(?:instruction|consigne|règle|précédent)",
-    r"\b(?:prompt|invite|message) (?:du )?système\b",
-    r"\b(?:ignor|olvid)\w+\b.{0,60}"
-    r"(?:instruccion|anterior|reglas?\b|indicacion|previas)",
-    r"\b(?:ignor|esque[cç])\w+\b.{0,60}(?:instru[cç]|anterior|regras?\b)",
-    r"\b(?:ignor|dimentic)\w+\b.{0,60}(?:istruzion|precedent|regol)",
-    r"\b(?:prompt|mensaje|mensagem|messaggio) (?:del|do|di) sist",
-    r"\b(?:negeer|vergeet)\b.{0,60}(?:instructie|vorige|eerdere|regels)",
-    r"\b(?:z?ignoruj|zapomnij)\b.{0,60}(?:instrukc|polece|poprzedni|zasad)",
-    r"(?:önceki|yukarıdaki|talimat).{0,60}(?:yok ?say|görmezden|unut)",
-    # Russian, Ukrainian
-    r"(?:игнорир|забудь|ігнору).{0,60}"
-    r"(?:инструк|указан|предыдущ|правил|інструк|попередн)",
-    r"системн\w+ (?:промпт|сообщ|подсказ)",
-    # Chinese, Japanese, Korean
-    r"(?:忽略|忽視|无视|無視|忘记|忘記|不要理会|绕过|繞過).{0,20}"
-    r"(?:指令|指示|说明|說明|提示|规则|規則|之前|以上|先前)",
-    r"系统提示|系統提示|系统消息|システムプロンプト|시스템 ?(?:프롬프트|메시지)",
-    r"(?:指示|命令|ルール|プロンプト|以前|上記).{0,12}(?:無視|忘れ)",
-    r"(?:지시|명령|규칙|이전).{0,12}(?:무시|잊)",
-    # Arabic, Persian, Hebrew, Hindi
-    r"(?:تجاهل|انس|تجاوز|نادیده).{0,60}"
-    r"(?:تعليمات|أوامر|قواعد|سابق|دستور|قبلی)",
-    r"(?:موجه|رسالة|تعليمات) النظام",
-    r"(?:התעלם|תתעלם|שכח).{0,60}(?:הוראות|הקודמ|כללים)",
-    r"(?:निर्देश|नियम|पिछल).{0,60}(?:अनदेखा|भूल)",
-    r"(?:अनदेखा|भूल).{0,60}(?:निर्देश|नियम)",
-)
-"""Words that mean to undo what an assistant was told, whoever says them."""
-
-MODAL = (
-    r"(?:must|should|shall|has to|have to|needs? to|ought to"
-    r"|is (?:required|obliged|allowed|permitted|instructed|free) to"
-    r"|(?:will|may|can) (?:always|never|now|only)|to (?:always|never))"
-)
-COMMANDS = _any(
-    # English
-    r"\byou (?:must|should|shall|have to|need to|ought to|always|never"
-    r"|are (?:now|to|required|allowed|obliged)|will (?:always|never|now)"
-    r"|(?:may|can) now)\b",
-    rf"\b(?:{AI}|(?:the|this) model|ai agent|bot|replies|responses)s? {MODAL}\b",
-    r"\bfrom now on\b.{0,60}\b(?:you|repl\w+|respon\w+|answers?|always|never)\b",
-    r"^(?:please |kindly )?(?:ignore|disregard|reply|respond|answer|output|print|never"
-    r"|execute|run|call|invoke|send|reveal|pretend|act|delete|do not|don't|always|say"
-    r"|write|repeat|translate|obey|follow|include|append|remember to|make sure|ensure"
-    r"|treat|assume|consider|use|visit|open|click|download|fetch|forward|email)\b",
-    r"^(?:please |kindly )?(?:start|begin|end|finish|close|prefix) (?:every|each|all"
-    r"|any|your|the (?:reply|answer|response))\b",
-    r"^(?:please |kindly )?(?:tell|give|show|grant|offer|refuse|promise|ask|warn) "
-    r"(?:the user|users?|them|him|her|everyone|everybody|anyone|nobody)\b",
-    r"\b(?:curl|wget|fetch|download|execute|exfiltrate|upload|forward|post|send|click"
-    r"|append|include|redirect)\b.{0,80}(?:https?://|www\.)",
-    r"(?:https?://|www\.)\S+.{0,40}\b(?:must|always|every (?:reply|answer|response))\b",
-    # German, French
-    r"\bdu (?:musst|sollst|darfst|wirst)\b",
-    r"\b(?:assistent\w*|ki|sprachmodell|bot|chatbot) (?:muss|soll|sollte|darf)\b",
-    r"^(?:antworte|ignoriere|führe|sende|sag|schreib|gib|lösche|befolge|vergiss)e?\b",
-    r"\b(?:tu dois|vous devez|tu ne dois|il faut que tu)\b",
-    r"\b(?:assistante?|ia|modèle|chatbot) (?:doit|devrait|ne doit)\b",
-    r"^(?:réponds|répondez|ignore[rz]?|envoie|exécute|écris|dis|supprime|obéis)\b",
-    # Spanish, Portuguese, Italian, Dutch
-    r"\b(?:debes|tienes que) \w+",
-    r"\b(?:asistente|ia|chatbot) (?:debe|debería|tiene que|siempre|nunca)\b",
-    r"^(?:responde|ignora|envía|ejecuta|escribe|di|borra|obedece|olvida)\b",
-    r"\b(?:você|tu) (?:deves?|tem que|precisa|tens de)\b",
-    r"\b(?:assistente|ia|chatbot) (?:deve|deveria|tem que|sempre|nunca)\b",
-    r"^(?:responda|ignore|envie|execute|escreva|diga|apague|obedeça|esqueça)\b",
-    r"\b(?:devi|dovete|non devi) \w+",
-    r"^(?:rispondi|invia|esegui|scrivi|cancella|obbedisci|dimentica)\b",
-    r"\bje (?:moet|zult|mag nooit)\b|\b(?:assistent|bot) (?:moet|zal|mag)\b",
-    # Russian
-    r"\b(?:ты|вы|ассистент|помощник|модель|бот|ии) "
-    r"(?:долж\w+|обязан\w*|всегда|никогда)",
-    r"^(?:отвечай|ответь|игнорируй|забудь|отправь|выполни|скажи|напиши|удали)",
-    # Chinese, Japanese, Korean
-    r"(?:你|您|助手|助理|模型|机器人|ai)"
-    r"(?:必须|必須|应该|應該|应当|務必|务必|一定要|需要|不得|不要|总是|總是|只能)",
-    r"^(?:请|請|必须|必須|务必|務必|不要|忽略|回答|回复|执行)",
-    r"(?:あなた|アシスタント|モデル|ai|ボット)[はが].{0,40}"
-    r"(?:なければ|べき|必ず|なさい|ください)",
-    r"(?:してください|しなさい|しろ|せよ)[。.]?$",
-    r"(?:당신|너|어시스턴트|모델|챗봇|ai)[은는이가].{0,40}"
-    r"(?:해야|하라|하세요|마세요|하십시오)",
-    # Arabic, Hindi
-    r"يجب عليك|عليك أن|(?:المساعد|النموذج).{0,12}(?:يجب|ينبغي)",
-    r"(?:يجب|ينبغي) على (?:المساعد|النموذج)",
-    r"^(?:تجاهل|أجب|أرسل|نفذ|احذف|اكتب|قل) ",
-    r"(?:तुम्हें|आपको|सहायक को).{0,60}(?:चाहिए|होगा|है)",
-)
-"""Words that tell somebody what to do, which a fact about a user has no use for."""
+SENTENCE_END = re.compile(r"(?<=[.!?。！？]\s)|(?<=[。！？\n])")  # noqa: RUF001
 
 
 def is_about_assistant(content: str) -> bool:
     """Whether a fact speaks of the assistant and not of the user."""
-    return bool(ABOUT_ASSISTANT.search(_plain(content)))
+    texts = obfuscation.readings(content)
+    return any(patterns.ABOUT_ASSISTANT.search(_plain(text)) for text in texts)
 
 
 def why_held(content: str, quote: str) -> str:
@@ -181,25 +34,11 @@ def why_held(content: str, quote: str) -> str:
     """
     if INVISIBLE.search(content) or INVISIBLE.search(quote):
         return "has characters that cannot be seen"
-    for text in _readings(content):
-        found = OVERRIDES.search(text) or COMMANDS.search(text)
-        if found is not None:
-            return f"reads like an instruction: '{found.group().strip()[:80]}'"
-    found = OVERRIDES.search(_plain(quote))
-    if found is not None:
-        return f"comes from what reads like an instruction: '{found.group()[:80]}'"
+    if found := _first(_order, _sentences(content)) or _hidden(content):
+        return f"reads like an instruction: '{found.strip()[:80]}'"
+    if found := _override(quote):
+        return f"comes from what reads like an instruction: '{found.strip()[:80]}'"
     return ""
-
-
-def _readings(content: str) -> Iterator[str]:
-    """Yield a text as it may be read: whole, each line and sentence, letters aside."""
-    whole = _plain(content)
-    yield whole
-    parts = [s for line in content.splitlines() for s in SENTENCE_END.split(line)]
-    if len(parts) > 1:
-        yield from map(_plain, parts)
-    if (latin := whole.translate(LOOKALIKES)) != whole:
-        yield latin
 
 
 def without_orders(text: str) -> str:
@@ -208,15 +47,67 @@ def without_orders(text: str) -> str:
     For texts that report what others said, as summaries do.
     """
     sentences = SENTENCE_END.split(INVISIBLE.sub("", text))
-    return "".join(s for s in sentences if not _is_order(_plain(s)))
+    return "".join(s for s in sentences if not _is_order(s))
 
 
 def _is_order(sentence: str) -> bool:
-    return bool(OVERRIDES.search(sentence) or COMMANDS.search(sentence))
+    if len(sentence) > obfuscation.MAX_LENGTH:
+        return True  # More than is read, and no sentence.
+    readings = map(_plain, obfuscation.readings(sentence))
+    return bool(_first(_order, readings) or _hidden(sentence))
+
+
+def _first(find: Callable[[str], str], texts: Iterable[str]) -> str:
+    return next(filter(None, map(find, texts)), "")
+
+
+def _sentences(content: str) -> Iterator[str]:
+    """Yield a text as it may be read: whole, and each line and sentence."""
+    for text in obfuscation.readings(content):
+        yield _plain(text)
+        parts = [s for line in text.splitlines() for s in SENTENCE_END.split(line)]
+        if len(parts) > 1:
+            yield from map(_plain, parts)
+
+
+def _order(text: str) -> str:
+    """Return what of a plain text is an order, or ""."""
+    return (
+        _found(patterns.OVERRIDES, text)
+        or _found(patterns.COMMANDS, text)
+        or _ordered_form(text)
+    )
+
+
+def _ordered_form(text: str) -> str:
+    """Return the preference in a text that says what replies are to hold, or ""."""
+    found = patterns.PREFERENCES.search(text)
+    if found is None:
+        return ""
+    form = found["form"]
+    is_harmless = form is not None and patterns.HARMLESS_FORM.fullmatch(form)
+    return "" if is_harmless else found.group()
+
+
+def _override(text: str) -> str:
+    """Return what of a text means to undo what the assistant was told, or ""."""
+    texts = map(_plain, obfuscation.readings(text))
+    return _first(partial(_found, patterns.OVERRIDES), texts) or _hidden(text)
+
+
+def _hidden(text: str) -> str:
+    """Return the same where accents or spaces between letters hide it, or ""."""
+    bare = map(_plain, obfuscation.without_accents(text))
+    return _first(partial(_found, patterns.OVERRIDES), bare) or _first(
+        partial(_found, patterns.UNSPACED), obfuscation.spaced_out(text)
+    )
+
+
+def _found(pattern: re2._Regexp, text: str) -> str:
+    found = pattern.search(text)
+    return str(found.group()) if found else ""
 
 
 def _plain(text: str) -> str:
-    """Return a text without the tricks that hide a word from a search for it."""
-    normal = unicodedata.normalize("NFKC", text.replace("’", "'"))
-    visible = "".join(c for c in normal if unicodedata.category(c) != "Cf")
-    return " ".join(visible.casefold().split())
+    """Return a text in small letters, one space between words."""
+    return " ".join(text.casefold().split())

@@ -5,6 +5,7 @@ import re
 from langcodes import Language
 from langcodes.tag_parser import LanguageTagError
 
+from core.visible import shortened
 from turns.errors import LanguageInvalid
 
 NAMES = {
@@ -39,17 +40,12 @@ def instruction(tag: str) -> str:
     Common languages go by their English name, others by the tag itself, which models
     read. `en_US` counts as `en-US`. Raises `LanguageInvalid` for a malformed tag.
     """
-    if len(tag) > MAX_LENGTH or not WELL_FORMED.fullmatch(tag):
+    language = _language(tag) if _is_well_formed(tag) else None
+    if language is None:
         raise LanguageInvalid(
-            f"invalid `metadata.language`: invalid language tag: '{tag[:40]}' is not a "
-            "BCP 47 tag such as 'fr' or 'pt-BR'"
+            "invalid `metadata.language`: invalid language tag: "
+            f"'{shortened(tag, 40)}' is not a BCP 47 tag such as 'fr' or 'pt-BR'"
         )
-    try:
-        language = _language(tag)
-    except LanguageTagError as exc:
-        raise LanguageInvalid(
-            f"invalid `metadata.language`: invalid language tag: {exc}"
-        ) from exc
     name = NAMES.get(language.language or "", language.to_tag())
     if name in NAMES.values() and (language.territory or language.script):
         name = f"{name} ({language.to_tag()})"
@@ -59,8 +55,15 @@ def instruction(tag: str) -> str:
     )
 
 
-def _language(tag: str) -> Language:
-    language = Language.get(tag)
-    # langcodes keeps every tag it has ever seen; these come from strangers.
-    Language._PARSE_CACHE.clear()
-    return language
+def _is_well_formed(tag: str) -> bool:
+    return len(tag) <= MAX_LENGTH and WELL_FORMED.fullmatch(tag) is not None
+
+
+def _language(tag: str) -> Language | None:
+    try:
+        return Language.get(tag)
+    except LanguageTagError:
+        return None
+    finally:
+        # langcodes keeps every tag it has ever seen; these come from strangers.
+        Language._PARSE_CACHE.clear()

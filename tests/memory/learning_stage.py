@@ -64,7 +64,7 @@ def lesson_of(thread: Thread, turn_id: TurnId, first: int, end: int) -> Lesson:
 CONFIG = """
 providers:
   openai:
-    api_key: sk-openai-secret
+    api_key: sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs
     base_url: {fake}/v1
     retries: 0
 agents:

@@ -52,7 +52,7 @@ def test_a_bad_reply_is_shown_to_the_model_once_and_then_fails(
 
 
 def test_of_our_secrets_nothing_is_kept_with_a_failed_lesson(config, fake, owner):
-    fake.default = Answer(["My key is sk-openai-secret"])
+    fake.default = Answer(["My key is sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs"])
     lesson = learn(tell(owner, "I have a cat", "ok"))
     assert (lesson.state, lesson.reply) == ("failed", "My key is [redacted]")
 

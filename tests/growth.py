@@ -1,0 +1,64 @@
+"""How the CPU time of a function grows with the length of its text."""
+
+import gc
+import itertools
+import time
+from collections.abc import Callable
+
+SIZES = (2**10, 2**13, 2**16)
+"""Characters, eight times as many each."""
+MOST_GROWTH = 26
+"""Times as much CPU for eight times the text: linear is 8, quadratic is 64."""
+SECONDS_FELT = 0.000_1
+"""Less is not compared: a quadratic function that takes that for the second text takes
+two seconds for a megabyte."""
+SECONDS_LONG = 0.1
+"""What takes so long need not be measured several times."""
+TRIES = 8
+
+
+def of(prefix: str, repeated: str, suffix: str, size: int) -> str:
+    """Return a text of a size, by what is repeated in it."""
+    times = size // len(repeated) + 1
+    return prefix + (repeated * times)[:size] + suffix
+
+
+def is_linear(function: Callable[[str], object], *parts: str) -> bool:
+    """Whether a function takes time in proportion to its text."""
+    texts = [of(*parts, size) for size in SIZES]
+    gc.disable()  # It looks at all objects of all tests, in nobody's proportion.
+    try:
+        return all(
+            _grows_slowly(function, short, long)
+            for short, long in itertools.pairwise(texts)
+        )
+    finally:
+        gc.enable()
+
+
+def _grows_slowly(function: Callable[[str], object], short: str, long: str) -> bool:
+    before = _seconds(function, short)
+    if before < SECONDS_FELT:
+        return True
+    after = _seconds(function, long)
+    for _ in range(TRIES):
+        if after <= MOST_GROWTH * before:
+            return True
+        # Another process may have taken the caches meanwhile.
+        after = min(after, _once(function, long))
+    return False
+
+
+def _seconds(function: Callable[[str], object], text: str) -> float:
+    """Return the least CPU time of this thread in a few runs."""
+    least = _once(function, text)
+    for _ in range(2):
+        if least < SECONDS_LONG:
+            least = min(least, _once(function, text))
+    return least
+
+
+def _once(function: Callable[[str], object], text: str) -> float:
+    started = time.thread_time()
+    function(text)
+    return time.thread_time() - started
