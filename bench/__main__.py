@@ -1,6 +1,7 @@
 """Measure the server: `python -m bench [FIGURE …] [--turns N] [--json]`.
 
-Other commands: `python -m bench memory-quality --help`, `soak --help`, `studio --help`.
+Other commands: `python -m bench memory-quality --help`, `slow-clients --help`,
+`soak --help`, `studio --help`.
 Always exits with 0: a missed target is a finding, not a failure.
 """
 
@@ -9,6 +10,7 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from bench import (
     guarding,
     recall_latency,
     retrieval,
+    slow_clients,
     soak,
     studio,
     tools,
@@ -27,6 +30,14 @@ from bench.meter import Weather
 from bench.table import Row, render
 
 FIGURES = figures.FIGURES | guarding.FIGURES | tools.FIGURES
+COMMANDS: dict[str, Callable[[list[str]], None]] = {
+    "background": background.main,
+    "memory-quality": retrieval.main,
+    "recall-latency": recall_latency.main,
+    "slow-clients": slow_clients.main,
+    "soak": soak.main,
+    "studio": studio.main,
+}
 
 
 def machine() -> str:
@@ -52,20 +63,8 @@ def measure(names: list[str], sizes: Sizes) -> tuple[list[Row], str]:
 
 def main(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] == ["memory-quality"]:
-        retrieval.main(given[1:])
-        return
-    if given[:1] == ["background"]:
-        background.main(given[1:])
-        return
-    if given[:1] == ["soak"]:
-        soak.main(given[1:])
-        return
-    if given[:1] == ["studio"]:
-        studio.main(given[1:])
-        return
-    if given[:1] == ["recall-latency"]:
-        recall_latency.main(given[1:])
+    if given and given[0] in COMMANDS:
+        COMMANDS[given[0]](given[1:])
         return
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("figures", nargs="*", metavar="FIGURE", help=", ".join(FIGURES))

@@ -40,11 +40,11 @@ def _missing(sidecars: Mapping[str, SidecarConfig]) -> Iterator[str]:
         try:
             groups.find(program)
         except CannotStart as exc:
-            yield f"sidecar '{name}' cannot be started from here: {exc.message}"
+            yield f"sidecar '{name}' cannot be started from here: {exc}"
             continue
         if config.health is None:
             continue
         try:
             groups.find(replace(program, command=config.health.command))
         except CannotStart as exc:
-            yield f"sidecar '{name}' cannot be asked whether it is well: {exc.message}"
+            yield f"sidecar '{name}' cannot be asked whether it is well: {exc}"

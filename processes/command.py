@@ -25,7 +25,7 @@ class ProcessCommand(ConfigCommand):
         try:
             return super().execute(*args, **options)
         except CoulisseError as exc:
-            raise CommandError(exc.message) from exc
+            raise CommandError(str(exc)) from exc
         except KeyboardInterrupt as exc:
             raise CommandError("interrupted", returncode=INTERRUPTED) from exc
 

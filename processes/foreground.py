@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from django.core.management import call_command
 from django.db import DatabaseError, connections
 
+from access import user_namespace
 from processes import leftovers, listener, probe, record
 from processes.errors import BootFailed
 from processes.heartbeat import Board
@@ -57,6 +58,7 @@ class Server:
                     self._local_port(),
                 ):
                     _migrate()
+                    _establish_namespace()
                     self._supervise(inbox, listening, limit_seconds)
             finally:
                 self.state.record.unlink(missing_ok=True)
@@ -137,6 +139,14 @@ def _migrate() -> None:
     except DatabaseError as exc:
         reason = " ".join(str(exc).split())
         raise BootFailed(f"the database cannot be used: {reason}") from exc
+    finally:
+        connections.close_all()
+
+
+def _establish_namespace() -> None:
+    """Refuse to start with a namespace that would hide every user's memory."""
+    try:
+        user_namespace.establish()
     finally:
         connections.close_all()
 

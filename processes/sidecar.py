@@ -83,7 +83,7 @@ class Sidecar:
         try:
             group = self._groups.start(self._program, self.told.add)
         except CannotStart as exc:
-            return Ending(f"cannot be started: {exc.message}")
+            return Ending(f"cannot be started: {exc}")
         self._become("running", group=group)
         try:
             return await self._watch(group)
@@ -129,7 +129,7 @@ class Sidecar:
             # That says nothing of the sidecar.
             if self._is_health_known:
                 self._is_health_known = False
-                said = f"cannot be asked whether it is well: {exc.message}"
+                said = f"cannot be asked whether it is well: {exc}"
                 self._say(logging.ERROR, said)
             return ""
         try:

@@ -247,7 +247,7 @@ def main() -> None:
     try:
         run()
     except CoulisseError as exc:
-        raise SystemExit(exc.message) from exc
+        raise SystemExit(str(exc)) from exc
 
 
 if __name__ == "__main__":

@@ -6,18 +6,31 @@ connections made while this process restarts wait instead of being refused.
 
 import argparse
 import gc
-import logging.config
+import logging
 import os
+import resource
 import socket
+from dataclasses import replace
 
+import django
 import uvicorn
 from django.conf import settings
+from django.utils.module_loading import import_string
 
+from config import live
+from config.config import SERVER, ServerConfig
+from config.errors import ConfigInvalid
 from processes import lifeline
+from processes.connections import ConnectionLimits
 from processes.heartbeat import Pulse
+from processes.http_protocol import protocol_options
 from telemetry import logs
 
 HARD_END_SECONDS = 9.5
+OTHER_DESCRIPTORS = 256
+"""Files and sockets of a web process beside those of its clients and their turns."""
+
+logger = logging.getLogger(__name__)
 
 
 class WebServer(uvicorn.Server):
@@ -38,13 +51,12 @@ def serve(listening: int, pulse: Pulse | None, drain_seconds: int | None) -> Non
         if pulse is not None:
             pulse.beat()
 
-    module, _, attribute = settings.ASGI_APPLICATION.rpartition(".")
+    application = import_string(settings.ASGI_APPLICATION)
     is_debug = os.environ.get("COULISSE_LOG_LEVEL", "").upper() == "DEBUG"
     config = uvicorn.Config(
-        f"{module}:{attribute}",
+        application,
         loop="uvloop",
-        http="httptools",
-        ws="websockets-sansio",
+        **protocol_options(_connection_limits()),
         # Nobody says anything on the studio's: they listen.
         ws_max_size=4096,
         lifespan="on",
@@ -52,12 +64,44 @@ def serve(listening: int, pulse: Pulse | None, drain_seconds: int | None) -> Non
         log_config=None,
         log_level=None if is_debug else logging.WARNING,
         server_header=False,
-        proxy_headers=False,
         timeout_graceful_shutdown=drain_seconds,
         callback_notify=beat,
         timeout_notify=0,  # each time it looks, which is every second
     )
     WebServer(config).run(sockets=[socket.socket(fileno=listening)])
+
+
+def _connection_limits() -> ConnectionLimits:
+    try:
+        server = live.start().get(SERVER)
+    except ConfigInvalid:
+        server = ServerConfig()  # The application reports it when it starts.
+    limits = ConnectionLimits.of(server)
+    affordable = _raise_descriptor_limit(limits.max_connections)
+    if affordable >= limits.max_connections:
+        return limits
+    logger.warning(
+        "server.max_connections is %d, but the system's limit on open files allows "
+        "%d: raise it (`ulimit -n`, LimitNOFILE)",
+        *(limits.max_connections, affordable),
+    )
+    return replace(limits, max_connections=affordable)
+
+
+def _raise_descriptor_limit(connections: int) -> int:
+    """Allow this process the files it needs; return how many connections it can have.
+
+    A connection and its turn's call to a provider take one each. The usual soft limit
+    of 1024 is for programs that call select(2).
+    """
+    wanted = 2 * connections + OTHER_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return connections
+    return max(1, (soft - OTHER_DESCRIPTORS) // 2)
 
 
 def _stay_on_one_core(position: int) -> None:
@@ -84,7 +128,7 @@ def main() -> None:
     parser.add_argument("--lifeline", type=int, required=True)
     arguments = parser.parse_args()
     # Loading the application does it too, but may fail first.
-    logging.config.dictConfig(settings.LOGGING)
+    django.setup()
     logs.take_over()
     if settings.COULISSE_PIN_CORES:
         _stay_on_one_core(arguments.position)

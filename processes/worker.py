@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,7 @@ from celery import Celery, signals
 from celery.apps import worker as celery_worker
 from celery.exceptions import SecurityWarning
 from django.conf import settings
+from django.db import DatabaseError, InterfaceError, connections
 from django.utils.module_loading import import_string
 
 from config import live
@@ -28,6 +30,7 @@ from telemetry import logs
 DRAIN_SECONDS = 8
 """How long running jobs may take to finish after SIGTERM."""
 HARD_END_SECONDS = 9.5
+RETRY_SECONDS = 2.0
 NICENESS = 5
 """Replies come first: a worker gets a third of what a busy web process gets."""
 
@@ -52,6 +55,7 @@ def run() -> int:
     # As root it advises against pickle, which we do not accept.
     warnings.simplefilter("ignore", SecurityWarning)
     live.start()
+    _await_namespace()
     watcher = live.Watcher()
     watcher.start()
     os.nice(NICENESS)
@@ -66,6 +70,28 @@ def run() -> int:
     worker.start()
     watcher.stop()
     return int(worker.exitcode or 0)
+
+
+def _await_namespace() -> None:
+    """Wait for the database to confirm the namespace in which users' ids are derived.
+
+    Raises `NamespaceMismatch` and `SecretsInvalid`.
+    """
+    # By its name: it has models, which only load once `main` has set Django up.
+    establish: Callable[[], object] = import_string("access.user_namespace.establish")
+    is_told = False
+    while True:
+        try:
+            establish()
+            return
+        except (DatabaseError, InterfaceError) as exc:
+            if not is_told:
+                why = " ".join(str(exc).split())
+                logger.warning("jobs wait: the database does not answer: %s", why)
+                is_told = True
+            time.sleep(RETRY_SECONDS)
+        finally:
+            connections.close_all()
 
 
 def limit_drain(**_: Any) -> None:
@@ -89,7 +115,7 @@ def main() -> None:
     try:
         sys.exit(run())
     except CoulisseError as exc:
-        raise SystemExit(exc.message) from exc
+        raise SystemExit(str(exc)) from exc
     finally:
         gc.freeze()  # As `manage.py` does: to tidy up takes half a second.
 

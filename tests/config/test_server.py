@@ -15,6 +15,12 @@ def test_it_listens_everywhere_on_8421_by_default(server):
     assert (config.worker_threads, config.max_body_bytes) == (None, 2 * 1024 * 1024)
 
 
+def test_it_limits_connections_by_default(server):
+    config = server("")
+    assert (config.max_connections, config.max_connections_per_address) == (1000, 200)
+    assert server("{max_connections_per_address: null}").trusted_proxies == ()
+
+
 def test_it_takes_a_port_from_the_environment(server, monkeypatch):
     monkeypatch.setenv("PORT", "9000")
     assert server("{port: ${PORT}, bind: '::1'}").port == 9000
@@ -27,6 +33,11 @@ def test_it_takes_a_port_from_the_environment(server, monkeypatch):
         ("{port: 0}", "'port' must be at least 1"),
         ("{port: 65536}", "'port' must be at most 65535"),
         ("{worker_threads: 0}", "'worker_threads' must be at least 1"),
+        ("{max_connections: 0}", "'max_connections' must be at least 1"),
+        (
+            "{trusted_proxies: [proxy.internal]}",
+            "'trusted_proxies[0]' must be an IP address or a network",
+        ),
         ("{max_body_bytes: 2 MiB}", "'max_body_bytes' must be a whole number"),
     ],
 )

@@ -49,10 +49,11 @@ def test_it_warns_when_strangers_may_spend_money(
         ("{}", "proxy: open · admin: this machine only"),
         ("{proxy: {tokens: {}}}", "proxy: tokens · admin: this machine only"),
         (
-            "{proxy: {basic: {password: x}}, admin: {basic: [{password: y}]}}",
+            "{proxy: {basic: {password: password-x}}, "
+            "admin: {basic: [{password: password-y}]}}",
             "proxy: basic · admin: basic",
         ),
-        ("{admin: {basic: {password: y}}}", "proxy: open · admin: basic"),
+        ("{admin: {basic: {password: password-y}}}", "proxy: open · admin: basic"),
     ],
 )
 def test_it_says_what_callers_are_asked_for(

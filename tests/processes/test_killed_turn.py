@@ -33,8 +33,8 @@ BODY = {
 }
 COST = 1_000_000
 """Of the fake's usual ten tokens, in micro-dollars."""
-ESTIMATE = 1_300_000
-LIMIT = "3"
+ESTIMATE = 800_000
+LIMIT = "2"
 """Dollars: covers what one turn has cost and the estimate of another, not of two."""
 
 

@@ -27,7 +27,7 @@ agents:
 def ask(project: Project, name: str) -> None:
     question = {"model": "assistant", "messages": [{"role": "user", "content": "hi"}]}
     request = urllib.request.Request(
-        f"{project.url}/v1/chat/completions?safety=off",
+        f"{project.url}/v1/chat/completions?safety_identifier=ada",
         json.dumps(question).encode(),
         {"content-type": "application/json", "X-Request-Id": name},
     )
@@ -85,16 +85,16 @@ from telemetry import logs
 
 django.setup()
 logs.take_over()
-redaction.know(["a-secret-of-the-yaml"])
-warnings.warn("mind a-secret-of-the-yaml")
+redaction.know(["q7Vd2mXw9Lr4TzK8bNf3HcYs"])
+warnings.warn("mind q7Vd2mXw9Lr4TzK8bNf3HcYs")
 
 def fail():
-    raise ValueError("of a thread: a-secret-of-the-yaml")
+    raise ValueError("of a thread: q7Vd2mXw9Lr4TzK8bNf3HcYs")
 
 thread = threading.Thread(target=fail)
 thread.start()
 thread.join()
-raise ValueError("of all: a-secret-of-the-yaml")
+raise ValueError("of all: q7Vd2mXw9Lr4TzK8bNf3HcYs")
 """
 
 
@@ -127,7 +127,7 @@ def test_what_nobody_expected_is_json_and_has_no_secret(tmp_path: Path) -> None:
     assert thread["exception"].endswith("ValueError: of a thread: [redacted]")
     assert ended["level"] == "CRITICAL"
     assert ended["exception"].endswith("ValueError: of all: [redacted]")
-    assert "a-secret-of-the-yaml" not in ran.stderr
+    assert "q7Vd2mXw9Lr4TzK8bNf3HcYs" not in ran.stderr
 
 
 ENDINGS = [

@@ -1,7 +1,9 @@
 """Which processes a configuration asks for."""
 
 import importlib.util
+import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -69,6 +71,16 @@ def test_all_processes_of_a_start_know_it_from_others(planned, settings) -> None
     )
     assert len(one) == len(other) == 1
     assert one != other
+
+
+@pytest.mark.parametrize("name", ["beat", "sidecars", "web", "worker"])
+def test_a_process_can_be_imported_before_django_is_set_up(name: str, settings) -> None:
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "coulisse_site.settings"}
+    argv = [sys.executable, "-c", f"import processes.{name}"]
+    done = subprocess.run(
+        argv, cwd=settings.BASE_DIR, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_background_work_neither_fails_nor_delays_the_start(planned, settings) -> None:

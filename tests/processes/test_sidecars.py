@@ -266,11 +266,15 @@ def names(project: Project) -> list[str]:
 def test_its_lines_are_json_and_have_no_secret(project: Project, running) -> None:
     write(project, bridge="true")
     with project.config.open("a") as file:
-        file.write("    env: {BOT_TOKEN: of-the-bot-alone}\n    restart: never\n")
+        file.write(
+            "    env: {BOT_TOKEN: q7Vd2mXw9Lr4TzK8bNf3HcYs}\n    restart: never\n"
+        )
     text = project.config.read_text()
-    text = text.replace("true", "echo $BOT_TOKEN of-openai-alone; printf '\\\\033[1m'")
+    text = text.replace(
+        "true", "echo $BOT_TOKEN t9Xf4oZy1Nt6VbM2dPh5JeAu; printf '\\\\033[1m'"
+    )
     project.config.write_text(
-        text.replace("{base_url", "{api_key: of-openai-alone, base_url")
+        text.replace("{base_url", "{api_key: t9Xf4oZy1Nt6VbM2dPh5JeAu, base_url")
     )
     project.environment["COULISSE_LOG_FORMAT"] = "json"
     server = running()

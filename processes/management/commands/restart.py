@@ -5,6 +5,8 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import CommandParser
 
+from access import user_namespace
+from access.errors import NamespaceMismatch
 from config import loader
 from processes import plan, state
 from processes.command import refuse_another
@@ -23,8 +25,10 @@ class Command(start.Command):
         )
 
     def handle(self, **options: Any) -> None:
-        # A mistake in the YAML must not cost the server that still runs.
+        # What `start` would refuse must not cost the server that still runs.
         plan.make(loader.load(self.config_path(options)))
+        if problem := user_namespace.inspect().problem:
+            raise NamespaceMismatch(detail=problem)
         if not options["force"]:
             refuse_another(state.current(), self.config_path(options))
         call_command("stop", force=options["force"], stdout=self.stdout)

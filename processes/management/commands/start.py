@@ -74,7 +74,7 @@ class Command(ProcessCommand):
                 config.path, files, limit_seconds=limit_seconds, tell=self._tell
             )
         except AlreadyRunning as exc:
-            self.stdout.write(exc.message)
+            self.stdout.write(str(exc))
         else:
             self._announce(config, run)
 

@@ -1,0 +1,136 @@
+"""The table of open connections: who is counted, and who is refused."""
+
+import pytest
+
+from config.config import ServerConfig
+from processes import connections
+from processes.connections import Burst, ConnectionLimits, ConnectionTable
+
+
+class Idle:
+    """A connection nothing is known of."""
+
+    def look(self, now: float) -> None:
+        """Be never overdue."""
+
+
+def table(**limits) -> ConnectionTable:
+    return ConnectionTable(ConnectionLimits(**limits))
+
+
+def refusals(table: ConnectionTable, *clients: str | None) -> list[bool]:
+    return [table.add(Idle(), client) is not None for client in clients]
+
+
+async def test_connections_beyond_the_limit_are_refused():
+    assert refusals(table(max_connections=2), *["192.0.2.1"] * 3) == [
+        *(False, False, True)
+    ]
+
+
+async def test_a_closed_connection_makes_room():
+    full = table(max_connections=1)
+    first = Idle()
+    assert full.add(first, "192.0.2.1") is None
+    refused = Idle()
+    assert full.add(refused, "192.0.2.1") is not None
+    full.discard(first)
+    full.discard(refused)
+    assert len(full) == 0
+    assert full.add(Idle(), "192.0.2.1") is None
+
+
+async def test_refused_connections_do_not_fill_the_limit():
+    full = table(max_connections=1)
+    first = Idle()
+    full.add(first, None)
+    assert refusals(full, None, None) == [True, True]
+    full.discard(first)
+    assert full.add(Idle(), None) is None
+
+
+async def test_refused_connections_have_a_reserve():
+    full = table(max_connections=1, reserve=2)
+    refusals(full, *[None] * 3)
+    assert not full.is_beyond_reserve()
+    refusals(full, None)
+    assert full.is_beyond_reserve()
+
+
+@pytest.mark.parametrize(
+    ("clients", "refused"),
+    [
+        (["192.0.2.1", "192.0.2.1"], [False, True]),
+        (["192.0.2.1", "192.0.2.2"], [False, False]),
+        (["192.0.2.1", "::ffff:192.0.2.1"], [False, True]),
+        (["2001:db8::1", "2001:db8::ffff:2"], [False, True]),  # one network of 64 bits
+        (["2001:db8::1", "2001:db8:0:1::1"], [False, False]),
+        (["fe80::1%eth0", "fe80::2%eth0"], [False, True]),
+        (["127.0.0.1", "127.0.0.1"], [False, False]),
+        (["::1", "::1"], [False, False]),
+        (["::ffff:127.0.0.1"] * 2, [False, False]),
+        ([None, None], [False, False]),
+        (["", ""], [False, False]),
+    ],
+)
+async def test_connections_are_counted_by_address(clients, refused):
+    assert refusals(table(max_connections_per_address=1), *clients) == refused
+
+
+@pytest.mark.parametrize(
+    ("proxies", "client"),
+    [
+        (("10.0.0.0/8",), "10.1.2.3"),
+        (("10.0.0.5/8",), "10.1.2.3"),
+        (("192.0.2.9", "10.0.0.0/8"), "192.0.2.9"),
+        (("10.0.0.0/8",), "::ffff:10.1.2.3"),
+        (("2001:db8::/32",), "2001:db8:1::1"),
+    ],
+)
+async def test_trusted_proxies_are_not_counted(proxies, client):
+    server = ServerConfig(max_connections_per_address=1, trusted_proxies=proxies)
+    trusting = ConnectionTable(ConnectionLimits.of(server))
+    assert refusals(trusting, client, client) == [False, False]
+    assert refusals(trusting, "192.0.2.1", "192.0.2.1") == [False, True]
+
+
+async def test_no_limit_per_address_is_none_at_all():
+    server = ServerConfig(max_connections_per_address=None)
+    assert not any(
+        refusals(ConnectionTable(ConnectionLimits.of(server)), *["192.0.2.1"] * 500)
+    )
+
+
+async def test_a_proxy_is_told_how_to_be_trusted():
+    full = table(max_connections_per_address=1)
+    full.add(Idle(), "192.0.2.1")
+    refusal = full.add(Idle(), "192.0.2.1")
+    assert refusal is not None
+    assert (refusal.status, refusal.retry_after_seconds) == (503, 2)
+    assert "192.0.2.1" in refusal.detail
+    assert "server.trusted_proxies" in refusal.detail
+    assert "server." not in refusal.message
+
+
+async def test_a_connection_that_changes_its_protocol_is_counted_once():
+    full = table(max_connections=10, max_connections_per_address=1)
+    first, upgraded = Idle(), Idle()
+    full.add(first, "192.0.2.1")
+    full.replace(first, upgraded)
+    assert len(full) == 1
+    full.discard(first)  # No event reaches it any more; it would not matter.
+    assert full.add(Idle(), "192.0.2.1") is not None
+    full.discard(upgraded)
+    assert full.add(Idle(), "192.0.2.1") is None
+
+
+def test_a_burst_is_one_line_in_the_log(caplog):
+    burst = Burst("%d connections refused: %s")
+    for second in range(50):
+        burst.note(1000.0 + second, f"number {second}")
+    burst.log_if_due(1000.0 + connections.LOG_SECONDS)
+    burst.log_if_due(1000.0 + 2 * connections.LOG_SECONDS)
+    assert [record.getMessage() for record in caplog.records] == [
+        "1 connections refused: number 0",
+        "49 connections refused: number 49",
+    ]

@@ -1,0 +1,47 @@
+"""Only listed proxies name the client they speak for."""
+
+import ipaddress
+import json
+
+import httpx2
+import pytest
+
+from processes.connections import ConnectionLimits
+from tests.conftest import serve
+
+FORWARDED = {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https"}
+
+
+async def application(scope, receive, send):
+    """Answer who the client is and by which scheme it came."""
+    if scope["type"] == "lifespan":
+        while (await receive())["type"] != "lifespan.shutdown":
+            await send({"type": "lifespan.startup.complete"})
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    told = json.dumps([scope["client"][0], scope["scheme"]]).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": told})
+
+
+def seen(headers, *proxies: str) -> list[str]:
+    networks = tuple(ipaddress.ip_network(proxy) for proxy in proxies)
+    with serve(application, limits=ConnectionLimits(trusted_proxies=networks)) as url:
+        answer = httpx2.get(url, headers=headers, trust_env=False)
+    told: list[str] = answer.json()
+    return told
+
+
+def test_a_listed_proxy_names_the_client():
+    assert seen(FORWARDED, "127.0.0.0/8") == ["203.0.113.7", "https"]
+
+
+@pytest.mark.parametrize("proxies", [(), ("10.0.0.0/8",)])
+def test_headers_of_others_are_ignored(proxies):
+    assert seen(FORWARDED, *proxies) == ["127.0.0.1", "http"]
+
+
+def test_the_last_address_that_is_no_proxy_counts():
+    """Clients can send the header, too; the proxy adds what it saw at the end."""
+    forwarded = {"X-Forwarded-For": "198.51.100.1, 203.0.113.7, 10.0.0.2"}
+    assert seen(forwarded, "127.0.0.1", "10.0.0.0/8") == ["203.0.113.7", "http"]

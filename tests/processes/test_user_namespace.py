@@ -1,0 +1,127 @@
+"""A namespace of users' ids that would hide every memory: nothing starts with it."""
+
+import sqlite3
+import subprocess
+import sys
+import uuid
+from contextlib import closing
+
+import pytest
+
+from access.user_namespace import PUBLIC
+from config import secrets_file
+from config.secrets_file import KEYS, USER_NAMESPACE
+from tests.processes.conftest import MANAGE, Project, end
+
+DERIVE = (
+    "import django; django.setup();"
+    "from access import identity; print(identity.derive('ada'))"
+)
+ALICE = str(uuid.uuid5(PUBLIC, "ada"))
+
+
+@pytest.fixture
+def fresh(project: Project) -> Project:
+    """A project that is nobody's yet: no keys, no database."""
+    for name in (USER_NAMESPACE, *KEYS):
+        project.environment.pop(name, None)
+    project.environment["DJANGO_SETTINGS_MODULE"] = "coulisse_site.settings"
+    return project
+
+
+def derived(project: Project) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-c", DERIVE],
+        cwd=project.root,
+        env={
+            **project.environment,
+            "PYTHONPATH": str(MANAGE).removesuffix("manage.py"),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
+
+
+def refused(project: Project, *words: str) -> str:
+    ran = project.run(*words)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    return ran.stderr
+
+
+def test_server_and_commands_of_a_new_installation_agree(fresh: Project) -> None:
+    assert "W306" not in fresh.run("check").stderr
+    assert not (fresh.state.root / "secrets.env").exists()
+    end(fresh.serve())
+    stored = secrets_file.read(fresh.state.root / "secrets.env")
+    expected = str(uuid.uuid5(uuid.UUID(stored[USER_NAMESPACE]), "ada"))
+    assert derived(fresh) == expected != ALICE
+    assert "W306" not in fresh.run("check").stderr
+    # The keys stay when the database is deleted, and so does the namespace.
+    assert fresh.run("reset", "-y").returncode == 0
+    assert fresh.run("migrate").returncode == 0
+    assert derived(fresh) == expected
+
+
+def test_first_command_decides_for_the_server(fresh: Project) -> None:
+    assert fresh.run("migrate").returncode == 0
+    before = derived(fresh)
+    end(fresh.serve())
+    assert derived(fresh) == before != ALICE
+
+
+def test_older_installation_keeps_its_users(fresh: Project) -> None:
+    assert fresh.run("migrate").returncode == 0
+    path = fresh.state.root / "coulisse-memory.db"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(
+            "INSERT INTO memory_thread (user_id, name, length, summarised, created_at, "
+            "updated_at) VALUES (?, '', 0, 0, '2026-01-01', '2026-01-01')",
+            [uuid.UUID(ALICE).hex],
+        )
+        # As its version left it.
+        database.execute("DROP TABLE access_usernamespace")
+        database.execute(
+            "DELETE FROM django_migrations WHERE app='access' AND name LIKE '0002%'"
+        )
+    assert "(coulisse.W306)" in fresh.run("check").stderr
+    end(fresh.serve())
+    assert derived(fresh) == ALICE
+    assert not (fresh.state.root / "secrets.env").exists()
+    assert "(coulisse.W306)" in fresh.run("check").stderr
+    fresh.environment[USER_NAMESPACE] = str(uuid.uuid4())
+    assert f"{USER_NAMESPACE}={PUBLIC}" in refused(fresh, "start")
+
+
+def test_nothing_works_with_a_lost_namespace(fresh: Project) -> None:
+    end(fresh.serve())
+    file = fresh.state.root / "secrets.env"
+    kept = file.read_bytes()
+    file.unlink()
+    for words in (("start", "-F"), ("worker",), ("check",)):
+        said = refused(fresh, *words)
+        assert f"{USER_NAMESPACE} is missing" in said, words
+        assert "from its backup" in said
+        assert not file.exists()
+    file.write_bytes(kept)
+    file.chmod(0o600)
+    end(fresh.serve())
+
+
+def test_restart_with_a_lost_namespace_keeps_the_server(fresh: Project) -> None:
+    server = fresh.serve()
+    (fresh.state.root / "secrets.env").unlink()
+    assert f"{USER_NAMESPACE} is missing" in refused(fresh, "restart")
+    assert server.poll() is None
+    end(server)
+
+
+def test_replica_with_another_namespace_does_not_start(fresh: Project) -> None:
+    fresh.environment[USER_NAMESPACE] = str(uuid.uuid4())
+    end(fresh.serve())
+    fresh.environment[USER_NAMESPACE] = other = str(uuid.uuid4())
+    for words in (("start",), ("erase-user", "ada", "-y")):
+        said = refused(fresh, *words)
+        assert f"the same {USER_NAMESPACE}" in said.replace("\n", " "), words
+        assert other not in said
