@@ -7,9 +7,10 @@
 | coulisse.E305 | users are bound to credentials, and those that name nobody share one |
 | coulisse.E306 | two entries of `basic` have one username |
 | coulisse.E307 | a `redirect_url` leads elsewhere than into its scope |
+| coulisse.E308 | a password is shorter than 8 characters |
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -20,14 +21,18 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    GetPydanticSchema,
     SecretStr,
     StringConstraints,
     Tag,
     field_validator,
     model_validator,
 )
+from pydantic_core import core_schema
 
+from access import secret_digests
 from access.config import DEFAULT_USER_ID, USERS
+from access.secret_digests import MIN_PASSWORD_CHARS, SecretDigest
 from config.sections import Config, Location, Problem, Section
 
 ROOTS = {"admin": "/admin/", "proxy": "/v1/"}
@@ -58,28 +63,54 @@ Username = Annotated[
 ]
 
 
+def _read_as_secret(convert: Callable[[SecretStr], Any]) -> GetPydanticSchema:
+    """Return what validates a secret and stores what `convert` makes of it.
+
+    The JSON Schema stays that of a secret, by which the studio masks its value.
+    """
+    return GetPydanticSchema(
+        lambda _, handler: core_schema.no_info_after_validator_function(
+            convert, handler.generate_schema(SecretStr)
+        )
+    )
+
+
+def _password(secret: SecretStr) -> SecretDigest | SecretStr:
+    text = secret.get_secret_value()
+    if not text.strip():
+        raise ValueError("must not be empty")
+    if not _is_hash(text):
+        return secret_digests.of_password(text)
+    _check_hash(text)
+    return secret
+
+
+def _token(secret: SecretStr) -> SecretDigest | None:
+    text = secret.get_secret_value().strip()
+    if not text:
+        return None
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("must be visible ASCII characters, to fit into a header")
+    return secret_digests.of_token(text)
+
+
+Password = Annotated[SecretDigest | SecretStr, _read_as_secret(_password)]
+"""A digest of the password, or the hash the YAML has in its place."""
+ComparedToken = Annotated[SecretDigest | None, _read_as_secret(_token)]
+"""A digest of what clients send as a bearer token; None for an empty text."""
+
+
 class Login(Part):
     """A username and its password."""
 
     username: Username = Field("admin", description="The name to log in with.")
-    password: SecretStr = Field(
-        description="The password, or a hash of it as Django writes it "
-        "(`pbkdf2_sha256$…`), which `manage.py hash-password` makes."
+    password: Password = Field(
+        description="The password, of at least 8 characters, or a hash of it as Django "
+        "writes it (`pbkdf2_sha256$…`), which `manage.py hash-password` makes."
     )
 
-    @field_validator("password", mode="after")
-    @classmethod
-    def _is_one(cls, value: SecretStr) -> SecretStr:
-        text = value.get_secret_value()
-        if not text.strip():
-            raise ValueError("must not be empty")
-        if is_hash(text):
-            _check_hash(text)
-        return value
 
-
-def is_hash(password: str) -> bool:
-    """Return whether a password is written as a hash."""
+def _is_hash(password: str) -> bool:
     return password.partition("$")[0] in HASHES and "$" in password
 
 
@@ -240,7 +271,7 @@ class ProxyAuth(ScopeConfig):
 class AuthConfig(Part):
     """Who may call what. A scope that is left out asks for nothing."""
 
-    mcp_consumer_secret: SecretStr | None = Field(
+    mcp_consumer_secret: ComparedToken | None = Field(
         None,
         description="What a backend of yours sends as a bearer token to make links "
         "with which users connect MCP servers. Unset: nobody can.",
@@ -260,16 +291,6 @@ class AuthConfig(Part):
         if value is None:
             raise ValueError("is empty: give it a scheme, or remove it")
         return value
-
-    @field_validator("mcp_consumer_secret", mode="after")
-    @classmethod
-    def _can_be_sent(cls, value: SecretStr | None) -> SecretStr | None:
-        text = "" if value is None else value.get_secret_value().strip()
-        if not text:
-            return None
-        if not text.isascii() or not text.isprintable() or " " in text:
-            raise ValueError("must be visible ASCII characters, to fit into a header")
-        return SecretStr(text)
 
 
 def check(auth: AuthConfig, config: Config) -> Iterable[Problem]:
@@ -301,6 +322,7 @@ def _check_scope(name: str, scope: ScopeConfig) -> Iterable[Problem]:
             "coulisse.E303",
         )
     yield from _check_usernames(name, scope)
+    yield from _check_passwords(name, scope)
     if scope.oidc is not None:
         yield from _check_redirect(name, scope.oidc)
 
@@ -322,6 +344,20 @@ def _check_usernames(name: str, scope: ScopeConfig) -> Iterable[Problem]:
                 f"auth.{name}.basic has the username '{username}' twice; each entry "
                 "needs a 'username' of its own",
                 "coulisse.E306",
+            )
+
+
+def _check_passwords(name: str, scope: ScopeConfig) -> Iterable[Problem]:
+    """Refuse passwords that are guessed in no time."""
+    is_list = not isinstance(scope.basic, Login)
+    for place, login in enumerate(scope.logins):
+        if isinstance(login.password, SecretDigest) and login.password.is_short:
+            entry: Location = ("auth", name, "basic", *((place,) if is_list else ()))
+            yield Problem(
+                (*entry, "password"),
+                f"auth.{name}.basic: the password of '{login.username}' is shorter "
+                f"than {MIN_PASSWORD_CHARS} characters; take a longer one",
+                "coulisse.E308",
             )
 
 
@@ -374,7 +410,7 @@ def _check_users(proxy: ProxyAuth, config: Config) -> Iterable[Problem]:
             f"{why}, so there are none for 'default_user_id'; remove 'default_user_id'",
             "coulisse.E305",
         )
-    if config.get(USERS) == "shared":
+    if config.get(USERS).mode == "shared":
         yield Problem(
             ("users",),
             f"{why}, so none is left for 'users: shared'; remove 'users'",

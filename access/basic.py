@@ -7,26 +7,33 @@ costs what a wrong password does. Source: RFC 7617.
 import asyncio
 import base64
 import binascii
-import hashlib
 import hmac
 import os
-import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from typing import ParamSpec, TypeVar
 
 from django.contrib.auth import hashers
 
-from access.auth_config import Login, is_hash
+from access.auth_config import Login
 from access.errors import CredentialRefused, CredentialRequired, TooManyGuesses
+from access.login_throttle import Attempt, LoginThrottle
+from access.secret_digests import SecretDigest
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MAX_HEADER = 4096
 """Characters; a longer header is no username and password."""
 
 MAX_REMEMBERED = 1024
-MAX_WAITING = 32
-"""Passwords to be checked against hashes at a time; more are not waited for."""
+MAX_WAITING = 16
+"""Passwords to be checked against hashes at a time; further ones are refused.
+
+A hash takes up to half a second, so the last one waits for some eight.
+"""
 
 DIGEST_BYTES = 32
 
@@ -34,9 +41,6 @@ WANTED = (
     "This server asks for a username and a password: send them as HTTP Basic "
     "authentication"
 )
-
-_hashing = ThreadPoolExecutor(1, "passwords")
-"""One password at a time: a hash is made to cost, and turns need the processor too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,55 +76,82 @@ def _readings(header: str) -> list[Given]:
     return found
 
 
-class Passwords:
-    """The usernames and passwords of one scope."""
+class HashPool:
+    """Computes hashes in a thread of its own, for all scopes together."""
 
-    def __init__(self, logins: Iterable[Login], *, realm: str) -> None:
+    def __init__(self) -> None:
+        # One thread: hashes are slow by design, and turns need the processor, too.
+        self._thread = ThreadPoolExecutor(1, "passwords")
+        self._waiting = 0
+
+    def __len__(self) -> int:
+        """Return how many calls run or wait."""
+        return self._waiting
+
+    async def run(
+        self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call a function in the thread; raises `TooManyGuesses` for a full queue."""
+        if self._waiting >= MAX_WAITING:
+            raise TooManyGuesses
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            call = partial(function, *args, **kwargs)
+            return await loop.run_in_executor(self._thread, call)
+        finally:
+            self._waiting -= 1
+
+
+_hashing = HashPool()
+
+
+class Passwords:
+    """The usernames and passwords of one scope; used by one event loop."""
+
+    def __init__(
+        self, logins: Iterable[Login], *, realm: str, throttle: LoginThrottle
+    ) -> None:
         self.challenge = f'Basic realm="{realm}", charset="UTF-8"'
+        self._throttle = throttle
         self._key = os.urandom(32)
-        self._plain: dict[str, bytes] = {}
+        self._plain: dict[str, SecretDigest] = {}
         self._hashed: dict[str, str] = {}
         for login in logins:
-            password = login.password.get_secret_value()
-            if is_hash(password):
-                self._hashed[login.username] = password
+            if isinstance(login.password, SecretDigest):
+                self._plain[login.username] = login.password
             else:
-                self._plain[login.username] = self._digest(login.username, password)
+                self._hashed[login.username] = login.password.get_secret_value()
         self._decoy = next(iter(self._hashed.values()), None)
-        self._nobody = os.urandom(DIGEST_BYTES)
+        self._nobody = SecretDigest(os.urandom(DIGEST_BYTES))
         # By digests of headers: a hash is computed once. Guesses push out guesses.
         self._right: dict[bytes, str] = {}
         self._wrong: dict[bytes, None] = {}
-        self._waiting = 0
-        self._lock = threading.Lock()
+        self._checking: dict[bytes, asyncio.Task[str | None]] = {}
+        """Checks that run now: requests with the same header share one."""
 
-    async def check(self, header: str | None) -> str:
+    async def check(self, header: str | None, address: str) -> str:
         """Return whose username and password a header's value has.
 
-        Hashes are computed in a thread. Raises `CredentialRequired` for no value, and
-        `CredentialRefused` for a wrong one, whatever is wrong.
+        Raises `CredentialRequired` for no value, `CredentialRefused` for a wrong one,
+        `LoginDelayed` after too many of them, and `TooManyGuesses` while too many
+        hashes are to be computed.
         """
-        key = self._recognise(header)
-        if not self._knows(key):
-            if self._waiting >= MAX_WAITING:
-                raise TooManyGuesses
-            self._waiting += 1
-            try:
-                loop = asyncio.get_running_loop()
-                await loop.run_in_executor(_hashing, self._learn, key, header)
-            finally:
-                self._waiting -= 1
-        return self._answer(key)
+        key = self._digest(header)
+        username = self._recall(key, address)
+        if username is None:
+            username = await self._admit(key, _readings(header or ""), address)
+        return username
 
-    def check_here(self, header: str | None) -> str:
-        """Do as `check` does, in this thread."""
-        key = self._recognise(header)
-        if not self._knows(key):
-            self._learn(key, header)
-        return self._answer(key)
+    def recall(self, header: str | None, address: str) -> str:
+        """Do as `check` does, but refuse what was not checked before."""
+        username = self._recall(self._digest(header), address)
+        if username is None:
+            raise self._refused()
+        return username
 
-    def _recognise(self, header: str | None) -> bytes:
-        """Return what is known of a header by, after a look that costs no hash."""
+    def _digest(self, header: str | None) -> bytes:
+        """Return the key under which the result of checking a header is stored."""
         if header is None:
             raise CredentialRequired(WANTED, challenge=self.challenge)
         if header.partition(" ")[0].lower() != "basic":
@@ -130,53 +161,92 @@ class Passwords:
             )
         if len(header) > MAX_HEADER:
             raise self._refused()
-        key = hmac.digest(self._key, header.encode("utf-8", "replace"), "sha256")
-        if self._decoy is None and not self._knows(key):
-            self._learn(key, header)
-        return key
+        return hmac.digest(self._key, header.encode("utf-8", "replace"), "sha256")
 
-    def _knows(self, key: bytes) -> bool:
-        return key in self._right or key in self._wrong
+    def _recall(self, key: bytes, address: str) -> str | None:
+        """Return the username of a login that has come from this address before.
 
-    def _answer(self, key: bytes) -> str:
+        A login from another address passes the throttle first: otherwise a client that
+        guesses would see at once which guess is right.
+        """
         username = self._right.get(key)
+        if username is not None and self._throttle.knows(address, username):
+            return username
+        return None
+
+    async def _admit(self, key: bytes, readings: list[Given], address: str) -> str:
+        if not readings:
+            raise self._refused()
+        name = readings[0].username
+        checking = self._checking.get(key)
+        if checking is None:
+            attempt = self._throttle.begin(address, name)
+            verifying = self._verify(key, readings, attempt)
+            # It ends even if the client leaves: the failure counts all the same.
+            checking = self._checking[key] = asyncio.create_task(verifying)
+            checking.add_done_callback(_look_at_fault)
+        else:
+            self._throttle.check(address, name)
+        username = await asyncio.shield(checking)
         if username is None:
             raise self._refused()
+        self._throttle.know(address, username)
         return username
 
-    def _refused(self) -> CredentialRefused:
-        return CredentialRefused(
-            "The username or the password is wrong", challenge=self.challenge
-        )
+    async def _verify(
+        self, key: bytes, readings: list[Given], attempt: Attempt
+    ) -> str | None:
+        """Return the owner of the password, and report the result to the throttle."""
+        try:
+            username = await self._find(key, readings)
+        except BaseException:
+            self._throttle.withdraw(attempt)
+            raise
+        finally:
+            del self._checking[key]
+        if username is None:
+            self._throttle.fail(attempt)
+        else:
+            self._throttle.succeed(attempt, username)
+        return username
 
-    def _learn(self, key: bytes, header: str | None) -> None:
-        # One at a time in the studio, too, whose threads come here by themselves.
-        with self._lock:
-            right = [
-                given for given in _readings(header or "") if self._is_right(given)
-            ]
-            if right:
-                _put(self._right, key, right[0].username)
-            else:
-                _put(self._wrong, key, None)
+    async def _find(self, key: bytes, readings: list[Given]) -> str | None:
+        if key in self._right or key in self._wrong:
+            return self._right.get(key)
+        if self._decoy is None:
+            username = self._owner(readings)
+        else:
+            username = await _hashing.run(self._owner, readings)
+        if username is None:
+            _put(self._wrong, key, None)
+        else:
+            _put(self._right, key, username)
+        return username
+
+    def _owner(self, readings: list[Given]) -> str | None:
+        """Return whose password one of the readings has; computes hashes."""
+        right = (given.username for given in readings if self._is_right(given))
+        return next(right, None)
 
     def _is_right(self, given: Given) -> bool:
         expected = self._plain.get(given.username, self._nobody)
-        is_right = hmac.compare_digest(
-            self._digest(given.username, given.password), expected
-        )
+        is_right = expected.matches(given.password)
         if is_right or self._decoy is None:
             return is_right
         stored = self._hashed.get(given.username)
         is_right = hashers.check_password(given.password, stored or self._decoy)
         return is_right and stored is not None
 
-    def _digest(self, username: str, password: str) -> bytes:
-        text = f"{username}\0{password}".encode("utf-8", "surrogatepass")
-        return hashlib.blake2b(text, key=self._key, digest_size=DIGEST_BYTES).digest()
+    def _refused(self) -> CredentialRefused:
+        return CredentialRefused(
+            "The username or the password is wrong", challenge=self.challenge
+        )
 
 
-T = TypeVar("T")
+def _look_at_fault(checking: "asyncio.Task[str | None]") -> None:
+    """Read the exception, which asyncio would log if no request waits for it."""
+    if not checking.cancelled():
+        checking.exception()
 
 
 def _put(known: dict[bytes, T], key: bytes, value: T) -> None:

@@ -5,6 +5,11 @@
 | coulisse.W301 | one username for all, which makes one user of them |
 | coulisse.W302 | an identity provider is asked over plain http |
 | coulisse.W303 | a limit of API tokens where nobody is asked for one |
+| coulisse.W304 | a password is shorter than 12 characters |
+| coulisse.W305 | `mcp_consumer_secret` can be guessed |
+| coulisse.W306 | users' ids can be computed from names, and clients may send ids |
+| coulisse.E309 | `COULISSE_USER_NAMESPACE` is not the one of the database |
+| coulisse.E310 | `COULISSE_USER_NAMESPACE` is no UUID, or its file cannot be read |
 """
 
 from collections.abc import Iterator
@@ -13,10 +18,22 @@ from urllib.parse import urlsplit
 
 from django.core import checks
 
+from access import user_namespace
 from access.auth_config import AUTH, AuthConfig, ScopeConfig
+from access.config import USERS
 from access.limits_config import LIMITS, Limit
+from access.secret_digests import SAFE_PASSWORD_CHARS, SecretDigest
 from config import checked
+from config.errors import SecretsInvalid
 from core.loopback import is_loopback
+
+COMPUTABLE = (
+    "the ids of this installation's users are derived from their names in a public "
+    "namespace, as older versions did: any client that knows a name can compute the "
+    "id, and send it as a UUID where clients name their users. Set 'users: "
+    "{accept_uuids: false}' if no client sends UUIDs, or let credentials stand for "
+    "users; only a new database can have a namespace of its own (docs/users.md)"
+)
 
 
 def check_auth(**_: Any) -> list[checks.CheckMessage]:
@@ -26,6 +43,22 @@ def check_auth(**_: Any) -> list[checks.CheckMessage]:
         return []
     found = concerns(config.get(AUTH), config.get(LIMITS))
     return [checks.Warning(message, id=kind) for kind, message in found]
+
+
+def check_user_namespace(**_: Any) -> list[checks.CheckMessage]:
+    """Report a namespace that is public, or not the database's."""
+    config = checked.load()
+    if config is None:
+        return []
+    try:
+        state = user_namespace.inspect()
+    except SecretsInvalid as exc:
+        return [checks.Error(exc.message, id="coulisse.E310")]
+    if state.problem:
+        return [checks.Error(state.problem, id="coulisse.E309")]
+    if state.is_public and config.get(USERS).accept_uuids:
+        return [checks.Warning(COMPUTABLE, id="coulisse.W306")]
+    return []
 
 
 def concerns(auth: AuthConfig, limits: tuple[Limit, ...]) -> Iterator[tuple[str, str]]:
@@ -45,6 +78,7 @@ def concerns(auth: AuthConfig, limits: tuple[Limit, ...]) -> Iterator[tuple[str,
                 f"auth.{name}.oidc: 'issuer_url' is plain http to another machine; "
                 "whoever is between can log in as anybody: use https",
             )
+    yield from _weak_secrets(auth)
     if proxy is None or proxy.tokens is None:
         for index, limit in enumerate(limits):
             if limit.per == "token":
@@ -54,6 +88,25 @@ def concerns(auth: AuthConfig, limits: tuple[Limit, ...]) -> Iterator[tuple[str,
                     "carries an API token: set auth.proxy to 'tokens: {}', or limit "
                     "each 'principal'",
                 )
+
+
+def _weak_secrets(auth: AuthConfig) -> Iterator[tuple[str, str]]:
+    """Yield a warning for each password and token that can be guessed."""
+    for name, scope in (("admin", auth.admin), ("proxy", auth.proxy)):
+        for login in () if scope is None else scope.logins:
+            if isinstance(login.password, SecretDigest) and login.password.is_weak:
+                yield (
+                    "coulisse.W304",
+                    f"auth.{name}.basic: the password of '{login.username}' is shorter "
+                    f"than {SAFE_PASSWORD_CHARS} characters; take a longer one",
+                )
+    consumer = auth.mcp_consumer_secret
+    if consumer is not None and consumer.is_weak:
+        yield (
+            "coulisse.W305",
+            "auth.mcp_consumer_secret can be guessed; draw one at random, for example "
+            "with `openssl rand -hex 32`",
+        )
 
 
 def _is_in_the_open(scope: ScopeConfig) -> bool:

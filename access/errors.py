@@ -1,5 +1,6 @@
 """What can go wrong with who a request is from and for, and with what it may use."""
 
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -15,7 +16,9 @@ from core.errors import (
 
 class UserRequired(Invalid):
     """safety_identifier is required: it says whose conversation this is. Send it \
-(or the older 'user'), or set 'default_user_id' or 'users: shared' in coulisse.yaml."""
+(or the older 'user')."""
+
+    detail = "or set 'default_user_id' or 'users: shared' in coulisse.yaml"
 
     def __init__(self) -> None:
         super().__init__(param="safety_identifier", code="user_required")
@@ -23,6 +26,21 @@ class UserRequired(Invalid):
 
 class UserInvalid(Invalid):
     """The user identifier is not valid."""
+
+
+class NamespaceMismatch(Unavailable):
+    """The namespace of this server's user ids is not the one its database was first \
+used with."""
+
+    code = "user_namespace_mismatch"
+
+
+class NamespaceUnknown(Unavailable):
+    """The database has not confirmed yet in which namespace users' ids are derived. \
+Try again in a moment."""
+
+    code = "user_namespace_unknown"
+    retry_after_seconds = 1
 
 
 class CredentialRequired(Unauthenticated):
@@ -36,17 +54,34 @@ class CredentialRefused(Unauthenticated):
     code = "invalid_api_key"
 
 
-class TooManyGuesses(Limited):
+class LoginDelayed(Limited):
+    """Too many sign-ins failed. Try again later."""
+
+    code = "login_delayed"
+
+    def __init__(self, seconds: float) -> None:
+        count = math.ceil(seconds)
+        super().__init__(
+            f"Too many sign-ins failed. Try again in {count} "
+            f"second{'' if count == 1 else 's'}",
+            retry_after_seconds=seconds,
+        )
+
+
+class TooManyGuesses(Unavailable):
     """Too many passwords are being checked. Try again in a moment."""
 
-    def __init__(self) -> None:
-        super().__init__(retry_after_seconds=1)
+    code = "password_checks_busy"
+    retry_after_seconds = 2
 
 
 class IdentityProviderDown(Unavailable):
     """The identity provider cannot be reached, so the credential cannot be checked."""
 
     retry_after_seconds = 5
+
+    def __init__(self, detail: str = "") -> None:
+        super().__init__(detail=detail)
 
 
 class IdentityProviderBroken(IdentityProviderDown):
@@ -70,12 +105,6 @@ class IdentityRefused(Denied):
 safety_identifier out, or name that user."""
 
     code = "identity_mismatch"
-
-
-class AgentRefused(Denied):
-    """This API token may not call that agent."""
-
-    code = "agent_not_allowed"
 
 
 class TokenInvalid(Invalid):

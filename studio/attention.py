@@ -1,11 +1,12 @@
 """What an operator should look at: what fails, what waits, what nobody has said."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from urllib.parse import quote
 
 from pydantic import BaseModel, Field
 
+from access import failed_logins
 from agents.config import AGENTS
 from config import effective, live
 from config.sections import Config
@@ -18,6 +19,17 @@ from telemetry.glance import Glance
 
 MANY_ERRORS = 0.05
 """The share of turns that is worth a word."""
+
+
+LAST_HOUR = timedelta(hours=23)
+"""When it begins within the 24 hours that are looked at."""
+BURSTS_SHOWN = 3
+PLACES = {
+    "studio": "For the studio",
+    "/v1": "For /v1 and /mcp",
+    "mcp_consumer_secret": "With mcp_consumer_secret",
+}
+FAILED_SIGN_INS = f"/admin/audit?action={failed_logins.ACTION}"
 
 
 class Concern(BaseModel):
@@ -35,6 +47,7 @@ def concerns(glance: Glance, since: datetime) -> list[Concern]:
     found = [
         *_configuration(config),
         *_turns(glance),
+        *_sign_ins(since + LAST_HOUR),
         *map(_of_task, trouble.since(since)),
         *_lessons(since),
         *_prices(config, glance),
@@ -75,6 +88,26 @@ def _turns(glance: Glance) -> Iterator[Concern]:
             said=f"{glance.errors:,} of {glance.turns:,} turns failed",
             more=f"{worst.errors:,} of them asked {worst.agent}.",
             address="/admin/turns?outcome=error",
+        )
+
+
+def _sign_ins(since: datetime) -> Iterator[Concern]:
+    """Yield the largest bursts of failed sign-ins in the last hour."""
+    bursts = failed_logins.since(since)
+    for burst in bursts[:BURSTS_SHOWN]:
+        yield Concern(
+            level="warn",
+            said=f"{burst} in the last hour",
+            more=f"{PLACES.get(burst.scope, burst.scope)}. Further ones are delayed. "
+            "If nobody mistyped, somebody guesses: take a long, random password.",
+            address=FAILED_SIGN_INS,
+        )
+    if rest := bursts[BURSTS_SHOWN:]:
+        noun = "burst" if len(rest) == 1 else "bursts"
+        yield Concern(
+            level="warn",
+            said=f"{len(rest):,} more {noun} of failed sign-ins in the last hour",
+            address=FAILED_SIGN_INS,
         )
 
 

@@ -11,7 +11,6 @@ from django.urls import set_urlconf
 from django.utils.functional import SimpleLazyObject
 
 from access.auth_config import AUTH, AdminAuth, OidcConfig
-from access.basic import Passwords
 from access.errors import CredentialRequired
 from access.oidc import Verifier
 from access.oidc_login import Departure, Login, Return
@@ -21,7 +20,7 @@ from core.errors import CoulisseError, Denied
 from gateway import errors, login
 from gateway.authentication import check_origin
 from gateway.pages import Page
-from studio import faults, local, people, refusals
+from studio import faults, local, password_checks, people, refusals
 from studio.faults import wants_page
 
 ROOT = "/admin/"
@@ -49,6 +48,7 @@ class Door:
         try:
             return self._stop(request) or self._get_response(request)
         except CoulisseError as exc:
+            errors.log(request.method or "", request.path, exc)
             return refusal(exc) if wants_page(request) else errors.response(exc)
         except refusals.DATABASE_AWAY as exc:
             return faults.without_database(request, exc)
@@ -61,7 +61,7 @@ class Door:
         keeper = _keeper_of(admin)
         if keeper.way is not None:
             return _log_in(keeper.way, request)
-        username = keeper.passwords.check_here(request.headers.get("Authorization"))
+        username = password_checks.username(request, admin)
         check_origin(request)
         enter(request, username)
         return None
@@ -89,7 +89,6 @@ class Keeper:
 
     def __init__(self, admin: AdminAuth) -> None:
         self.admin = admin
-        self.passwords = Passwords(admin.logins, realm="Coulisse studio")
         self.way = None if admin.oidc is None else _way_in(admin.oidc)
         """How people log in at the identity provider."""
 

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from django.contrib import messages
 from django.core.exceptions import SuspiciousOperation
-from django.http import HttpRequest, HttpResponseRedirect, QueryDict
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 from pydantic import BaseModel, ValidationError
@@ -39,7 +39,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from access.deeds import Author
+from core import storable
 from core.errors import CoulisseError, Denied, Invalid
+from core.visible import shortened
 from studio import forgery, formats, people, roles
 from studio.pages import PageRenderer
 from studio.roles import Role
@@ -47,7 +49,8 @@ from studio.roles import Role
 Shape = TypeVar("Shape", bound=BaseModel)
 Page = Callable[[], Mapping[str, Any]]
 
-FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+MULTIPART = "multipart/form-data"
+FORMS = ("application/x-www-form-urlencoded", MULTIPART)
 METHOD = "_method"
 MOST_DIGITS = 18
 WRITTEN = "yaml"
@@ -140,6 +143,10 @@ class Face(APIView):
         super().initial(request, *args, **kwargs)
         if self._refusal is not None:
             raise self._refusal
+
+    def options(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Answer 204; the framework adds `Allow`, which names the methods."""
+        return HttpResponse(status=204)
 
     # What methods answer with.
 
@@ -237,8 +244,9 @@ class Face(APIView):
         }
 
     def _fields(self) -> Mapping[str, Any]:
-        """Return a form's fields, the last value of each."""
-        return cast(QueryDict, self.request.data).dict()
+        """Return a form's fields without its files, the last value of each."""
+        fields = cast(QueryDict, self.request.data).dict()
+        return {name: text for name, text in fields.items() if isinstance(text, str)}
 
     def entry(self, shape: type[Shape]) -> Shape:
         """Return the body in a shape; raises `Invalid`, naming the first place."""
@@ -268,11 +276,33 @@ class Face(APIView):
 
 
 def _readable(request: HttpRequest) -> None:
-    """Raise `Invalid` for a form of no such kind, or of more than there can be."""
+    """Raise `Invalid` for a form that cannot be read, or its text not stored."""
     try:
-        _ = request.POST
+        fields, files = _form(request)
     except (MultiPartParserError, SuspiciousOperation) as exc:
         raise Invalid(f"The form cannot be read: {exc}") from exc
+    for name in files:
+        raise Invalid(
+            "The form has a file, and none is accepted: send its text as a field",
+            param=shortened(name),
+        )
+    for name, values in fields.lists():
+        for text in (name, *values):
+            problem = storable.problem(text)
+            if problem is not None:
+                raise Invalid(f"The form {problem}", param=shortened(name))
+
+
+def _form(request: HttpRequest) -> tuple[QueryDict, Mapping[str, Any]]:
+    """Return a form's fields and files; Django itself reads those of POST only."""
+    if request.method == "POST" or request.content_type not in FORMS:
+        return request.POST, request.FILES
+    if request.content_type == MULTIPART and request.body:
+        raise Invalid(
+            "A form of several parts is sent with POST; name another method in its "
+            f"field {METHOD}, or send the fields as JSON or YAML"
+        )
+    return QueryDict(request.body), {}
 
 
 def _shaped(shape: type[Shape], data: Any) -> Shape:

@@ -3,18 +3,25 @@
 import logging
 from collections.abc import Callable
 
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import (
+    BadRequest,
+    PermissionDenied,
+    SuspiciousOperation,
+)
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template import loader
 
-from core.errors import CoulisseError, Denied, NotFound
+from core.errors import CoulisseError, Denied, Invalid, NotFound
 from gateway import errors
 from gateway.pages import Page
 from studio import negotiation, pages, refusals
 from studio.site import site
 
 logger = logging.getLogger(__name__)
+
+REFUSED = (BadRequest, Http404, PermissionDenied, SuspiciousOperation)
+"""What Django raises for a client's mistake."""
 
 
 class Faults:
@@ -30,7 +37,7 @@ class Faults:
         self, request: HttpRequest, exc: Exception
     ) -> HttpResponseBase:
         """Return the answer."""
-        if isinstance(exc, Http404 | PermissionDenied):
+        if isinstance(exc, REFUSED):
             return _refusal(request, exc)
         if isinstance(exc, refusals.DATABASE_AWAY):
             # Who looks is looked up there, and no page is without them.
@@ -59,18 +66,20 @@ def without_database(request: HttpRequest, exc: Exception) -> HttpResponseBase:
     )
 
 
-def _refusal(request: HttpRequest, exc: Http404 | PermissionDenied) -> HttpResponseBase:
+def _refusal(request: HttpRequest, exc: Exception) -> HttpResponseBase:
     """Return the answer to what Django itself refuses: the tables alone come here."""
     refusal: CoulisseError = Denied("Tables are read by operators, changed by nobody")
     if isinstance(exc, Http404):
         refusal = NotFound("There is no such table, nor such a page of one")
+    elif isinstance(exc, BadRequest | SuspiciousOperation):
+        refusal = Invalid("The table cannot be shown as the query asks; leave it out")
     if not wants_page(request):
         return errors.response(refusal)
     status = errors.kind_of(refusal).status
     context = {
         **site.each_context(request),
         **errors.body(refusal),
-        "title": pages.TITLES[status],
+        "title": pages.title(status),
         "trail": [("Tables", "/admin/tables/")],
         "is_operator": site.is_operator(request),
     }

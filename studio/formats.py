@@ -1,7 +1,6 @@
 """What the studio speaks with scripts: JSON and YAML, in and out."""
 
 import dataclasses
-import re
 from collections.abc import Iterable, Mapping
 from io import StringIO
 from typing import Any
@@ -17,6 +16,7 @@ from ruamel.yaml.scalarstring import LiteralScalarString
 
 from config import entries, reader, scanning
 from config.errors import ConfigInvalid
+from core import storable
 
 
 def plain(value: Any) -> Any:
@@ -24,8 +24,9 @@ def plain(value: Any) -> Any:
     return orjson.loads(_dumped(value))
 
 
-def _dumped(value: Any) -> bytes:
-    return orjson.dumps(value, default=_simpler, option=orjson.OPT_NON_STR_KEYS)
+def _dumped(value: Any, option: int = 0) -> bytes:
+    option |= orjson.OPT_NON_STR_KEYS
+    return orjson.dumps(value, default=_simpler, option=option)
 
 
 def _simpler(value: Any) -> Any:
@@ -42,9 +43,10 @@ def _simpler(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is nothing JSON can say")
 
 
+MAX_WRITTEN_BYTES = 100_000
+"""Of an answer as JSON; larger ones are not written as YAML."""
 TOO_DEEP = "The body is nested too deeply"
-HALF = re.compile("[\ud800-\udfff]")
-"""Of a pair of UTF-16; alone it is no character, and nothing can store it."""
+TOO_MANY = f"The body has more than {scanning.MAX_WRITTEN:,} keys and values"
 
 
 class Format(BaseRenderer):
@@ -87,7 +89,7 @@ class Yaml(Format):
         """Return the text; what is a text already is YAML as it was written."""
         if isinstance(data, str):
             return data
-        return "" if data is None else dumped(plain(data))
+        return "" if data is None else readable(data)
 
 
 class Csv(Format):
@@ -121,13 +123,17 @@ class JsonParser(JSONParser):
 
 
 def _fits(value: Any) -> None:
-    """Raise `ParseError` for what no file of ours could say: JSON may say it."""
-    level = [value]
+    """Raise `ParseError` for JSON that neither a file nor a table can hold."""
+    level, left = [value], scanning.MAX_WRITTEN
     for _ in range(scanning.MAX_DEPTH + 1):
+        left -= sum(len(each) for each in level if isinstance(each, dict | list))
+        if left < 0:
+            raise ParseError(TOO_MANY)
         for each in level:
-            texts = each if isinstance(each, dict) else [each]
-            if any(isinstance(it, str) and HALF.search(it) for it in texts):
-                raise ParseError("The body has a half of a character, such as \\ud800")
+            for value in each if isinstance(each, dict) else (each,):
+                problem = storable.problem(value)
+                if problem is not None:
+                    raise ParseError(f"The body {problem}")
         level = [below for each in level for below in _below(each)]
         if not level:
             return
@@ -182,6 +188,17 @@ def dumped(value: Any) -> str:
     yaml.width = 100
     yaml.dump(_in_blocks(value), out)
     return out.getvalue().removesuffix("...\n")
+
+
+def readable(data: Any) -> str:
+    """Return an answer as YAML; a large one as JSON, which is YAML, too.
+
+    Writing YAML takes seconds and many megabytes of memory for each megabyte.
+    """
+    told = _dumped(data)
+    if len(told) > MAX_WRITTEN_BYTES:
+        return _dumped(data, orjson.OPT_INDENT_2).decode()
+    return dumped(orjson.loads(told))
 
 
 def _in_blocks(value: Any) -> Any:

@@ -22,7 +22,7 @@ def picker(face: Face) -> Response:
     sought = Sought(names.alike(wanted, known), names.ids_from(wanted))
     found, has_more = people.page(sought=sought if wanted else None, limit=SHOWN)
     if wanted:
-        known = {identity.derive(wanted): wanted, **known}
+        known = {**dict.fromkeys(identity.meanings(wanted), wanted), **known}
     counts = people.counts_of_facts([person.user_id for person in found])
     memory = plan.of_users(config)
     shown: dict[str, Any] = {

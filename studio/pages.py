@@ -48,7 +48,7 @@ class PageRenderer(Format):
 def _answered(view: Any, data: Any, response: Any) -> tuple[str, dict[str, Any]]:
     template = getattr(response, "template", None) or view.template
     if not template:
-        return PLAIN, {"written": formats.dumped(formats.plain(data))}
+        return PLAIN, {"written": formats.readable(data)}
     shown = _context(data)
     page = getattr(response, "page", None)
     if page is not None:
@@ -69,7 +69,7 @@ def _refused(view: Any, data: Any, status: int) -> tuple[str, Mapping[str, Any]]
     if filled is None:
         return REFUSED, {
             "error": error,
-            "title": TITLES.get(status, "That does not work"),
+            "title": title(status),
         }
     return view.template, {**filled, "error": error}
 
@@ -89,3 +89,8 @@ TITLES = {
     500: "That failed",
     503: "Not available",
 }
+
+
+def title(status: int) -> str:
+    """Return the title of a page that says why something was refused."""
+    return TITLES.get(status, "That does not work")

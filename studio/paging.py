@@ -1,8 +1,9 @@
 """Long lists, page by page: where one ends is told as a text that `?after=` takes."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from core import storable
 from core.errors import Invalid
 
 Key = TypeVar("Key")
@@ -29,7 +30,11 @@ def place(text: str | None, key: type[Key]) -> tuple[datetime, Key] | None:
         found = datetime.fromisoformat(at)
         if found.tzinfo is None:
             raise ValueError
-        return found, key(rest)  # type: ignore[call-arg]  # int and UUID take a text
+        last: Any = key(rest)  # type: ignore[call-arg]  # int and UUID take a text
+        if storable.problem(last) is not None:
+            raise ValueError
+        # Fails where it is beyond the first or the last year in UTC.
+        return found.astimezone(UTC), last
     except (ValueError, OverflowError):
         raise Invalid(
             "'after' must be the last_id of the page before", param="after"

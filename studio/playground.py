@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from access import identity
 from access.caller import OPEN
 from config import live
 from core import request_ids
@@ -91,11 +92,11 @@ def turn(said: Said) -> TurnRequest:
     return TurnRequest(
         turn_id=new_turn_id(),
         agent=said.agent,
+        user_id=identity.derive(identity.checked(said.user)),
         messages=[Message(role="user", content=said.message)],
         options=options.read({**metadata, **(INCOGNITO if said.incognito else {})}),
         parameters={},
         stream=True,
         caller=OPEN,
         request_id=request_ids.current.get(),
-        safety_identifier=said.user,
     )

@@ -17,7 +17,7 @@ async def frames(turn: TurnRequest) -> AsyncGenerator[bytes]:
     try:
         answer = await chat.stream(turn, include_usage=True)
     except CoulisseError as exc:
-        yield sse.error(exc) + sse.DONE
+        yield sse.error(exc, for_operators=True) + sse.DONE
         return
     except Exception:
         logger.exception("a turn of the playground failed")

@@ -14,6 +14,7 @@ from config.errors import ConfigInvalid
 from config.sections import Problem as Found
 from core import redaction
 from core.errors import CoulisseError, NotFound
+from core.visible import shortened
 from gateway import errors
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,8 @@ def handle(exc: Exception, context: dict[str, Any]) -> Response | None:
     if isinstance(exc, DATABASE_AWAY):
         return Response(without_database(exc), status=503)
     request = context["request"]
-    logger.exception("%s %r failed", request.method, request.path, exc_info=exc)
+    where = shortened(request.method), shortened(request.path)
+    logger.exception("%s %s failed", *where, exc_info=exc)
     return Response(errors.internal(), status=500)
 
 
@@ -68,8 +70,13 @@ def without_database(exc: Exception) -> dict[str, Any]:
 
 
 def invalid(exc: ConfigInvalid) -> dict[str, Any]:
-    """Return the validator's words, and each problem by its place."""
-    told = errors.shape(exc.message, "invalid_request_error", code="config_invalid")
+    """Return the validator's words, and each problem by its place.
+
+    They may quote a value that the file hides, through an alias. So whatever looks like
+    a key is masked, whether it is a secret or not.
+    """
+    said = redaction.quoted(str(exc))
+    told = errors.shape(said, "invalid_request_error", code="config_invalid")
     told["error"]["problems"] = [_problem(problem) for problem in exc.problems]
     return told
 
@@ -77,10 +84,10 @@ def invalid(exc: ConfigInvalid) -> dict[str, Any]:
 def _problem(problem: Found) -> dict[str, Any]:
     place = problem.position
     return {
-        "message": redaction.every(problem.message),
+        "message": redaction.quoted(problem.message),
         "code": problem.code,
         "location": [
-            redaction.every(step) if isinstance(step, str) else step
+            redaction.quoted(step) if isinstance(step, str) else step
             for step in problem.location
         ],
         "file": place.file if place else None,
@@ -93,7 +100,7 @@ def _ours(exc: CoulisseError) -> Response:
     kind = errors.kind_of(exc)
     if kind.status >= 500:
         logger.warning("the studio: %s", exc)
-    answer = Response(errors.body(exc), status=kind.status)
+    answer = Response(errors.body(exc, for_operators=True), status=kind.status)
     seconds = errors.retry_after_seconds(exc)
     if seconds is not None:
         answer["Retry-After"] = str(round(seconds))

@@ -86,9 +86,12 @@ class Table(ModelAdmin):  # type: ignore[misc]  # it has no types
         """Return what makes a page of the list."""
         return Rows
 
-    def get_object(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
         """Return one row, if it is there."""
-        row = super().get_object(request, *args, **kwargs)
+        # Django takes `?_to_field=` for the name of a column.
+        row = super().get_object(request, object_id, from_field or None)
         if row is None:
             return None
         for field in row._meta.concrete_fields:

@@ -65,7 +65,7 @@ class Users(Face):
             limit=PAGE,
         )
         if wanted:
-            known = {identity.derive(wanted): wanted, **known}
+            known = {**dict.fromkeys(identity.meanings(wanted), wanted), **known}
         last = found[-1].place if found else None
         data = listed(_with_figures(found, known), has_more=has_more, last=last)
         return self.answer(data, page=lambda: {"sought": wanted, **_first_steps()})

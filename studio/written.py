@@ -87,7 +87,7 @@ class Written(Face):
         except ConfigInvalid as exc:
             if not self.is_form and all(p.code == errors.SYNTAX for p in exc.problems):
                 # Of a script: its body cannot even be read.
-                raise ParseError(exc.message) from exc
+                raise ParseError(str(exc)) from exc
             raise
 
 

@@ -1,9 +1,13 @@
 """The `auth` block of the YAML."""
 
+import asyncio
 import base64
 import io
+import pickle
+import re
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +17,17 @@ from django.core.management import CommandError, call_command
 from access import basic, checks
 from access.auth_config import AUTH, Login
 from access.basic import Passwords
-from access.errors import CredentialRefused, TooManyGuesses
-from config import loader
+from access.errors import (
+    CredentialRefused,
+    CredentialRequired,
+    LoginDelayed,
+    TooManyGuesses,
+)
+from access.login_throttle import LoginThrottle
+from config import loader, outline, secret_values
 from config.errors import ConfigInvalid
+
+WAIT_SECONDS = 60.0
 
 YAML = """
 providers: {openai: {api_key: k}}
@@ -43,7 +55,8 @@ def refusal(auth: str, more: str = ""):
 
 def test_the_secret_is_read_and_hidden():
     auth = load("{mcp_consumer_secret: ' the-secret '}")
-    assert auth.mcp_consumer_secret.get_secret_value() == "the-secret"
+    assert auth.mcp_consumer_secret.matches("the-secret")
+    assert not auth.mcp_consumer_secret.matches(" the-secret ")
     assert "the-secret" not in repr(auth)
 
 
@@ -60,6 +73,49 @@ def test_a_secret_no_header_can_carry_is_refused_and_not_shown(secret):
     assert secret not in str(caught.value)
 
 
+def clear_texts(value: object) -> set[str]:
+    """Return every text that pickling a value would write."""
+    return set(re.findall(r"[ -~]{3,}", pickle.dumps(value).decode("latin-1")))
+
+
+def test_no_password_stays_in_the_clear():
+    auth = load(
+        "{mcp_consumer_secret: consumer-in-the-clear, "
+        "proxy: {basic: {username: ada, password: password-in-the-clear}}, "
+        "admin: {basic: [{password: another-in-the-clear}]}}"
+    )
+    assert any("ada" in text for text in clear_texts(auth))
+    assert not [text for text in clear_texts(auth) if "in-the-clear" in text]
+    assert list(secret_values.within(auth)) == []
+    assert auth.proxy.logins[0].password.matches("password-in-the-clear")
+    assert not auth.proxy.logins[0].password.matches("password-in-the-clear ")
+
+
+def test_readings_of_the_same_passwords_are_equal():
+    text = "{proxy: {basic: {password: long-enough-x}}, mcp_consumer_secret: s3cret}"
+    assert load(text) == load(text)
+    assert load(text) != load(text.replace("enough-x", "enough-y"))
+    assert load(text) != load(text.replace("s3cret", "s4cret"))
+
+
+def test_the_schema_marks_digests_as_secrets():
+    for place in (
+        ("mcp_consumer_secret",),
+        *(("proxy", "basic", "password"), ("admin", "basic", 0, "password")),
+    ):
+        assert outline.is_secret(AUTH.schema, place), place
+    assert AUTH.schema["$defs"]["Login"]["properties"]["password"]["format"] == (
+        "password"
+    )
+
+
+@pytest.mark.parametrize("value", ["12345678", "[long-enough-x]", "{a: b}"])
+def test_a_password_that_is_no_text_is_refused_and_not_shown(value):
+    problem = refusal(f"{{proxy: {{basic: {{password: {value}}}}}}}")
+    assert "basic.password' must be text" in problem.message
+    assert "12345678" not in problem.message
+
+
 # Schemes.
 
 
@@ -71,7 +127,8 @@ def test_one_login_is_admin_unless_it_says_otherwise():
 
 def test_there_may_be_several_logins():
     logins = load(
-        "{admin: {basic: [{username: ada, password: x}, {username: bob, password: y}]}}"
+        "{admin: {basic: [{username: ada, password: long-enough-x}, "
+        "{username: bob, password: long-enough-y}]}}"
     ).admin.logins
     assert [login.username for login in logins] == ["ada", "bob"]
 
@@ -108,18 +165,18 @@ def test_the_reference_s_oidc_is_read():
         ("{proxy: }", "E009", "'proxy' is empty: give it a scheme, or remove it"),
         ("{proxy: {tokens: }}", "E303", "names no scheme"),
         (
-            "{proxy: {tokens: {}, basic: {password: x}}}",
+            "{proxy: {tokens: {}, basic: {password: long-enough-x}}}",
             "E303",
             "auth.proxy has 'basic' and 'tokens', but a scope has exactly one scheme",
         ),
         (
-            f"{{admin: {{oidc: {{{ADMIN}}}, basic: {{password: x}}}}}}",
+            f"{{admin: {{oidc: {{{ADMIN}}}, basic: {{password: long-enough-x}}}}}}",
             "E303",
             "has 'basic' and 'oidc'",
         ),
         ("{admin: {tokens: {}}}", "E009", "move 'tokens' to auth.proxy"),
         (
-            "{admin: {basic: {password: x}, identity: from_credential}}",
+            "{admin: {basic: {password: long-enough-x}, identity: from_credential}}",
             "E009",
             "'admin' cannot have 'identity'",
         ),
@@ -132,16 +189,27 @@ def test_the_reference_s_oidc_is_read():
         ("{proxy: {basic: {username: u}}}", "E010", "password' is missing"),
         ("{proxy: {basic: {password: ''}}}", "E009", "must not be empty"),
         ("{proxy: {basic: {password: '  '}}}", "E009", "must not be empty"),
-        ("{proxy: {basic: {username: ' ', password: x}}}", "E009", "username'"),
-        ("{proxy: {basic: {username: 'a:b', password: x}}}", "E009", "colon"),
+        (
+            "{proxy: {basic: {username: ' ', password: long-enough-x}}}",
+            "E009",
+            "username'",
+        ),
+        (
+            "{proxy: {basic: {username: 'a:b', password: long-enough-x}}}",
+            "E009",
+            "colon",
+        ),
         ("{proxy: {basic: []}}", "E303", "is an empty list"),
         (
             "{proxy: {basic: "
-            "[{username: a, password: x}, {username: a, password: y}]}}",
+            "[{username: a, password: long-enough-x}, "
+            "{username: a, password: long-enough-y}]}}",
             "E306",
             "has the username 'a' twice",
         ),
         ("{proxy: {basic: {password: 'pbkdf2_sha256$1'}}}", "E009", "hash-password"),
+        ("{proxy: {basic: {password: seven77}}}", "E308", "shorter than 8 characters"),
+        ("{admin: {basic: [{password: '  7  7 '}]}}", "E308", "password of 'admin'"),
         (f"{{proxy: {{oidc: {{{ADMIN}}}}}}}", "E307", "with a path under /v1/"),
         (f"{{admin: {{oidc: {{{PROXY}}}}}}}", "E307", "with a path under /admin/"),
         (
@@ -171,7 +239,7 @@ def test_binding_needs_a_scheme():
     "proxy",
     [
         "{tokens: {}}",
-        "{basic: {password: x}, identity: from_credential}",
+        "{basic: {password: long-enough-x}, identity: from_credential}",
         f"{{oidc: {{{PROXY}}}, identity: from_credential}}",
     ],
 )
@@ -185,7 +253,7 @@ def test_bound_users_and_one_for_all_contradict_each_other(proxy, more):
 
 @pytest.mark.parametrize("more", ["default_user_id: main", "users: shared"])
 def test_unbound_users_may_share(more):
-    assert load("{proxy: {basic: {password: x}}}", more).proxy is not None
+    assert load("{proxy: {basic: {password: long-enough-x}}}", more).proxy is not None
 
 
 def test_no_secret_is_in_a_message():
@@ -200,12 +268,25 @@ def test_no_secret_is_in_a_message():
 @pytest.mark.parametrize(
     ("auth", "expected"),
     [
-        ("{proxy: {basic: {password: x}, identity: from_credential}}", ["W301"]),
-        ("{proxy: {basic: {password: x}}}", []),
+        (
+            "{proxy: {basic: {password: long-enough-x}, identity: from_credential}}",
+            ["W301"],
+        ),
+        ("{proxy: {basic: {password: long-enough-x}}}", []),
+        ("{proxy: {basic: {password: eleven-char}}}", ["W304"]),
+        (
+            "{admin: {basic: [{password: twelve-chars}, "
+            "{username: b, password: eight-ch}]}}",
+            ["W304"],
+        ),
+        ("{mcp_consumer_secret: backend-secret}", ["W305"]),
+        ("{mcp_consumer_secret: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}", ["W305"]),
+        ("{mcp_consumer_secret: 4f9c1be07a35d2e86190}", []),
         ("{proxy: {tokens: {}}}", []),
         (
-            "{proxy: {basic: [{username: a, password: x}, {username: b, password: y}],"
-            " identity: from_credential}}",
+            "{proxy: {basic: [{username: a, password: long-enough-x}, "
+            "{username: b, password: long-enough-y}], "
+            "identity: from_credential}}",
             [],
         ),
         (f"{{admin: {{oidc: {{{ADMIN}}}}}}}", []),
@@ -225,7 +306,7 @@ def test_check_warns_of_what_is_not_wise(auth, expected, tmp_path, settings):
     ("auth", "per", "expected"),
     [
         ("{}", "token", ["coulisse.W303"]),
-        ("{proxy: {basic: {password: x}}}", "token", ["coulisse.W303"]),
+        ("{proxy: {basic: {password: long-enough-x}}}", "token", ["coulisse.W303"]),
         ("{proxy: {tokens: {}}}", "token", []),
         ("{}", "principal", []),
     ],
@@ -249,52 +330,79 @@ def header(username: str, password: str) -> str:
     return f"Basic {base64.b64encode(pair).decode()}"
 
 
+HASHED = "pbkdf2_sha256$1$salt$" + "A" * 43 + "="
+HERE = "192.0.2.1"
+
+
 def passwords(**logins: str) -> Passwords:
     made = [Login(username=name, password=text) for name, text in logins.items()]
-    return Passwords(made, realm="test")
+    throttle = LoginThrottle("test", report=lambda burst: None)
+    return Passwords(made, realm="test", throttle=throttle)
 
 
-def is_right(known: Passwords, username: str, password: str) -> bool:
+def addresses() -> Iterator[str]:
+    """Addresses of which none has failed before."""
+    return (f"198.51.100.{number}" for number in range(255))
+
+
+async def is_right(
+    known: Passwords, username: str, password: str, address: str = HERE
+) -> bool:
     try:
-        return known.check_here(header(username, password)) == username
+        return await known.check(header(username, password), address) == username
     except CredentialRefused:
         return False
 
 
-def test_guesses_do_not_push_out_what_is_right(monkeypatch):
+@pytest.fixture
+def computed(monkeypatch) -> list[str]:
+    """The passwords of which hashes are computed; `right` is the right one."""
     computed = []
+
+    def check_password(given: str, _: str) -> bool:
+        computed.append(given)
+        return given == "right"
+
+    monkeypatch.setattr(basic.hashers, "check_password", check_password)
+    return computed
+
+
+async def test_guesses_do_not_push_out_what_is_right(monkeypatch, computed):
     monkeypatch.setattr(basic, "MAX_REMEMBERED", 3)
-    monkeypatch.setattr(
-        basic.hashers,
-        "check_password",
-        lambda given, _: computed.append(given) or given == "right",
-    )
-    known = passwords(ada="pbkdf2_sha256$1$salt$" + "A" * 43 + "=")
-    assert is_right(known, "ada", "right")
-    for number in range(10):
-        assert not is_right(known, "ada", f"wrong-{number}")
-    assert is_right(known, "ada", "right")
+    known = passwords(ada=HASHED)
+    assert await is_right(known, "ada", "right")
+    for number, address in zip(range(4), addresses(), strict=False):
+        assert not await is_right(known, "ada", f"wrong-{number}", address)
+    assert await is_right(known, "ada", "right")
     assert computed.count("right") == 1
 
 
-def test_nobody_s_name_costs_what_a_wrong_password_does(monkeypatch):
-    computed = []
-    monkeypatch.setattr(
-        basic.hashers, "check_password", lambda given, _: bool(computed.append(given))
-    )
-    known = passwords(ada="pbkdf2_sha256$1$salt$" + "A" * 43 + "=", bob="plain")
-    for username in ("ada", "bob", "eve"):
+async def test_an_unknown_name_costs_what_a_wrong_password_does(monkeypatch, computed):
+    known = passwords(ada=HASHED, bob="plain")
+    for username, address in zip(("ada", "bob", "eve"), addresses(), strict=False):
         computed.clear()
-        assert not is_right(known, username, "wrong")
+        assert not await is_right(known, username, "wrong", address)
         assert computed == ["wrong"], username
     # The decoy's own password is no password of somebody else.
-    monkeypatch.setattr(basic.hashers, "check_password", lambda *_: True)
-    assert not is_right(known, "eve", "the decoy's")
-    assert not is_right(known, "bob", "the decoy's")
-    assert is_right(known, "bob", "plain")
+    assert not await is_right(known, "eve", "right")
+    assert not await is_right(known, "bob", "right")
+    assert await is_right(known, "bob", "plain")
 
 
-def test_threads_check_one_password_at_a_time(monkeypatch):
+async def test_an_unknown_name_is_delayed_as_a_known_one(computed):
+    told = {}
+    for username in ("ada", "bob", "eve"):
+        known = passwords(ada=HASHED, bob="plain")
+        computed.clear()
+        for number in range(5):
+            assert not await is_right(known, username, f"wrong-{number}")
+        with pytest.raises(LoginDelayed) as delayed:
+            await known.check(header(username, "wrong"), HERE)
+        told[username] = (str(delayed.value), len(computed))
+    assert set(told.values()) == {told["ada"]}
+
+
+async def test_one_hash_is_computed_at_a_time(monkeypatch):
     running = []
 
     def check_password(given: str, _: str) -> bool:
@@ -304,27 +412,105 @@ def test_threads_check_one_password_at_a_time(monkeypatch):
         running.remove(given)
         return False
 
-    monkeypatch.setattr(basic, "MAX_REMEMBERED", 3)
     monkeypatch.setattr(basic.hashers, "check_password", check_password)
-    known = passwords(ada="pbkdf2_sha256$1$salt$" + "A" * 43 + "=")
-    with ThreadPoolExecutor(4) as threads:
-        guesses = [f"wrong-{number}" for number in range(8)]
-        found = threads.map(lambda guess: is_right(known, "ada", guess), guesses)
-        assert not any(found)
+    scopes = [passwords(ada=HASHED), passwords(ada=HASHED)]
+    guesses = [
+        is_right(scopes[number % 2], "ada", f"wrong-{number}", address)
+        for number, address in zip(range(8), addresses(), strict=False)
+    ]
+    # Some are refused: of one name only so many are checked at a time.
+    found = await asyncio.gather(*guesses, return_exceptions=True)
+    assert found.count(False) == 8
+    assert not running
 
 
-async def test_too_many_guesses_are_not_waited_for(monkeypatch):
+async def test_too_many_hashes_are_not_waited_for(monkeypatch):
     monkeypatch.setattr(basic, "MAX_WAITING", 0)
-    known = passwords(ada="pbkdf2_sha256$1$salt$" + "A" * 43 + "=")
-    with pytest.raises(TooManyGuesses):
-        await known.check(header("ada", "x"))
+    known = passwords(ada=HASHED)
+    for _ in range(6):  # What was not checked is no failure.
+        with pytest.raises(TooManyGuesses) as refused:
+            await known.check(header("ada", "x"), HERE)
+    assert refused.value.retry_after_seconds == 2
 
 
-def test_what_hash_password_prints_is_taken(monkeypatch, capsys):
+async def test_requests_with_one_credential_share_a_hash(computed):
+    known = passwords(ada=HASHED)
+    asked = [is_right(known, "ada", "right") for _ in range(30)]
+    assert all(await asyncio.gather(*asked))
+    assert computed == ["right"]
+
+
+async def test_a_client_that_leaves_has_failed_all_the_same(monkeypatch):
+    may_end = threading.Event()
+    monkeypatch.setattr(
+        basic.hashers, "check_password", lambda *_: not may_end.wait(WAIT_SECONDS)
+    )
+    known = passwords(ada=HASHED)
+    for number in range(5):
+        may_end.clear()
+        asking = asyncio.ensure_future(is_right(known, "ada", f"wrong-{number}"))
+        await asyncio.sleep(0)
+        asking.cancel()
+        may_end.set()
+        await asyncio.gather(*known._checking.values())
+    with pytest.raises(LoginDelayed):
+        await known.check(header("ada", "wrong"), HERE)
+
+
+async def test_guesses_of_one_address_are_checked_in_no_greater_number(monkeypatch):
+    """However many are sent at once, before any of them is known to be wrong."""
+    may_end = threading.Event()
+    computed = []
+
+    def check_password(given: str, _: str) -> bool:
+        computed.append(given)
+        may_end.wait(WAIT_SECONDS)
+        return False
+
+    monkeypatch.setattr(basic.hashers, "check_password", check_password)
+    known = passwords(ada=HASHED)
+    guesses = [
+        asyncio.ensure_future(is_right(known, "ada", f"wrong-{number}"))
+        for number in range(50)
+    ]
+    _, waiting = await asyncio.wait(guesses, return_when=asyncio.FIRST_COMPLETED)
+    assert len(waiting) == 5
+    may_end.set()
+    found = await asyncio.gather(*guesses, return_exceptions=True)
+    assert found.count(False) == 5
+    assert sum(isinstance(each, LoginDelayed) for each in found) == 45
+    assert len(computed) == 5
+
+
+async def test_a_right_guess_is_not_told_from_another_address(computed):
+    known = passwords(ada=HASHED)
+    assert await is_right(known, "ada", "right", HERE)
+    for number in range(5):
+        assert not await is_right(known, "ada", f"wrong-{number}", "198.51.100.9")
+    with pytest.raises(LoginDelayed):
+        await known.check(header("ada", "right"), "198.51.100.9")
+    assert await is_right(known, "ada", "right", HERE)
+
+
+async def test_what_is_no_credential_is_no_guess():
+    known = passwords(ada="plain-text")
+    for _ in range(9):
+        for value in (None, "Bearer x", "Basic", "Basic !", "Basic " + "x" * 5_000):
+            with pytest.raises((CredentialRequired, CredentialRefused)):
+                await known.check(value, HERE)
+    assert await is_right(known, "ada", "plain-text")
+
+
+async def test_what_hash_password_prints_is_taken(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO("pass word\n"))
     call_command("hash-password")
-    printed = capsys.readouterr().out.strip()
-    assert is_right(passwords(ada=printed), "ada", "pass word")
+    printed, warned = capsys.readouterr()
+    assert "shorter than 12 characters" in warned
+    printed = printed.strip()
+    assert await is_right(passwords(ada=printed), "ada", "pass word")
+    monkeypatch.setattr("sys.stdin", io.StringIO("a long pass word\n"))
+    call_command("hash-password")
+    assert capsys.readouterr().err == ""
     monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
     with pytest.raises(CommandError, match="empty"):
         call_command("hash-password")

@@ -14,8 +14,8 @@ TWO_PEOPLE = (
 auth:
   admin:
     basic:
-      - {username: olga, password: operates}
-      - {username: vera, password: views}
+      - {username: olga, password: operates-it-all}
+      - {username: vera, password: only-views-it}
 """
 )
 
@@ -69,7 +69,7 @@ def viewer(running, configure):
     configure(TWO_PEOPLE)
     roles.give(people.staff("vera"), roles.Role.VIEWER)
     with httpx2.Client(
-        base_url=running, timeout=60, verify=False, auth=("vera", "views")
+        base_url=running, timeout=60, verify=False, auth=("vera", "only-views-it")
     ) as http:
         yield http
 
@@ -78,6 +78,6 @@ def viewer(running, configure):
 def operator(running, viewer):
     """A script whose person may change things, beside the viewer."""
     with httpx2.Client(
-        base_url=running, timeout=60, verify=False, auth=("olga", "operates")
+        base_url=running, timeout=60, verify=False, auth=("olga", "operates-it-all")
     ) as http:
         yield http

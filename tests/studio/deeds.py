@@ -28,7 +28,10 @@ from tests.studio.conftest import TWO_PEOPLE
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 KEY = "a-key-not-to-be-told"
 SAID = "Likes plums, which nobody may know."
-SECRETS = (KEY, SAID, "operates", "bearer-of-a-user", "sk-openai-secret")
+SECRETS = (
+    *(KEY, SAID, "operates-it-all", "bearer-of-a-user"),
+    "sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs",
+)
 """Keys, passwords, and what users say."""
 
 MODEL = {"provider": "openai", "model": "gpt-test"}

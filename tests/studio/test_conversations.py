@@ -116,7 +116,7 @@ def test_texts_are_text_and_never_markup(browser, alice):
 
 
 def test_our_own_secrets_are_not_shown(browser, script, alice):
-    secret = "sk-openai-secret"
+    secret = "sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs"
     call = ToolCall("call_1", "look", f'{{"key": "{secret}"}}')
     say(
         alice,

@@ -31,7 +31,7 @@ from tests.gateway.test_oidc import Browser
 
 pytestmark = pytest.mark.database
 
-BASIC = CONFIG + "auth: {admin: {basic: {password: open-it}}}\n"
+BASIC = CONFIG + "auth: {admin: {basic: {password: open-the-studio}}}\n"
 OIDC = (
     CONFIG
     + """
@@ -140,15 +140,15 @@ def test_no_other_spelling_goes_around_the_door(configure, http):
 
 def test_a_password_opens_it_from_anywhere(configure, http):
     configure(BASIC)
-    headers = {**basic("admin", "open-it"), "X-Forwarded-For": "10.0.0.1"}
+    headers = {**basic("admin", "open-the-studio"), "X-Forwarded-For": "10.0.0.1"}
     assert http.get("/admin/", headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize(
     "headers",
     [
-        *({}, basic("admin", "wrong"), basic("root", "open-it")),
-        *({"Authorization": "Bearer open-it"}, {"Authorization": "Basic x"}),
+        *({}, basic("admin", "wrong"), basic("root", "open-the-studio")),
+        *({"Authorization": "Bearer open-the-studio"}, {"Authorization": "Basic x"}),
     ],
 )
 def test_nothing_else_does(configure, http, headers):
@@ -163,13 +163,14 @@ def test_nothing_else_does(configure, http, headers):
 
 def test_a_credential_of_one_scope_is_none_in_the_other(configure, http, database):
     configure(
-        CONFIG + "auth: {admin: {basic: {password: open-it}}, proxy: {tokens: {}}}\n"
+        CONFIG
+        + "auth: {admin: {basic: {password: open-the-studio}}, proxy: {tokens: {}}}\n"
     )
     _, secret = tokens.mint("test", "somebody", by=ADA)
     token = {"Authorization": f"Bearer {secret}"}
     assert http.get("/v1/models", headers=token).status_code == 200
     assert http.get("/admin/", headers=token).status_code == 401
-    password = basic("admin", "open-it")
+    password = basic("admin", "open-the-studio")
     assert http.get("/admin/", headers=password).status_code == 200
     assert http.get("/v1/models", headers=password).status_code == 401
 
@@ -450,7 +451,7 @@ def test_a_session_ends_with_the_account(browser, idp, user):
 def test_logging_out_asks_for_a_password_again_at_most(configure, http):
     """A browser sends it by itself: there is no session to end."""
     configure(BASIC)
-    http.auth = ("admin", "open-it")
+    http.auth = ("admin", "open-the-studio")
     log_out(http, http.get("/admin/"))
     assert http.get("/admin/").status_code == 200
 

@@ -181,9 +181,9 @@ def test_no_face_shows_a_secret(script, yaml):
 def test_what_is_shown_can_be_sent_back(script, yaml, text):
     shown = script.get("/admin/config")
     assert shown.headers["Content-Type"].startswith("application/yaml")
-    assert shown.text == text.replace("sk-openai-secret", MASK).replace(
-        "sk-anthropic-secret", MASK
-    ).replace("env-secret", MASK)
+    assert shown.text == text.replace(
+        "sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs", MASK
+    ).replace("sk-anthropic-9Rk3ZpQ8wXv5LmT2dHs7YgCb", MASK).replace("env-secret", MASK)
     sent = script.put("/admin/config", content=shown.text.encode(), headers=AS_YAML)
     assert sent.status_code == 200
     data = script.get("/admin/config", headers={"Accept": "application/json"}).json()
@@ -322,7 +322,7 @@ def test_viewers_look_and_change_nothing(viewer, configure, tmp_path, settings):
     path = tmp_path / "coulisse.yaml"
     before = path.read_text()
     assert viewer.get("/admin/config").status_code == 200
-    assert "operates" not in viewer.get("/admin/config").text
+    assert "operates-it-all" not in viewer.get("/admin/config").text
     assert viewer.put("/admin/telemetry", json={}).status_code == 403
     assert viewer.post("/admin/providers", json={"kind": "groq"}).status_code == 403
     assert viewer.delete("/admin/providers/claude").status_code == 403

@@ -38,7 +38,9 @@ def test_a_browser_is_offered_what_was_valid_last(browser, yaml, text):
     assert "# the end" in page
     assert "sk-openai" not in page
     version = page.partition('name="version" value="')[2].partition('"')[0]
-    shown = text.replace("sk-openai-secret", MASK).replace("sk-anthropic-secret", MASK)
+    shown = text.replace("sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs", MASK).replace(
+        "sk-anthropic-9Rk3ZpQ8wXv5LmT2dHs7YgCb", MASK
+    )
     fields = {"_method": "PUT", "yaml": shown, "version": version}
     page = browser.submit("/admin/config/edit", fields)
     assert "Saved coulisse.yaml" in page.text

@@ -26,7 +26,7 @@ from tests.telemetry.test_showing import ask
 
 pytestmark = pytest.mark.database
 
-BASIC = CONFIG + "auth: {admin: {basic: {password: open-it}}}\n"
+BASIC = CONFIG + "auth: {admin: {basic: {password: open-the-studio}}}\n"
 JSON = {"Accept": "application/json"}
 
 
@@ -151,7 +151,7 @@ def test_who_may_not_enter_may_not_watch(configure, running):
     with pytest.raises(InvalidStatus) as refused, socket(running):
         pass
     assert refused.value.response.status_code == 403
-    headers = basic("admin", "open-it")
+    headers = basic("admin", "open-the-studio")
     with socket(running, additional_headers=headers) as ws:
         assert json.loads(ws.recv(timeout=60))["type"] == "snapshot"
 

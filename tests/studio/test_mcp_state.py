@@ -82,7 +82,7 @@ def test_what_cannot_be_reached_says_why_each_time_it_is_asked(script):
 def test_what_a_server_printed_before_it_ended_is_shown(configure, script, browser):
     configure(
         f"{CONFIG}mcp:\n  dies: {{command: {sys.executable}, "
-        f'args: ["{CHILD}", exit], env: {{KEY: hush-hush}}}}\n'
+        f'args: ["{CHILD}", exit], env: {{KEY: q7Vd2mXw9Lr4TzK8bNf3HcYs}}}}\n'
     )
     for told in (
         script.post("/admin/mcp/dies/tools").json(),

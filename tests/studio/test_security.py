@@ -12,7 +12,7 @@ from tests.conftest import CONFIG
 
 pytestmark = pytest.mark.database
 
-SECRET = "sk-openai-secret"
+SECRET = "sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs"
 SPOKEN = CONFIG.replace(f"api_key: {SECRET}", f"api_key: &key {SECRET}").replace(
     "agents:\n",
     f"""agents:

@@ -11,7 +11,7 @@ AUTH = """
 auth: # who may enter
   admin:
     basic:
-      - {username: olga, password: operates}
+      - {username: olga, password: operates-it-all}
 """
 
 
@@ -76,7 +76,7 @@ def test_what_somebody_else_says_of_users_stays(script, yaml):
 
 
 def test_another_scheme_is_not_replaced(browser, script, yaml):
-    path = yaml("auth: {proxy: {basic: [{username: cy, password: calls}]}}\n")
+    path = yaml("auth: {proxy: {basic: [{username: cy, password: calls-it-all}]}}\n")
     before = path.read_text()
     page = browser.get("/admin/tokens").text
     assert "Tokens open nothing yet" in page

@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib.auth import hashers
 from django.core.management import CommandError
 
+from access.secret_digests import SAFE_PASSWORD_CHARS
 from config.command import ConfigCommand
 
 
@@ -27,4 +28,10 @@ class Command(ConfigCommand):
             password = sys.stdin.readline().rstrip("\r\n")
         if not password.strip():
             raise CommandError("the password is empty")
+        if len(password) < SAFE_PASSWORD_CHARS:
+            # `check` cannot tell: a hash says nothing of what it was made from.
+            self.stderr.write(
+                f"the password is shorter than {SAFE_PASSWORD_CHARS} characters, so it "
+                "can be guessed; take a longer one"
+            )
         self.stdout.write(hashers.make_password(password))

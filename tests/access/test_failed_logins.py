@@ -1,0 +1,97 @@
+"""Bursts of failed sign-ins in the log and in the audit."""
+
+import logging
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from access import audit, failed_logins
+from access.failed_logins import Burst
+from access.models import AuditEntry
+from tests.gateway.calls import until
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
+
+
+@pytest.fixture
+def scope() -> str:
+    """A scope no other test has failed in."""
+    return f"scope-{uuid.uuid4()}"
+
+
+def of(scope: str, minutes: int = 60) -> list[str]:
+    at = datetime.now(UTC) - timedelta(minutes=minutes)
+    return [str(each) for each in failed_logins.since(at) if each.scope == scope]
+
+
+def entries(scope: str) -> list[AuditEntry]:
+    return list(AuditEntry.objects.filter(target=scope).order_by("id"))
+
+
+def test_a_burst_is_one_line_and_one_entry(scope, caplog):
+    with caplog.at_level(logging.INFO, "access"):
+        failed_logins.report(Burst(scope, "192.0.2.1", "ada", failures=5))
+    until(lambda: entries(scope))
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage() == (
+        f"5 failed sign-ins from 192.0.2.1 for name 'ada' ({scope}): further ones are "
+        "delayed"
+    )
+    [entry] = entries(scope)
+    assert (entry.action, entry.actor) == ("login.fail", "unauthenticated")
+    assert entry.origin == "192.0.2.1"
+    assert entry.details == {
+        "failures": 5,
+        "name": "ada",
+        "several_addresses": False,
+    }
+
+
+def test_bursts_are_summed_up_by_address_and_name(scope):
+    for burst in (
+        Burst(scope, "192.0.2.1", "ada", failures=5),
+        Burst(scope, "192.0.2.1", "ada", failures=12),
+        Burst(scope, "192.0.2.2", "ada", failures=6),
+        Burst(scope, "192.0.2.3", "bob", failures=7, is_from_many=True),
+        Burst(scope, "192.0.2.4", "bob", failures=1, is_from_many=True),
+        Burst(scope, "192.0.2.4", None, failures=2),
+    ):
+        failed_logins.report(burst)
+    until(lambda: len(entries(scope)) == 6)
+    assert of(scope) == [
+        "17 failed sign-ins from 192.0.2.1 for name 'ada'",
+        "8 failed sign-ins from several addresses for name 'bob'",
+        "6 failed sign-ins from 192.0.2.2 for name 'ada'",
+        "2 failed sign-ins from 192.0.2.4",
+    ]
+
+
+def test_old_bursts_are_not_summed_up(scope):
+    failed_logins.report(Burst(scope, "192.0.2.1", "ada", failures=5))
+    until(lambda: entries(scope))
+    AuditEntry.objects.filter(target=scope).update(
+        at=datetime.now(UTC) - timedelta(minutes=61)
+    )
+    assert of(scope) == []
+    assert len(of(scope, minutes=62)) == 1
+
+
+def test_any_name_can_be_written(scope):
+    name = "\x00\ud800\n" + "x" * 5_000
+    failed_logins.report(Burst(scope, "2001:db8::/64", name, failures=5))
+    [entry] = until(lambda: entries(scope))
+    assert entry.details["name"].startswith("\\x00\\ud800\\nxxx")
+    assert len(entry.details["name"]) == 100
+    assert len(of(scope)) == 1
+
+
+def test_a_database_that_is_away_stops_nothing(scope, caplog, monkeypatch):
+    def fail(deed: object) -> None:
+        raise OSError("away")
+
+    monkeypatch.setattr(audit, "write", fail)
+    failed_logins.report(Burst(scope, "192.0.2.1", "ada", failures=5))
+    until(lambda: [r for r in caplog.records if "not in the audit" in r.getMessage()])
+    assert entries(scope) == []

@@ -1,0 +1,212 @@
+"""Who guesses the studio's password keeps nobody waiting, and is delayed."""
+
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import httpx2
+import pytest
+from django.test import RequestFactory
+
+from access import basic as passwords
+from access import login_throttle
+from access.models import AuditEntry
+from studio import door
+from tests.access.clock import Clock
+from tests.conftest import CONFIG
+from tests.gateway.calls import WAIT_SECONDS, basic, error, until
+
+pytestmark = pytest.mark.database
+
+HASH = "pbkdf2_sha256$1$salt$" + "A" * 43 + "="
+YAML = CONFIG + f"auth: {{admin: {{basic: {{password: '{HASH}'}}}}}}\n"
+PASSWORD = "the-right-password"
+RIGHT = basic("admin", PASSWORD)
+STYLES = "/admin/static/studio/studio.css"
+PAGE = {"Accept": "text/html"}
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(login_throttle.STUDIO, "clock", clock)
+    return clock
+
+
+@pytest.fixture
+def hashing(monkeypatch) -> Iterator[SimpleNamespace]:
+    """What computes hashes: it can be made to stand still."""
+    hashing = SimpleNamespace(computed=[], may_end=threading.Event())
+    hashing.may_end.set()
+
+    def check_password(given: str, _: str) -> bool:
+        hashing.computed.append(given)
+        assert hashing.may_end.wait(WAIT_SECONDS)
+        return given == PASSWORD
+
+    monkeypatch.setattr(passwords.hashers, "check_password", check_password)
+    yield hashing
+    hashing.may_end.set()
+
+
+@pytest.fixture
+def at(running, configure, hashing, clock):
+    """Return clients by their address on this machine."""
+    configure(YAML)
+    opened = []
+
+    def at(address: str) -> httpx2.Client:
+        transport = httpx2.HTTPTransport(local_address=address, verify=False)
+        client = httpx2.Client(
+            base_url=running, timeout=WAIT_SECONDS, transport=transport
+        )
+        opened.append(client)
+        return client
+
+    yield at
+    for client in opened:
+        client.close()
+
+
+@pytest.fixture
+def http(at) -> httpx2.Client:
+    return at("127.0.0.1")
+
+
+def guess(http: httpx2.Client, name: str = "admin") -> httpx2.Response:
+    return http.get("/admin/", headers={**basic(name, uuid.uuid4().hex), **PAGE})
+
+
+def test_hashes_keep_no_page_and_no_asset_waiting(at, http, hashing):
+    assert http.get("/admin/agents", headers=RIGHT).status_code == 200
+    hashing.may_end.clear()
+    with ThreadPoolExecutor(24) as threads:
+        # Of as many addresses and names, so that the queue is all that stops them.
+        guesses = [
+            threads.submit(guess, at(f"127.0.1.{number}"), f"name-{number}")
+            for number in range(24)
+        ]
+        until(lambda: sum(each.done() for each in guesses) == 8)
+        # The pool is full and stands still; these would wait for ever.
+        for path in ("/admin/", "/admin/agents", "/admin/settings", STYLES):
+            answer = http.get(path, headers={**RIGHT, **PAGE})
+            assert answer.status_code == 200, path
+        assert http.get(STYLES).status_code == 200
+        assert guess(at("127.0.2.1"), "another").status_code == 503
+        assert sum(each.done() for each in guesses) == 8
+        hashing.may_end.set()
+        found = [each.result() for each in guesses]
+    assert sorted(each.status_code for each in found) == [401] * 16 + [503] * 8
+    busy = next(each for each in found if each.status_code == 503)
+    assert busy.headers["Retry-After"] == "2"
+    assert "Too many passwords are being checked" in busy.text
+    assert busy.headers["Content-Security-Policy"]
+
+
+def test_the_pool_is_shared_with_the_api(at, http, hashing, configure):
+    proxy = f"proxy: {{basic: {{password: '{HASH}'}}}}, "
+    configure(YAML.replace("{admin:", f"{{{proxy}admin:"))
+    hashing.may_end.clear()
+    with ThreadPoolExecutor(16) as threads:
+        guesses = [
+            threads.submit(guess, at(f"127.0.1.{number}"), f"name-{number}")
+            for number in range(16)
+        ]
+        until(lambda: len(passwords._hashing) == 16)
+        refused = http.get("/v1/models", headers=basic("ada", "x"))
+        assert error(refused, 503)["code"] == "password_checks_busy"
+        hashing.may_end.set()
+        assert {each.result().status_code for each in guesses} == {401}
+
+
+def test_an_asset_needs_no_password_and_checks_none(http, hashing):
+    for _ in range(9):
+        headers = basic("admin", uuid.uuid4().hex)
+        assert http.get(STYLES, headers=headers).status_code == 200
+    assert hashing.computed == []
+    assert guess(http).status_code == 401
+    # One that is not there is no way in.
+    missing = "/admin/static/nowhere.css"
+    assert http.get(missing, headers=RIGHT).status_code == 401
+    assert http.get("/admin/", headers=RIGHT).status_code == 200
+    assert http.get(missing, headers=RIGHT).status_code == 404
+    assert http.get("/admin/static/../", headers=basic("admin", "x")).status_code in (
+        401,
+        404,
+    )
+
+
+def test_after_five_failures_there_is_a_delay(http, hashing, clock):
+    assert [guess(http).status_code for _ in range(5)] == [401] * 5
+    page = guess(http)
+    assert (page.status_code, page.headers["Retry-After"]) == (429, "1")
+    assert "Try again in 1 second" in page.text
+    assert "WWW-Authenticate" not in page.headers
+    told = http.get("/admin/", headers=basic("admin", "wrong"))
+    assert error(told, 429)["code"] == "login_delayed"
+    assert told.headers["Retry-After"] == "1"
+    assert len(hashing.computed) == 5
+    assert http.get("/admin/", headers=RIGHT).status_code == 429
+    clock.now += 1
+    assert http.get("/admin/", headers=RIGHT).status_code == 200
+
+
+def test_a_login_that_is_known_is_never_delayed(http):
+    assert http.get("/admin/", headers=RIGHT).status_code == 200
+    assert [guess(http).status_code for _ in range(6)][-1] == 429
+    assert http.get("/admin/", headers=RIGHT).status_code == 200
+
+
+def test_a_right_password_gets_in_while_others_guess(at, clock):
+    """The honest client waits as it is told; 4 others try again all the time."""
+    stop = threading.Event()
+
+    def attack() -> None:
+        attacker = at("127.0.0.2")
+        while not stop.is_set():
+            guess(attacker)
+
+    with ThreadPoolExecutor(4) as threads:
+        attacks = [threads.submit(attack) for _ in range(4)]
+        try:
+            until(lambda: guess(at("127.0.0.3")).status_code == 429)
+            honest = at("127.0.0.4")
+            for _ in range(12):
+                answer = honest.get("/admin/agents", headers=RIGHT)
+                if answer.status_code == 200:
+                    break
+                assert answer.status_code == 429
+                clock.now += float(answer.headers["Retry-After"])
+        finally:
+            stop.set()
+        assert answer.status_code == 200
+        assert honest.get("/admin/", headers=RIGHT).status_code == 200
+        for each in attacks:
+            each.result()
+
+
+def test_the_first_page_tells_of_failed_sign_ins(http, at):
+    AuditEntry.objects.filter(action="login.fail").delete()  # of other tests
+    name = f"name-{uuid.uuid4().hex[:8]}"
+    stranger = at("127.0.0.2")
+    assert [guess(stranger, name).status_code for _ in range(9)][-1] == 429
+    said = f"5 failed sign-ins from 127.0.0.2 for name '{name}' in the last hour"
+
+    def concerns() -> list[dict]:
+        found = http.get("/admin/", headers=RIGHT).json()["attention"]
+        return [each for each in found if each["said"] == said]
+
+    [concern] = until(concerns)
+    assert concern["level"] == "warn"
+    listed = http.get(concern["address"], headers=RIGHT).json()["data"]
+    assert name in {each["details"]["name"] for each in listed}
+
+
+def test_a_request_nobody_has_checked_is_refused(configure):
+    configure(YAML)
+    request = RequestFactory().get("/admin/", headers=RIGHT)
+    request.urlconf = "coulisse_site.studio_urls"
+    answer = door.Door(lambda _: pytest.fail("it was let in"))(request)
+    assert answer.status_code == 401
