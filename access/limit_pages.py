@@ -36,7 +36,7 @@ def of_user(config: Config, user_id: UserId, now: datetime) -> list[Use]:
     Those of the agents and tokens they use are others' as well, and not among them.
     """
     seconds = int(now.timestamp())
-    caps = limits.of(config, OPEN, user_id, "", asked={}, now=seconds)
+    caps = limits.of(config, OPEN, user_id, None, asked={}, now=seconds)
     subject = limits.subject_of_user(user_id)
     own = [cap for cap in caps if cap.key.subject == subject]
     meters = {

@@ -23,10 +23,10 @@ from core.ids import UserId
 Counted = Literal["requests", "tokens", "micro_usd", "turns"]
 
 MEASURES: dict[str, tuple[Counted, int, str]] = {
-    "requests_per_minute": ("requests", windows.MINUTE, "minutely request limit"),
+    "requests_per_minute": ("requests", windows.MINUTE, "per-minute request limit"),
     "requests_per_hour": ("requests", windows.HOUR, "hourly request limit"),
     "requests_per_day": ("requests", windows.DAY, "daily request limit"),
-    "tokens_per_minute": ("tokens", windows.MINUTE, "minutely token limit"),
+    "tokens_per_minute": ("tokens", windows.MINUTE, "per-minute token limit"),
     "tokens_per_hour": ("tokens", windows.HOUR, "hourly token limit"),
     "tokens_per_day": ("tokens", windows.DAY, "daily token limit"),
     "tokens_per_month": ("tokens", windows.MONTH, "monthly token limit"),
@@ -77,7 +77,7 @@ def of(
     config: Config,
     caller: Caller,
     user_id: UserId,
-    agent: str,
+    agent: str | None,
     *,
     experiment: str = "",
     asked: Mapping[str, int],
@@ -87,12 +87,13 @@ def of(
 
     `asked` are the request's own limits on its user's tokens: `hour`, `day`, `month`.
     What an experiment answers counts for the variant, and for the experiment where a
-    limit names it.
+    limit names it. A request that asks no agent is under no limit of agents.
     """
     user = subject_of_user(user_id)
     caps = [_cap(user, _asked(period, most), now) for period, most in asked.items()]
     for limit in config.get(LIMITS):
-        subject = _subject(limit, caller, user_id, (agent, experiment))
+        agents = None if agent is None else (agent, experiment)
+        subject = _subject(limit, caller, user_id, agents)
         if subject is not None:
             whose = (
                 f"of this {limit.per}" if limit.per != "principal" else "of this user"
@@ -130,17 +131,20 @@ def _asked(period: str, most: int) -> Figure:
 
 
 def _subject(
-    limit: Limit, caller: Caller, user_id: UserId, agents: tuple[str, str]
+    limit: Limit, caller: Caller, user_id: UserId, agents: tuple[str, str] | None
 ) -> str | None:
     """Return whose meter a limit is on; None where it does not hold.
 
-    `agents` are who answers, and the experiment that chose them, if one did.
+    `agents` are who answers, and the experiment that chose them, if one did; None
+    where no agent is asked.
     """
     match limit.per:
         case "principal":
-            is_named = limit.name is None or identity.derive(limit.name) == user_id
+            is_named = limit.name is None or user_id in identity.meanings(limit.name)
             return subject_of_user(user_id) if is_named else None
         case "agent":
+            if agents is None:
+                return None
             name = agents[0] if limit.name is None else limit.name
             return f"agent:{name}" if name in agents else None
         case "token":

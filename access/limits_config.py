@@ -46,9 +46,12 @@ class Limit(BaseModel):
         description="Only the one of this name: a token's label, a user, an agent. "
         "Unset: each of them. Limits add up; all that fit a request hold.",
     )
-    requests_per_minute: Count | None = Field(default=None, description="Most turns.")
-    requests_per_hour: Count | None = Field(default=None, description="Most turns.")
-    requests_per_day: Count | None = Field(default=None, description="Most turns.")
+    requests_per_minute: Count | None = Field(
+        default=None,
+        description="Most requests: turns, and requests to memory and other endpoints.",
+    )
+    requests_per_hour: Count | None = Field(default=None, description="Most requests.")
+    requests_per_day: Count | None = Field(default=None, description="Most requests.")
     tokens_per_minute: Count | None = Field(
         default=None, description="Most tokens, of prompts and replies together."
     )
@@ -66,7 +69,7 @@ class Limit(BaseModel):
         default=None, description="Most dollars within a calendar month, in UTC."
     )
     concurrent: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
-        default=None, description="Most turns at the same time."
+        default=None, description="Most requests at the same time."
     )
 
     @model_validator(mode="after")

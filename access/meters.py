@@ -66,6 +66,13 @@ class Charge:
     is_priced: bool
     """Whether all of it has."""
 
+    def __add__(self, other: "Charge") -> "Charge":
+        return Charge(
+            self.tokens + other.tokens,
+            self.micro_usd + other.micro_usd,
+            self.is_priced and other.is_priced,
+        )
+
 
 NOTHING = Charge(0, 0, is_priced=True)
 

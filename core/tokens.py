@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import orjson
+
 from core.messages import Message
 
 BYTES_PER_TOKEN = 4
@@ -19,16 +21,40 @@ def estimate(text: str) -> int:
     Right within a fifth for English prose; Chinese and Japanese come out a little
     low, code a little high.
     """
-    return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
+    return _tokens(len(text.encode("utf-8", "replace")))
 
 
-def estimate_message(message: Message) -> int:
-    """Return about how many tokens `message` takes in a prompt."""
+def estimate_json(value: Any) -> int:
+    """Return about how many tokens a value takes as JSON, such as tool definitions.
+
+    Nothing takes none. Nor does a value that cannot be written as JSON (it is nested
+    too deeply, say): the provider's client refuses to send it and says why.
+    """
+    if not value:
+        return 0
+    try:
+        return _tokens(len(orjson.dumps(value)))
+    except orjson.JSONEncodeError:
+        return 0
+
+
+def _tokens(size: int) -> int:
+    return -(-size // BYTES_PER_TOKEN)
+
+
+def estimate_message(message: Message, *, with_reasoning: bool = True) -> int:
+    """Return about how many tokens `message` takes in a prompt.
+
+    Blocks of reasoning are sent back to their provider within a tool loop.
+    """
     tokens = MESSAGE_OVERHEAD + estimate(message.text)
     if message.content is not None and not isinstance(message.content, str):
         tokens += sum(map(_estimate_part, message.content))
     for call in message.tool_calls:
         tokens += estimate(call.name) + estimate(call.arguments)
+    if with_reasoning:
+        for block in message.reasoning:
+            tokens += estimate(block.text) + estimate(block.redacted)
     return tokens
 
 

@@ -1,6 +1,11 @@
-"""What a call used, where its provider does not say."""
+"""How many tokens a model call sends and receives, where its provider does not say.
 
-from collections.abc import Sequence
+One function counts what is sent. What is reserved before a call, what is left of an
+agent's context and what a call without a provider's count is charged all come from it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from core import tokens
 from core.events import Usage
@@ -8,14 +13,39 @@ from core.messages import Message
 from core.reply import Reply
 
 
-def of(prompt: Sequence[Message], reply: Reply) -> Usage:
-    """Return the provider's count of a call, or an estimate of it."""
+def count_sent(
+    messages: Iterable[Message],
+    *,
+    tool_tokens: int = 0,
+    response_format: Mapping[str, Any] | None = None,
+) -> int:
+    """Return about how many tokens a call with these messages sends.
+
+    `tool_tokens` is what `tokens.estimate_json` returns for the tool definitions. It is
+    an argument because large definitions are counted once and sent in many calls.
+    `response_format` is OpenAI's, for the providers that receive it.
+    """
+    total = tool_tokens + sum(map(tokens.estimate_message, messages))
+    if response_format is not None:
+        total += tokens.estimate_json(response_format)
+    return total
+
+
+def of(
+    messages: Sequence[Message],
+    reply: Reply,
+    *,
+    tool_tokens: int = 0,
+    response_format: Mapping[str, Any] | None = None,
+) -> Usage:
+    """Return the provider's count of a call, 0 included, or else an estimate of it."""
     if reply.usage is not None:
         return reply.usage
-    said = 0
+    received = 0
     if reply.has_begun:
-        said = tokens.estimate(reply.reasoning)
-        said += tokens.estimate_message(reply.message())
-    return Usage(
-        input_tokens=sum(map(tokens.estimate_message, prompt)), output_tokens=said
+        received = tokens.estimate(reply.reasoning)
+        received += tokens.estimate_message(reply.message(), with_reasoning=False)
+    sent = count_sent(
+        messages, tool_tokens=tool_tokens, response_format=response_format
     )
+    return Usage(input_tokens=sent, output_tokens=received)

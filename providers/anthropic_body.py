@@ -8,6 +8,7 @@ import orjson
 
 from core.errors import Invalid
 from core.messages import Content, Message, Reasoning, ToolCall
+from core.visible import shortened
 from providers import tool_pictures
 from providers.calls import ModelCall
 
@@ -134,8 +135,9 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any] | None:
             return _image(part.get("image_url"))
         case "file":
             return _document(part.get("file") or {})
+    kind = shortened(str(part.get("type")))
     raise Invalid(
-        f"this model does not take message parts of type {part.get('type')!r}",
+        f"this model does not take message parts of type '{kind}'",
         param="messages",
         code="unsupported_content",
     )
@@ -273,7 +275,8 @@ def _service_tier(tier: str) -> str:
         case "default":
             return "standard_only"
     raise Invalid(
-        f"this model has no service tier {tier!r}: auto, default or priority",
+        f"this model has no service tier '{shortened(tier)}': "
+        "auto, default or priority",
         param="service_tier",
         code="unsupported_value",
     )

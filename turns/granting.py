@@ -5,7 +5,7 @@ tenth decision. All of it runs on the database's threads.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from django.db import transaction
 
 from access import identity, limits, meters, tokens
-from access.caller import Caller, by_token
+from access.caller import Caller, Token, by_token
 from access.errors import CredentialRefused, PriceUnknown
 from access.limits import Cap
 from access.limits_config import LIMITS
@@ -23,11 +23,10 @@ from agents.config import AgentConfig
 from agents.lineup import Model
 from config.sections import Config
 from core.ids import UserId
-from core.tokens import estimate
 from memory import gather
 from memory.gather import Gathered, Wanted
 from providers import prices
-from turns import context
+from turns import routing
 
 MOST_REPLY_TOKENS = 128_000
 """What no model says more than in one reply, whatever it is asked for: else a single
@@ -49,8 +48,8 @@ class Wish:
     """What was asked for, where the agent is a variant of it; else ""."""
     asked: Mapping[str, int]
     """The request's own limits on its user's tokens, by period."""
-    prompt_tokens: int
-    """About how many it sends, without what is read of the past."""
+    count_prompt: Callable[[Gathered], int]
+    """Returns about how many tokens it sends, with what is read of the past."""
     parameters: Mapping[str, Any]
     """The request's, by OpenAI's names; each model has its own besides."""
     now: int
@@ -120,87 +119,118 @@ def grant(wanted: Wanted, wish: Wish) -> tuple[Gathered, Allowance]:
     """Read what a turn wants of the past and set aside what it may use.
 
     Raises `LimitReached`, `BudgetSpent` and `PriceUnknown`; `CredentialRefused` for a
-    token that is no longer valid, `AgentRefused` and `IdentityRefused` for one that has
+    token that is no longer valid, `AgentUnknown` and `IdentityRefused` for one that has
     changed and no longer is for this turn's agent or user.
     """
     past = gather.gather(wish.user_id, wanted) if wanted.is_anything else Gathered(())
-    read = context.count_tokens(past.messages) + estimate(past.block)
-    wish = replace(wish, prompt_tokens=wish.prompt_tokens + read)
-    allowance = _reserved(wish)
+    allowance = _reserved(wish, past)
     if allowance is None:
-        allowance = _reserved(_renewed(wish))
+        allowance = _reserved(_renewed(wish), past)
     if allowance is None:
         raise CredentialRefused
     return past, allowance
 
 
-def _reserved(wish: Wish) -> Allowance | None:
+def check(wish: Wish) -> None:
+    """Raise as `grant` does where no turn at all would be granted; reserve nothing."""
+    with transaction.atomic():
+        _reserved(replace(wish, count_prompt=lambda _: 0), Gathered(()))
+        transaction.set_rollback(True)
+
+
+def _reserved(wish: Wish, past: Gathered) -> Allowance | None:
     """Set aside what a turn may use; None where its token is not as remembered."""
     caps, charged, token = wish.caps(), wish.charged(), wish.caller.token
     if not caps:
         is_valid = token is None or meters.is_valid(token, now=wish.now)
         return Allowance(charged) if is_valid else None
     models = lineup.of(wish.config, wish.agent)
+    prompt_tokens = wish.count_prompt(past)
     # Whichever of them answers.
     longest = max(_reply_tokens(wish, model) for model in models)
-    guess = wish.prompt_tokens + longest
+    guess = prompt_tokens + longest
     micro_usd = 0
     if limits.needs_price(caps):
-        micro_usd = max(_priced(wish, model) for model in models)
+        micro_usd = max(_priced(wish, prompt_tokens, model) for model in models)
+    return reserve(
+        caps, charged, token, tokens=guess, micro_usd=micro_usd, now=wish.now
+    )
+
+
+def reserve(
+    caps: Sequence[Cap],
+    charged: Sequence[Key],
+    token: Token | None,
+    *,
+    tokens: int,
+    micro_usd: int,
+    now: int,
+) -> Allowance | None:
+    """Set an estimate aside; None where the token is not as remembered.
+
+    `charged` are the meters to charge besides. Raises `LimitReached` and `BudgetSpent`.
+    """
     with transaction.atomic():
         used = meters.reserve(
             {cap.key for cap in caps},
             token,
-            tokens=guess,
+            tokens=tokens,
             micro_usd=micro_usd,
-            now=wish.now,
+            now=now,
         )
         if not used:
             return None
-        states = limits.states(
-            caps, used, tokens=guess, micro_usd=micro_usd, now=wish.now
-        )
+        states = limits.states(caps, used, tokens=tokens, micro_usd=micro_usd, now=now)
         limits.check(states)
     epochs = {key: each.epoch for key, each in used.items()}
-    return Allowance(
-        charged,
-        Reservation(epochs, guess, micro_usd),
-        limits.headers(states),
-    )
+    reservation = Reservation(epochs, tokens, micro_usd)
+    return Allowance(charged, reservation, limits.headers(states))
 
 
 def _reply_tokens(wish: Wish, model: Model) -> int:
     return reply_tokens(model.parameters(wish.parameters))
 
 
-def _priced(wish: Wish, model: Model) -> int:
+def _priced(wish: Wish, prompt_tokens: int, model: Model) -> int:
     """Return the most a call of this model may cost."""
     known = prices.estimate(
         wish.config,
         model.provider_name,
         model.name,
-        wish.prompt_tokens,
+        prompt_tokens,
         _reply_tokens(wish, model),
     )
     if known is None:
         raise PriceUnknown(
             f"agent '{wish.agent.name}' cannot be called where spending is limited: "
-            f"the price of {model} is not known; set it under prices: in coulisse.yaml"
+            f"the price of {model} is not known",
+            detail="set it under prices: in coulisse.yaml",
         )
     return known
 
 
 def _renewed(wish: Wish) -> Wish:
     """Return the wish of a caller whose token is as it is now, or raise as `grant`."""
-    known = wish.caller.token
+    caller = renewed(wish.config, wish.caller, wish.user_id)
+    # The turn came this far by what was remembered.
+    name = wish.experiment or wish.agent.name
+    routing.check(wish.config, name, offered=caller.agents)
+    return replace(wish, caller=caller)
+
+
+def renewed(config: Config, caller: Caller, user_id: UserId) -> Caller:
+    """Return a caller with their token as it is now in the database.
+
+    Raises `CredentialRefused` where it is no longer valid, and `IdentityRefused` where
+    it is no longer this user's.
+    """
+    known = caller.token
     token = None if known is None else tokens.again(known, datetime.now(UTC))
     if token is None:
         raise CredentialRefused
     caller = by_token(token)
-    # The turn came this far by what was remembered.
-    identity.check_agent(caller, wish.experiment or wish.agent.name)
-    identity.resolve(wish.config, caller, str(wish.user_id))
-    return replace(wish, caller=caller)
+    identity.check_user(caller, user_id)
+    return caller
 
 
 def settle(allowance: Allowance, charge: Charge) -> None:

@@ -12,8 +12,7 @@ from config.sections import Config
 from core.errors import CoulisseError
 from judges.config import JUDGES
 from memory import plan
-from providers import price_list, prices
-from providers.config import PROVIDERS
+from providers import prices
 from providers.rates import Rates, Tariff
 from turns import columns
 
@@ -89,9 +88,7 @@ def _embedder(config: Config) -> Iterator[Priced]:
     if memory is None or memory.embedder.service is None:
         return
     source = memory.embedder.service.source
-    own = source.name in config.get(PROVIDERS)
-    tariff = prices.tariff_of(config, source.name, source.model) if own else None
-    tariff = tariff or price_list.find(source.provider, source.model)
+    tariff = prices.embedding_tariff(config, source)
     yield Priced(source.name, source.model, ("memory (vectors)",), tariff)
 
 

@@ -296,7 +296,7 @@ def test_a_model_of_unknown_price_is_refused_where_money_is_limited(
     assert answer.status_code == 403
     assert answer.json()["error"]["code"] == "price_unknown"
     assert "openai/gpt-test" in answer.text
-    assert "prices: in coulisse.yaml" in answer.text
+    assert "yaml" not in answer.text
     assert fake.requests == []
     assert meters_of(user) == {}
 
