@@ -1,0 +1,33 @@
+"""Which texts and numbers can be stored, and written as JSON."""
+
+import math
+import re
+
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+"""PostgreSQL has no NUL, and UTF-8 no half of a surrogate pair."""
+LARGEST = 2**63 - 1
+"""Of whole numbers: columns have 64 bits."""
+
+
+def problem(value: object) -> str | None:
+    """Return why a text or a number cannot be stored; None where it can.
+
+    The answer continues a sentence: "The body has a NUL character, …".
+    """
+    match value:
+        case str():
+            return _problem_of_text(value)
+        case int() if not -LARGEST - 1 <= value <= LARGEST:
+            return "has a whole number beyond 64 bits"
+        case float() if not math.isfinite(value):
+            return "has a number that is not finite"
+    return None
+
+
+def _problem_of_text(text: str) -> str | None:
+    found = UNSTORABLE.search(text)
+    if found is None:
+        return None
+    if found[0] == "\0":
+        return "has a NUL character, which cannot be stored"
+    return "has half of a character, such as \\ud800, which cannot be stored"

@@ -1,0 +1,51 @@
+"""How the text of a request is read: as UTF-8, and within bounds.
+
+Django reads a query and a form in the charset that `Content-Type` names, which may be
+any codec of Python: some make text that cannot be stored, and some fail. Python also
+keeps the names of unknown codecs in memory. The charset is therefore ignored.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.handlers.asgi import ASGIRequest
+from django.utils.http import parse_header_parameters
+
+from core.errors import Invalid
+
+MAX_CONTENT_TYPE = 255
+"""Bytes. Django's parser takes seconds for a long header, on the event loop."""
+
+
+class Utf8Request(ASGIRequest):
+    """A request whose query and forms are UTF-8, whatever charset it names."""
+
+    def _set_content_type_params(self, meta: dict[str, Any]) -> None:
+        header = meta.get("CONTENT_TYPE", "")
+        # The request exists before it is checked: what `check` refuses is not parsed.
+        is_parsed = _problem(header) is None
+        self.content_type, self.content_params = parse_header_parameters(
+            header if is_parsed else ""
+        )
+        self._encoding = "utf-8"
+
+
+def check(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
+    """Raise `Invalid` for a URL or a Content-Type that must not be parsed."""
+    if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+        raise Invalid("The URL has a NUL character (%00), which cannot be stored")
+    problem = _problem(headers.get(b"content-type", b"").decode("latin-1"))
+    if problem is not None:
+        raise Invalid(f"The header Content-Type {problem}", param="Content-Type")
+
+
+def _problem(content_type: str) -> str | None:
+    """Return why a Content-Type must not be parsed; None if it may be."""
+    if len(content_type) > MAX_CONTENT_TYPE:
+        return f"is longer than {MAX_CONTENT_TYPE} bytes"
+    if "*" in content_type.partition(";")[2]:
+        return (
+            "has an encoded parameter (RFC 2231), which is not read: write it as "
+            "name=value"
+        )
+    return None
