@@ -1,21 +1,43 @@
 """The YAML's word on who a request belongs to."""
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from config.sections import Config, Problem, Section
 
 SHARED_USER_ID = "main"
 
-Users = Annotated[
-    Literal["per-request", "shared"],
-    Field(
+Mode = Literal["per-request", "shared"]
+
+
+class UsersConfig(BaseModel):
+    """How requests are assigned to users; the mode alone may stand for the map."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mode: Mode | None = Field(
+        None,
         description="`per-request` (the default): a request names its user or is "
         "refused. `shared`: requests that name nobody share one user, the same as "
-        "`default_user_id: main`."
-    ),
+        "`default_user_id: main`.",
+    )
+    accept_uuids: bool = Field(
+        True,
+        description="Whether a UUID that a client sends is the id of a user as it "
+        "stands. `false` makes it a name like any other, so no client can name a user "
+        "by their id. Changing it gives clients that send UUIDs other users.",
+    )
+
+
+def _read_users(value: Any) -> Any:
+    """Return the map that a mode alone stands for."""
+    return {"mode": value} if isinstance(value, str) else value
+
+
+Users = Annotated[
+    UsersConfig, BeforeValidator(_read_users, json_schema_input_type=Mode | UsersConfig)
 ]
 
 DefaultUserId = Annotated[
@@ -28,19 +50,19 @@ DefaultUserId = Annotated[
 ]
 
 
-def _check_users(users: str | None, config: Config) -> Iterable[Problem]:
+def _check_users(users: UsersConfig, config: Config) -> Iterable[Problem]:
     """Refuse the two keys that contradict each other."""
     default_user_id = config.get(DEFAULT_USER_ID)
     if default_user_id is None:
         return
-    if users == "per-request":
+    if users.mode == "per-request":
         yield Problem(
             ("users",),
             "'users: per-request' refuses requests that name no user, but "
             "'default_user_id' gives them one; remove one of the two",
             "coulisse.E301",
         )
-    elif users == "shared" and default_user_id != SHARED_USER_ID:
+    elif users.mode == "shared" and default_user_id != SHARED_USER_ID:
         yield Problem(
             ("users",),
             f"'users: shared' means 'default_user_id: {SHARED_USER_ID}', but "
@@ -49,8 +71,8 @@ def _check_users(users: str | None, config: Config) -> Iterable[Problem]:
         )
 
 
-USERS: Section[str | None] = Section(
-    key="users", shape=Users, default=lambda: None, check=_check_users
+USERS: Section[UsersConfig] = Section(
+    key="users", shape=Users, default=UsersConfig, check=_check_users
 )
 DEFAULT_USER_ID: Section[str | None] = Section(
     key="default_user_id", shape=DefaultUserId, default=lambda: None

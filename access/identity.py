@@ -1,18 +1,22 @@
-"""Whose request this is."""
+"""Whose request this is.
+
+Three kinds of text lead to a user. A name from a client goes through `resolve`, which
+heeds `users.accept_uuids`. What an operator wrote (a token's principal, a limit, an
+address of the studio, an argument of a command) goes through `derive`: there a UUID is
+always an id. An id that is known already is passed on as a `UserId`, never as text.
+"""
 
 import re
 import uuid
 from collections.abc import Iterable
 from functools import lru_cache
 
+from access import user_namespace
 from access.caller import Caller
 from access.config import DEFAULT_USER_ID, SHARED_USER_ID, USERS
-from access.errors import AgentRefused, IdentityRefused, UserInvalid, UserRequired
+from access.errors import IdentityRefused, UserInvalid, UserRequired
 from config.sections import Config
 from core.ids import UserId
-
-NAMESPACE = uuid.UUID("5d2e6b62-5f0a-5c43-9f7e-0c8f2a1c7d11")
-"""Never change it: every user's memory hangs on the ids derived from it."""
 
 MAX_LENGTH = 512
 
@@ -34,19 +38,19 @@ def resolve(config: Config, caller: Caller, *identifiers: str | None) -> UserId:
         return _bound(caller.principal, identifiers)
     for identifier in identifiers:
         if identifier is not None:
-            return derive(checked(identifier))
+            return _of_client(checked(identifier), config)
     fallback = config.get(DEFAULT_USER_ID)
-    if fallback is None and config.get(USERS) == "shared":
+    if fallback is None and config.get(USERS).mode == "shared":
         fallback = SHARED_USER_ID
     if fallback is None:
         raise UserRequired
     return derive(fallback)
 
 
-def check_agent(caller: Caller, agent: str) -> None:
-    """Raise `AgentRefused` for an agent that the caller's token may not call."""
-    if not caller.may_call(agent):
-        raise AgentRefused(f"This API token may not call the agent '{agent}'")
+def check_user(caller: Caller, user_id: UserId) -> None:
+    """Raise `IdentityRefused` unless the caller's credential is good for this user."""
+    if caller.principal is not None and derive(caller.principal) != user_id:
+        raise IdentityRefused
 
 
 def _bound(principal: str, identifiers: Iterable[str | None]) -> UserId:
@@ -74,11 +78,37 @@ def checked(identifier: str) -> str:
     return name
 
 
+def _of_client(name: str, config: Config) -> UserId:
+    return derive(name) if config.get(USERS).accept_uuids else of_name(name)
+
+
+def derive(text: str) -> UserId:
+    """Return the user of an id or a name: a UUID is an id, all else a name."""
+    return _derived(user_namespace.current(), text)
+
+
+def of_name(name: str) -> UserId:
+    """Return the user of a name, whatever it looks like."""
+    return _named(user_namespace.current(), name)
+
+
+def meanings(text: str) -> set[UserId]:
+    """Return the users an operator may mean by a text, two where it is a UUID.
+
+    Clients may have sent it as a name, where `users.accept_uuids` is false.
+    """
+    return {derive(text), of_name(text)}
+
+
 @lru_cache(maxsize=10_000)
-def derive(name: str) -> UserId:
-    """Return the id of a user: the name if it is a UUID, else a v5 UUID of it."""
+def _derived(namespace: uuid.UUID, text: str) -> UserId:
     # Python's own reading is lax: it takes hyphens and underscores anywhere, so
     # different names would be one user.
-    if CANONICAL_UUID.fullmatch(name):
-        return UserId(uuid.UUID(name))
-    return UserId(uuid.uuid5(NAMESPACE, name))
+    if CANONICAL_UUID.fullmatch(text):
+        return UserId(uuid.UUID(text))
+    return UserId(uuid.uuid5(namespace, text))
+
+
+@lru_cache(maxsize=10_000)
+def _named(namespace: uuid.UUID, name: str) -> UserId:
+    return UserId(uuid.uuid5(namespace, name))

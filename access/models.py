@@ -4,6 +4,7 @@ import uuid
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 
 
 class Budget(models.TextChoices):
@@ -47,6 +48,25 @@ class Token(models.Model):
 
     def __str__(self) -> str:
         return f"{self.label} ({self.principal})"
+
+
+class UserNamespace(models.Model):
+    """Which namespace this database's user ids are derived in: one row, at most."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, db_default=1)
+    fingerprint = models.CharField(max_length=64)
+    """A digest of the namespace, in hexadecimal."""
+    recorded_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(id=1), name="access_user_namespace_one_row"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.fingerprint
 
 
 class Meter(models.Model):

@@ -35,7 +35,7 @@ def known(config: Config) -> Names:
 def _configured(config: Config) -> Iterable[str]:
     if (default := config.get(DEFAULT_USER_ID)) is not None:
         yield default
-    if config.get(USERS) == "shared":
+    if config.get(USERS).mode == "shared":
         yield SHARED_USER_ID
     for limit in config.get(LIMITS):
         if limit.per == "principal" and limit.name is not None:
@@ -54,7 +54,7 @@ def alike(text: str, names: Names) -> set[UserId]:
     wanted = text.strip()
     found = {user for user, name in names.items() if wanted.lower() in name.lower()}
     if 0 < len(wanted) <= identity.MAX_LENGTH:
-        found.add(identity.derive(wanted))
+        found |= identity.meanings(wanted)
     return found
 
 

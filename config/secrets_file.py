@@ -1,0 +1,89 @@
+"""`.coulisse/secrets.env`: the keys of an installation that the environment lacks.
+
+The process that needs the file first creates it, complete and readable by its owner
+only; all others read it.
+"""
+
+import base64
+import contextlib
+import logging
+import os
+import stat
+import tempfile
+import uuid
+from pathlib import Path
+
+from django.conf import settings
+
+from config.errors import SecretsInvalid
+
+VAULT_KEY = "COULISSE_VAULT_KEY"
+HMAC_KEY = "COULISSE_HMAC_KEY"
+KEYS = (VAULT_KEY, HMAC_KEY)
+USER_NAMESPACE = "COULISSE_USER_NAMESPACE"
+KEY_BYTES = 32
+
+HEAD = """\
+# Made by Coulisse; keep a copy. Without the keys every user has to connect their
+# accounts again; without the namespace no user's memory is found.
+"""
+
+logger = logging.getLogger(__name__)
+
+
+def path() -> Path:
+    """Return where the file is, or would be."""
+    return Path(settings.COULISSE_SECRETS_FILE)
+
+
+def given(name: str) -> str:
+    """Return what the environment says, which comes before the file; "" for nothing."""
+    return os.environ.get(name, "").strip()
+
+
+def read(file: Path) -> dict[str, str]:
+    """Return the file's values by name; raises `SecretsInvalid` if unreadable."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        mode = stat.S_IMODE(file.stat().st_mode)
+    except (OSError, UnicodeDecodeError) as exc:
+        raise SecretsInvalid(f"cannot read {file}: {exc}") from exc
+    if mode & 0o077:
+        logger.warning("%s can be read by others: chmod 600 %s", file, file)
+    lines = (line.split("=", 1) for line in text.splitlines() if "=" in line)
+    return {name.strip(): value.strip().strip("\"'") for name, value in lines}
+
+
+def create(file: Path, *, user_namespace: uuid.UUID | None = None) -> None:
+    """Write the file with new keys, unless another process is first.
+
+    Raises `SecretsInvalid` where it cannot be written.
+    """
+    values = {name: base64.b64encode(os.urandom(KEY_BYTES)).decode() for name in KEYS}
+    if user_namespace is not None:
+        values[USER_NAMESPACE] = str(user_namespace)
+    try:
+        _link(file, HEAD + "".join(f"{n}={value}\n" for n, value in values.items()))
+    except OSError as exc:
+        names = ", ".join(KEYS)
+        raise SecretsInvalid(
+            f"cannot write {file} ({exc.strerror}): give {names} and {USER_NAMESPACE} "
+            "in the environment"
+        ) from exc
+
+
+def _link(file: Path, text: str) -> None:
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # mkstemp creates it for its owner only.
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=".secrets-")
+    try:
+        with open(descriptor, "w", encoding="utf-8") as made:
+            made.write(text)
+            made.flush()
+            os.fsync(made.fileno())
+        with contextlib.suppress(FileExistsError):
+            # Unlike a rename, a link never replaces another process's file.
+            os.link(name, file)
+            logger.info("made %s; keep a copy of it", file)
+    finally:
+        os.unlink(name)
