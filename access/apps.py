@@ -9,6 +9,7 @@ class AccessApp(AppConfig):
 
     def ready(self) -> None:
         # Only now: settings name the sections it reads.
-        from access.checks import check_auth
+        from access.checks import check_auth, check_user_namespace
 
         checks.register(check_auth)
+        checks.register(check_user_namespace)

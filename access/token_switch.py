@@ -17,6 +17,9 @@ def on(file: File) -> dict[str, Any]:
     Each of them has its user, so there is no other for those who name nobody.
     """
     data = {key: it for key, it in file.data.items() if key not in GONE}
+    users = file.data.get(USERS.key)
+    if isinstance(users, dict) and (rest := users.keys() - {"mode"}):
+        data[USERS.key] = {key: users[key] for key in users if key in rest}
     auth = data.get("auth") or {}
     proxy = auth.get("proxy") or {}
     tokens = {"tokens": proxy.get("tokens") or {}}
@@ -30,7 +33,7 @@ def comments_gone() -> dict[str, set[str]]:
 
 def nobody(config: Config) -> str | None:
     """Return whose requests are those that name nobody, by the name of the user."""
-    if config.get(USERS) == "shared":
+    if config.get(USERS).mode == "shared":
         return SHARED_USER_ID
     user: str | None = config.get(DEFAULT_USER_ID)
     return user

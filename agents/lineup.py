@@ -32,6 +32,11 @@ class Model:
     def __str__(self) -> str:
         return f"{self.provider_name}/{self.name}"
 
+    @property
+    def takes_format(self) -> bool:
+        """Whether its provider is sent a `response_format` and holds a reply to it."""
+        return kinds.structured_outputs(self.provider) == "native"
+
     def parameters(
         self,
         requested: Mapping[str, Any],
@@ -42,7 +47,7 @@ class Model:
         A format goes to those who hold a reply to it themselves.
         """
         given = merged(self.defaults, requested)
-        if response_format and kinds.structured_outputs(self.provider) == "native":
+        if response_format and self.takes_format:
             given["response_format"] = response_format
         return given
 
@@ -148,12 +153,21 @@ class Lineup:
         faults = [each for each in self._failed if not isinstance(each[1], Invalid)]
         told = (faults or self._failed)[0]
         others = [each for each in self._failed if each is not told]
-        what = "; ".join(f"{model}: {error}" for model, error in others)
-        return _with_more(told[1], f"{told[1]}; no other model answered either: {what}")
+        return _with_more(told[1], others)
 
 
-def _with_more(error: Exception, message: str) -> Exception:
-    if isinstance(error, CoulisseError):
-        error.message = message
-    error.args = (message,)
+def _with_more(
+    error: Exception, others: Sequence[tuple[Model, Exception]]
+) -> Exception:
+    """Add what became of the other models to an error, each part where it belongs."""
+    if not isinstance(error, CoulisseError):
+        return error
+    said, details = [], [error.detail]
+    for model, other in others:
+        if isinstance(other, CoulisseError):
+            said.append(f"{model}: {other.message}")
+            details.append(other.detail and f"{model}: {other.detail}")
+    what = "; ".join(said)
+    error.message = f"{error.message}; no other model answered either: {what}"
+    error.detail = "; ".join(filter(None, details))
     return error

@@ -7,13 +7,14 @@ client, and another round follows; a call of a client's tool ends the turn.
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from agents import pictures, thinking, toolcalls
 from agents.config import AgentConfig
 from agents.lineup import Lineup, Model
 from agents.voice import Voice
-from core import trace, usage
+from core import tokens, trace, usage
 from core.errors import CoulisseError, recorded
 from core.events import (
     Event,
@@ -23,6 +24,7 @@ from core.events import (
     Heartbeat,
     ReasoningBlock,
     TextDelta,
+    Usage,
 )
 from core.messages import Message, ToolCall
 from core.reply import Reply
@@ -49,6 +51,8 @@ class Task:
     """OpenAI tool objects; their calls go back to the client."""
     own_tools: Sequence[Tool] = ()
     """The agent's own; nobody sees them called."""
+    offered: "Offer | None" = None
+    """What may be called, if it is known already; else it follows from the tools."""
     stream: bool = True
     says_last_alone: bool = False
     """Whether text before a call is no part of the answer: it must have a format, or
@@ -81,7 +85,7 @@ class Round:
         return thinking.signed(self.reply.message(), str(self.model))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Offer:
     """The tools a model may call in one turn, and whose they are."""
 
@@ -89,6 +93,11 @@ class Offer:
     clients: frozenset[str]
     tools: Sequence[dict[str, Any]]
     parameters: Mapping[str, Any]
+
+    @cached_property
+    def tool_tokens(self) -> int:
+        """About how many tokens the definitions take in each call of the turn."""
+        return tokens.estimate_json(self.tools)
 
     def ours(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """Return the calls that are answered here, of tools nobody has too."""
@@ -101,13 +110,15 @@ class Offer:
         return self.parameters
 
 
-def offer(task: Task) -> Offer:
-    """Decide what the model may call.
+def offer(
+    clients: Sequence[dict[str, Any]], own: Sequence[Tool], asked: Mapping[str, Any]
+) -> Offer:
+    """Decide which of the client's and the agent's own tools the model may call.
 
-    `tool_choice` is the client's word on its own tools: when it wants one of them
-    called the agent's are left out, and when it wants none called they stay.
+    `tool_choice`, among the request's parameters, is the client's word on its own
+    tools: when it wants one of them called the agent's are left out, and when it wants
+    none called they stay.
     """
-    own, clients, asked = task.own_tools, task.client_tools, task.parameters
     choice = asked.get("tool_choice")
     if choice == "none" and own:
         clients = ()
@@ -130,7 +141,7 @@ async def run(task: Task) -> AsyncGenerator[Event]:
     without. A tool that fails, or that nobody has, is an answer to the model.
     Source: "Loop" of the reference's agents.
     """
-    offered = offer(task)
+    offered = task.offered or offer(task.client_tools, task.own_tools, task.parameters)
     voice = Voice(offered.clients, says_last_alone=task.says_last_alone)
     messages = list(task.messages)
     begun = len(task.record)
@@ -252,8 +263,20 @@ async def _ask(task: Task, offered: Offer, current: Round) -> AsyncGenerator[Eve
             # Also of what was broken off: the provider bills it, and the prompt of
             # what was broken off before a word.
             if reply.has_begun or entry.is_billed:
-                entry.usage = usage.of(messages, reply)
+                entry.usage = _usage(call, offered, reply)
             entry.finish_reason = reply.finish_reason or ""
+
+
+def _usage(call: ModelCall, offered: Offer, reply: Reply) -> Usage:
+    """Return what a call used; tools are counted only where the provider did not."""
+    if reply.usage is not None:
+        return reply.usage
+    return usage.of(
+        call.messages,
+        reply,
+        tool_tokens=offered.tool_tokens,
+        response_format=call.parameters.get("response_format"),
+    )
 
 
 def _is_mended(task: Task, current: Round, error: Exception) -> bool:

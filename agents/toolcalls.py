@@ -9,10 +9,11 @@ from typing import Any
 import orjson
 
 from core import trace
-from core.errors import CoulisseError
+from core.errors import CoulisseError, recorded
 from core.messages import Message, ToolCall
 from core.tools import Result, Tool
 from core.trace import Call
+from core.visible import shortened
 
 HEARTBEAT_SECONDS = 20.0
 """How long a client hears nothing while tools run."""
@@ -93,8 +94,8 @@ class Answers:
             async with self._room:
                 result = await self._tool(call).call(arguments(call), entry)
         except CoulisseError as exc:
-            entry.end(error=str(exc))
-            return cut(f"Error: {exc}", self._most)
+            entry.end(error=recorded(exc))
+            return cut(f"Error: {exc.message}", self._most)
         except asyncio.CancelledError:
             if _is_meant():
                 raise
@@ -110,7 +111,7 @@ class Answers:
         except KeyError:
             known = ", ".join(self._own) or "none"
             raise CoulisseError(
-                f"there is no tool called '{call.name}'; there are: {known}"
+                f"there is no tool called '{shortened(call.name)}'; there are: {known}"
             ) from None
 
     def _crashed(self, entry: trace.ToolCall) -> str:

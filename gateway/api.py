@@ -4,9 +4,10 @@ import time
 from typing import Any
 
 import orjson
+from django.core.exceptions import TooManyFieldsSent
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
-from ninja import Body, NinjaAPI
+from ninja import Body, NinjaAPI, Query, Router
 from ninja.errors import HttpError, ValidationError
 from ninja.parser import Parser
 
@@ -14,17 +15,21 @@ from config import live
 from core.errors import CoulisseError, Invalid
 from gateway import (
     authentication,
+    callers,
     chat,
     errors,
     feedback,
+    json_limits,
     mcp_connections,
     memories,
     my_data,
     requests,
     tasks,
     turns,
+    usage_limits,
     wire,
 )
+from gateway.callers import CallerQuery
 from gateway.schemas import ChatRequest
 from gateway.session import LoginRequired
 from turns import routing
@@ -44,7 +49,7 @@ class JsonParser(Parser):
                 code="unsupported_content_type",
             )
         try:
-            return orjson.loads(request.body)
+            return json_limits.loads(request.body)
         except orjson.JSONDecodeError as exc:
             raise Invalid(
                 f"The body is not valid JSON: {exc}", code="invalid_json"
@@ -68,21 +73,48 @@ api = NinjaAPI(
 api.exception_handler(CoulisseError)(errors.on_domain_error)
 api.exception_handler(LoginRequired)(_login_at)
 api.exception_handler(ValidationError)(errors.on_invalid_body)
+api.exception_handler(TooManyFieldsSent)(errors.on_long_query)
 api.exception_handler(HttpError)(errors.on_http_error)
 api.exception_handler(Exception)(errors.on_internal_error)
-api.add_router("/feedback", feedback.router)
-api.add_router("/mcp", mcp_connections.router)
-api.add_router("/memories", memories.router)
-api.add_router("/tasks", tasks.router)
-api.add_router("/turns", turns.router)
-api.add_router("/users/me", my_data.router)
+
+LIMITED: dict[str, Router] = {"/memories": memories.router}
+"""Endpoints that count as requests and need a budget that is not spent."""
+LIMITED_BY_REQUESTS: dict[str, Router] = {
+    "/feedback": feedback.router,
+    "/mcp": mcp_connections.router,
+    "/turns": turns.router,
+    # Users may export and erase their data, whatever is spent.
+    "/users/me": my_data.router,
+}
+"""Endpoints that count as requests and cost nothing."""
+UNLIMITED: dict[str, Router] = {
+    # A task counts when its turn runs. Clients poll its state until then.
+    "/tasks": tasks.router,
+}
+
+for path, router in LIMITED.items():
+    router.add_decorator(usage_limits.limited)
+    api.add_router(path, router)
+for path, router in LIMITED_BY_REQUESTS.items():
+    router.add_decorator(usage_limits.limited_by_requests)
+    api.add_router(path, router)
+for path, router in UNLIMITED.items():
+    api.add_router(path, router)
 
 
-@api.post("/chat/completions", tags=["Chat"], summary="Create a chat completion")
+# Its query has one parameter, which `identify` reads: ninja's parsing of a query costs
+# more than all that is done here.
+@api.post(
+    "/chat/completions",
+    tags=["Chat"],
+    summary="Create a chat completion",
+    openapi_extra=callers.WITH_QUERY,
+)
 async def create_completion(
     request: HttpRequest, body: Body[ChatRequest]
 ) -> HttpResponseBase:
-    turn = requests.to_turn(body, authentication.caller_of(request))
+    user_id = callers.identify(request, callers.ONLY_USER, body)
+    turn = requests.to_turn(body, authentication.caller_of(request), user_id)
     if turn.stream:
         options = body.stream_options
         return await chat.stream(
@@ -91,16 +123,30 @@ async def create_completion(
     return await chat.complete(turn)
 
 
-@api.get("/models", tags=["Models"], summary="List the agents and experiments")
-async def list_models(request: HttpRequest) -> HttpResponse:
+@api.get(
+    "/models",
+    tags=["Models"],
+    summary="List the agents and experiments",
+    openapi_extra=callers.IN_OPENAPI,
+)
+async def list_models(request: HttpRequest, asked: Query[CallerQuery]) -> HttpResponse:
+    callers.named_user(request, asked)
     caller = authentication.caller_of(request)
     names = filter(caller.may_call, routing.names(live.current()))
     models = [wire.model(name, STARTED_AT) for name in names]
     return errors.json_response({"object": "list", "data": models})
 
 
-@api.get("/models/{path:name}", tags=["Models"], summary="Show one agent or experiment")
-async def show_model(request: HttpRequest, name: str) -> HttpResponse:
+@api.get(
+    "/models/{path:name}",
+    tags=["Models"],
+    summary="Show one agent or experiment",
+    openapi_extra=callers.IN_OPENAPI,
+)
+async def show_model(
+    request: HttpRequest, name: str, asked: Query[CallerQuery]
+) -> HttpResponse:
+    callers.named_user(request, asked)
     caller = authentication.caller_of(request)
     routing.check(live.current(), name, offered=caller.agents)
     return errors.json_response(wire.model(name, STARTED_AT))

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from access import tokens
+from access import login_throttle, tokens
 from access.auth_config import AUTH, ProxyAuth
 from access.basic import Passwords
 from access.caller import OPEN, Caller, Scheme, by_token
@@ -19,7 +19,9 @@ from access.oidc import Verifier
 from config import live
 from config.config import SERVER
 from core.errors import CoulisseError
+from core.visible import shortened
 from gateway import errors, hosts, session
+from gateway.errors import HOSTS_REMEDY
 from turns import lane
 
 ATTRIBUTE = "_coulisse_caller"
@@ -37,9 +39,13 @@ SECRET = re.compile(rf"{tokens.PREFIX}[A-Za-z0-9_-]{{43}}", re.ASCII)
 async def authenticate(request: HttpRequest) -> Caller:
     """Return who sends a request, and have `caller_of` know it.
 
-    Raises `Unauthenticated` for a credential that is missing or not valid, and
+    A request is looked at once: a second call returns what the first did. Raises
+    `Unauthenticated` for a credential that is missing or not valid, and
     `Unavailable` where that cannot be told.
     """
+    known: Caller | None = getattr(request, ATTRIBUTE, None)
+    if known is not None:
+        return known
     proxy = live.current().get(AUTH).proxy
     caller = OPEN if proxy is None else await guard(proxy).admit(request)
     setattr(request, ATTRIBUTE, caller)
@@ -85,7 +91,9 @@ class Guard:
         self.proxy = proxy
         self.verifier = None if proxy.oidc is None else Verifier(proxy.oidc)
         """What reads the identity provider's tokens."""
-        self._passwords = Passwords(proxy.logins, realm="Coulisse")
+        self._passwords = Passwords(
+            proxy.logins, realm="Coulisse", throttle=login_throttle.API
+        )
 
     async def admit(self, request: HttpRequest) -> Caller:
         """Return who sends a request; raises as `authenticate` does."""
@@ -93,7 +101,9 @@ class Guard:
             return await _admit_token(request)
         if self.verifier is not None:
             return await self._admit_person(request, self.verifier)
-        username = await self._passwords.check(request.headers.get("Authorization"))
+        username = await self._passwords.check(
+            request.headers.get("Authorization"), request.META.get("REMOTE_ADDR", "")
+        )
         check_origin(request)
         return self._caller(username, "basic")
 
@@ -180,8 +190,9 @@ def check_origin(request: HttpRequest) -> None:
     elif is_own(origin, request):
         return
     raise OriginRefused(
-        f"Pages from {origin or 'another site'!r} may not use this server with your "
-        "login: add the name to server.allowed_hosts in coulisse.yaml"
+        f"Pages from '{shortened(origin or 'another site')}' may not use this server "
+        "with your login",
+        detail=HOSTS_REMEDY,
     )
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from core.errors import Invalid
+from core.visible import shortened
 
 BRANCHES = {"system", "developer", "user", "assistant", "tool"} | {
     *("text", "image_url", "input_audio", "file", "refusal"),
@@ -10,8 +11,8 @@ BRANCHES = {"system", "developer", "user", "assistant", "tool"} | {
 }
 """Names of the branches of unions in `schemas.py`: pydantic puts them in its paths."""
 
-MAX_PARAM = 200
-"""Characters; a longer name is the client's own, who need not hear all of it again."""
+MAX_MESSAGE = 300
+"""Characters of what pydantic says, which may quote the client."""
 
 
 def first(errors: list[dict[str, Any]]) -> Invalid:
@@ -34,11 +35,12 @@ def first(errors: list[dict[str, Any]]) -> Invalid:
         case "union_tag_invalid":
             context = error["ctx"]
             return Invalid(
-                f"Invalid '{param}.{_tag(error)}': '{context['tag']}' is not one of "
-                f"{context['expected_tags']}",
+                f"Invalid '{param}.{_tag(error)}': '{shortened(str(context['tag']))}' "
+                f"is not one of {context['expected_tags']}",
                 param=f"{param}.{_tag(error)}",
             )
-    return Invalid(f"Invalid '{param}': {error['msg']}", param=param)
+    said = shortened(error["msg"], MAX_MESSAGE)
+    return Invalid(f"Invalid '{param}': {said}", param=param)
 
 
 def _missing(param: str) -> Invalid:
@@ -78,7 +80,7 @@ def _param(path: list[str | int]) -> str:
             param += f"[{step}]"
         elif position == 0 or not _is_branch(step, path[position - 1]):
             param += f".{step}" if param else step
-    return param if len(param) <= MAX_PARAM else f"{param[:MAX_PARAM]}…"
+    return shortened(param)
 
 
 def _is_branch(step: str | int, before: str | int) -> bool:

@@ -8,13 +8,13 @@ import math
 from typing import Any, NamedTuple
 
 import orjson
+from django.core.exceptions import TooManyFieldsSent
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from ninja.errors import HttpError, ValidationError
 
 from access.errors import BudgetSpent
 from config.errors import ConfigInvalid
-from core import redaction
 from core.errors import (
     Conflict,
     CoulisseError,
@@ -26,6 +26,7 @@ from core.errors import (
     Unavailable,
     Upstream,
 )
+from core.visible import shortened
 from gateway import complaints, serving
 from gateway.pages import Page
 from providers.errors import Overloaded, RateLimited, TimedOut
@@ -34,9 +35,15 @@ logger = logging.getLogger(__name__)
 
 
 class BodyTooLarge(Invalid):
-    """The body is larger than server.max_body_bytes allows."""
+    """The body is larger than this server takes."""
 
     code = "body_too_large"
+
+
+class TooManyParameters(Invalid):
+    """The query has more parameters than a request can have."""
+
+    code = "too_many_parameters"
 
 
 class HostRefused(Invalid):
@@ -82,6 +89,8 @@ TABLE: list[tuple[type[CoulisseError], Kind]] = [
 PATIENCE_SECONDS = 60
 """The longest Retry-After that OpenAI's clients keep to."""
 
+HOSTS_REMEDY = "add the name to server.allowed_hosts in coulisse.yaml"
+
 INTERNAL = "The server had an error. Its log says more."
 
 
@@ -90,10 +99,10 @@ def kind_of(error: CoulisseError) -> Kind:
     return next(kind for family, kind in TABLE if isinstance(error, family))
 
 
-def body(error: CoulisseError) -> dict[str, Any]:
-    """Return an error in OpenAI's shape."""
+def body(error: CoulisseError, *, for_operators: bool = False) -> dict[str, Any]:
+    """Return an error in OpenAI's shape; its detail is for operators alone."""
     return shape(
-        error.message,
+        str(error) if for_operators else error.message,
         kind_of(error).type,
         param=getattr(error, "param", None),
         code=error.code,
@@ -103,9 +112,11 @@ def body(error: CoulisseError) -> dict[str, Any]:
 def shape(
     message: str, type: str, *, param: str | None = None, code: str | None = None
 ) -> dict[str, Any]:
-    """Return OpenAI's error object."""
-    said = redaction.every(message)
-    return {"error": {"message": said, "type": type, "param": param, "code": code}}
+    """Return OpenAI's error object.
+
+    Nothing is redacted in it: a value that went missing would confirm a guess.
+    """
+    return {"error": {"message": message, "type": type, "param": param, "code": code}}
 
 
 def internal() -> dict[str, Any]:
@@ -155,15 +166,27 @@ def json_response(content: dict[str, Any], *, status: int = 200) -> HttpResponse
 
 
 def on_domain_error(request: HttpRequest, exc: CoulisseError) -> HttpResponse:
-    """Answer an error of ours; those that are the server's are logged."""
-    if kind_of(exc).status >= 500:
-        logger.warning("%s %r: %s", request.method, request.path, exc)
+    """Answer an error of ours, and log what the client does not see of it."""
+    log(request.method or "", request.path, exc)
     return response(exc)
+
+
+def log(method: str, path: str, exc: CoulisseError) -> None:
+    """Log an error that is the server's, or has a detail for operators."""
+    is_ours = kind_of(exc).status >= 500
+    if is_ours or exc.detail:
+        level = logging.WARNING if is_ours else logging.INFO
+        logger.log(level, "%s %s: %s", shortened(method), shortened(path), exc)
 
 
 def on_invalid_body(request: HttpRequest, exc: ValidationError) -> HttpResponse:
     """Answer a body that is not the shape it should be, naming the first place."""
     return response(complaints.first(exc.errors))
+
+
+def on_long_query(request: HttpRequest, exc: TooManyFieldsSent) -> HttpResponse:
+    """Answer a query with more parameters than Django parses."""
+    return response(TooManyParameters())
 
 
 def on_http_error(request: HttpRequest, exc: HttpError) -> HttpResponse:
@@ -176,7 +199,8 @@ def on_http_error(request: HttpRequest, exc: HttpError) -> HttpResponse:
 
 def on_internal_error(request: HttpRequest, exc: Exception) -> HttpResponse:
     """Answer a fault of ours, and log it whole."""
-    logger.exception("%s %r failed", request.method, request.path, exc_info=exc)
+    where = shortened(request.method or ""), shortened(request.path)
+    logger.exception("%s %s failed", *where, exc_info=exc)
     return json_response(internal(), status=500)
 
 
@@ -201,7 +225,9 @@ def shaped(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
     is_ours = answer.status_code >= 500
     replacement = json_response(
         shape(
-            message.format(method=request.method, path=request.path),
+            message.format(
+                method=shortened(request.method or ""), path=shortened(request.path)
+            ),
             "server_error" if is_ours else "invalid_request_error",
             code=code,
         ),

@@ -2,13 +2,15 @@
 
 Django sends two signals and closes the response through a thread, on every request;
 each hop costs as much as a whole query (docs/performance.md). Clients' requests need
-neither: the database lane minds its own connections. Bodies are measured while they
-arrive, every answer under `/v1` is OpenAI's shape, and every request has a name.
+neither: the database lane minds its own connections. Credentials are checked before
+the body is read (`gateway.admission`), bodies are measured while they arrive, every
+answer under `/v1` is OpenAI's shape, and every request has a name.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
@@ -22,9 +24,10 @@ from config import live
 from config.config import SERVER, ServerConfig
 from config.errors import ConfigInvalid
 from core import request_ids
-from core.errors import CoulisseError
-from gateway import authentication, errors, hosts, sse
-from gateway.errors import BodyTooLarge, HostRefused, Stopping
+from core.visible import shortened
+from gateway import admission, authentication, errors, hosts, request_text, sse
+from gateway.admission import NO_BODY, BodyLimit
+from gateway.errors import HOSTS_REMEDY, BodyTooLarge, HostRefused, Stopping
 from gateway.patience import Patience
 
 Scope = dict[str, Any]
@@ -44,12 +47,16 @@ ALWAYS = (
 )
 """Headers of every answer that does not say otherwise itself."""
 
+DISCARD_SECONDS = 10.0
+"""How long a client may go on sending a body that was refused."""
+
 logger = logging.getLogger(__name__)
 
 
 class Handler(ASGIHandler):
     """Answers HTTP requests."""
 
+    request_class = request_text.Utf8Request
     chats = "/v1/"
     """Streams of events below this path are OpenAI's frames."""
 
@@ -79,21 +86,25 @@ class Handler(ASGIHandler):
         request_id = request_ids.begin(headers.get(REQUEST_ID))
         is_chat = scope["path"].startswith(self.chats)
         outgoing = Outgoing(send, request_id, is_chat=is_chat)
+        body = BytesIO()
+        request, _ = self.create_request(scope, body)
+        if request is None:
+            await self._refuse(
+                errors.bad_url(), Unread(headers, receive, outgoing.send)
+            )
+            return
         try:
             check_host(headers)
-            body = await _read_body(headers, receive)
+            request_text.check(scope, headers)
+            limit = await self.admit(request) if has_body(headers) else NO_BODY
+            body.write(await _read_body(headers, receive, limit))
+            body.seek(0)
         except RequestAborted:
             return
-        except CoulisseError as exc:
-            refusal = errors.response(exc)
-            if b"expect" in headers:
-                # The client has not sent the body, and may not send it any more.
-                refusal["Connection"] = "close"
-            await self.send_response(refusal, outgoing.send)
-            return
-        request, _ = self.create_request(scope, BytesIO(body))
-        if request is None:
-            await self.send_response(errors.bad_url(), outgoing.send)
+        except Exception as exc:
+            # Django, which answers faults, does not see the request yet.
+            refusal = admission.refuse(request, exc)
+            await self._refuse(refusal, Unread(headers, receive, outgoing.send))
             return
         try:
             await self._answer_while_connected(request, receive, outgoing.send)
@@ -105,6 +116,13 @@ class Handler(ASGIHandler):
             elif outgoing.is_open_chat:
                 ending = sse.error(Stopping()) + sse.DONE
                 await outgoing.send({"type": BODY, "body": ending})
+
+    async def admit(self, request: ASGIRequest) -> BodyLimit:
+        """Return how large the body may be; raises what refuses to read it."""
+        return await admission.admit(request)
+
+    async def _refuse(self, answer: HttpResponseBase, unread: "Unread") -> None:
+        await self.send_response(unread.closing(answer), unread.send)
 
     async def _answer_while_connected(
         self, request: ASGIRequest, receive: Receive, send: Send
@@ -189,17 +207,23 @@ def check_host(headers: Headers) -> None:
     host = headers.get(b"host", b"")
     if not hosts.is_allowed(host, _server().allowed_hosts):
         raise HostRefused(
-            f"This server does not answer to the name {host.decode('latin1')!r}: add "
-            "it to server.allowed_hosts in coulisse.yaml"
+            f"This server does not answer to the name "
+            f"'{shortened(host.decode('latin1'))}'",
+            detail=HOSTS_REMEDY,
         )
 
 
-async def _read_body(headers: Headers, receive: Receive) -> bytes:
+def has_body(headers: Headers) -> bool:
+    """Return whether a body follows the headers."""
+    length = headers.get(b"content-length", b"0")
+    return length != b"0" or b"transfer-encoding" in headers
+
+
+async def _read_body(headers: Headers, receive: Receive, limit: BodyLimit) -> bytes:
     """Return the whole body; raises `BodyTooLarge` as soon as that is known."""
-    most = _server().max_body_bytes
     declared = headers.get(b"content-length", b"0")
-    if declared.isdigit() and int(declared) > most:
-        raise _too_large(most)
+    if declared.isdigit() and int(declared) > limit.max_bytes:
+        raise _too_large(limit)
     chunks: list[bytes] = []
     size = 0
     more = True
@@ -209,17 +233,51 @@ async def _read_body(headers: Headers, receive: Receive) -> bytes:
             raise RequestAborted
         chunks.append(message.get("body", b""))
         size += len(chunks[-1])
-        if size > most:
-            raise _too_large(most)
+        if size > limit.max_bytes:
+            raise _too_large(limit)
         more = message.get("more_body", False)
     return b"".join(chunks)
 
 
-def _too_large(most: int) -> BodyTooLarge:
+def _too_large(limit: BodyLimit) -> BodyTooLarge:
     return BodyTooLarge(
-        f"The body is larger than {most} bytes, the most this server takes; raise "
-        "server.max_body_bytes or send less"
+        f"The body is larger than {limit.max_bytes} bytes, the most that is taken "
+        "here; send less",
+        detail=limit.remedy,
     )
+
+
+class Unread:
+    """Sends the answer to a request whose body was not read, or not to its end."""
+
+    def __init__(self, headers: Headers, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._has_body = has_body(headers)
+        # A client that asks first does not send the body any more.
+        self._is_awaited = self._has_body and b"expect" not in headers
+
+    def closing(self, answer: HttpResponseBase) -> HttpResponseBase:
+        """Return the answer, which ends the connection where a body is on its way."""
+        if self._has_body:
+            answer["Connection"] = "close"
+        return answer
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Send, and before the connection is closed discard what still arrives.
+
+        With bytes unread the system would reset the connection, and the client might
+        lose the answer.
+        """
+        if not self._is_awaited or message["type"] != BODY or message.get("more_body"):
+            await self._send(message)
+            return
+        await self._send({**message, "more_body": True})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DISCARD_SECONDS):
+                while (await self._receive()).get("more_body"):
+                    pass
+        await self._send({"type": BODY, "body": b""})
 
 
 def _server() -> ServerConfig:

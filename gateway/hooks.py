@@ -3,6 +3,7 @@
 `auth.proxy` has no say here: each webhook has a secret of its own.
 """
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,8 +12,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from config import live
 from config.sections import Config
 from core.errors import CoulisseError, NotFound
+from core.visible import shortened
 from gateway import authentication, errors
-from gateway.errors import BodyTooLarge
 from tasks import trigger_log, triggers, wake, webhooks
 from tasks.triggers import Firing
 from tasks.triggers_config import WebhookTrigger, webhook
@@ -31,9 +32,7 @@ async def serve(request: HttpRequest, rest: str) -> HttpResponse:
     trigger = None
     try:
         config = live.current()
-        trigger = webhook(config, request.path)
-        if trigger is None:
-            raise HookUnknown(f"No webhook has the path {request.path!r}")
+        trigger = find(request)
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         return errors.json_response(await _answer(config, trigger, request))
@@ -43,14 +42,24 @@ async def serve(request: HttpRequest, rest: str) -> HttpResponse:
         return errors.on_domain_error(request, exc)
 
 
+def find(request: HttpRequest) -> WebhookTrigger:
+    """Return the webhook at a request's path; raises `HookUnknown`."""
+    trigger = webhook(live.current(), request.path)
+    if trigger is None:
+        path = shortened(request.path)
+        raise HookUnknown(f"No webhook has the path '{path}'")
+    return trigger
+
+
+def log_refusal(request: HttpRequest, error: CoulisseError) -> None:
+    """Log that a webhook was called and its body is not read."""
+    with suppress(CoulisseError):
+        trigger_log.refused(find(request), error)
+
+
 async def _answer(
     config: Config, trigger: WebhookTrigger, request: HttpRequest
 ) -> dict[str, Any]:
-    if len(request.body) > trigger.max_body_bytes:
-        raise BodyTooLarge(
-            f"The body is larger than {trigger.max_body_bytes} bytes, the most this "
-            "webhook takes; raise its max_body_bytes or send less"
-        )
     if trigger.secret is None:
         # A page in a browser of this network might post without being asked.
         authentication.check_origin(request)

@@ -15,22 +15,32 @@ OWN_NAMES = {"", socket.gethostname().lower()}
 PORT = re.compile(r":\d*$")
 
 
-@lru_cache(maxsize=256)
+MAX_BYTES = 255
+"""Of a Host header, or of the name in an Origin; longer ones are not allowed."""
+
+
 def is_allowed(header: bytes, allowed: tuple[str, ...]) -> bool:
     """Return whether a Host header names this server.
 
     `allowed` are more names it answers to: `example.com`, `.example.com` for all
     names under it, `*` for any.
     """
-    host = _name(header)
+    return len(header) <= MAX_BYTES and _is_allowed(_name(header), allowed)
+
+
+@lru_cache(maxsize=256)
+def _is_allowed(host: str, allowed: tuple[str, ...]) -> bool:
     if "." not in host or host in OWN_NAMES or host.endswith(".localhost"):
         return True
-    return _is_address(host) or is_listed(header, allowed)
+    return _is_address(host) or _is_listed(host, allowed)
 
 
 def is_listed(header: bytes, allowed: tuple[str, ...]) -> bool:
     """Return whether a Host header is one of these names."""
-    host = _name(header)
+    return len(header) <= MAX_BYTES and _is_listed(_name(header), allowed)
+
+
+def _is_listed(host: str, allowed: tuple[str, ...]) -> bool:
     return any(_matches(host, name.lower()) for name in allowed)
 
 

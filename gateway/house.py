@@ -7,7 +7,6 @@ every stream the moment the server is told to stop.
 """
 
 import asyncio
-import logging
 from functools import partial
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -51,17 +50,17 @@ from pydantic import ValidationError
 from access.errors import OriginRefused
 from config import live
 from config.config import SERVER
-from config.errors import ConfigInvalid
 from config.spelling import did_you_mean
-from core import tool_names
 from core.errors import CoulisseError, Invalid
-from gateway import authentication, callers, errors, hosts, house_tools
+from core.visible import shortened
+from gateway import authentication, callers, errors, hosts, house_tools, json_limits
 from gateway.api import api
 from gateway.callers import CallerQuery
 from gateway.config import MCP_SERVER
+from gateway.errors import HOSTS_REMEDY
 from gateway.house_exchange import Answer, Exchange, as_json, failure
-
-logger = logging.getLogger(__name__)
+from turns import request_limits
+from turns.request_usage import UsageRequest
 
 SESSION = "Mcp-Session-Id"
 """A name we give each client of the older protocols and know nothing of afterwards.
@@ -91,15 +90,18 @@ async def serve(request: HttpRequest) -> HttpResponseBase:
         check_origin(request, config.get(SERVER).allowed_hosts)
         _check_content_type(request)
     except CoulisseError as exc:
-        return errors.response(exc)
+        return errors.on_domain_error(request, exc)
     try:
         await authentication.authenticate(request)
     except CoulisseError as exc:
+        errors.log(request.method, request.path, exc)
         return refusal(exc)
     try:
-        decoded = orjson.loads(request.body)
+        decoded = json_limits.loads(request.body)
     except orjson.JSONDecodeError as exc:
         return as_json(failure(None, PARSE_ERROR, f"Parse error: {exc}", status=400))
+    except Invalid as exc:
+        return refusal(exc)
     if isinstance(decoded, dict) and "id" in decoded and "method" in decoded:
         return await answer(request, decoded)
     return _acknowledge(request, decoded)
@@ -131,8 +133,8 @@ def check_origin(request: HttpRequest, allowed_hosts: tuple[str, ...]) -> None:
     host = urlsplit(origin).netloc.encode("latin-1", "replace")
     if not host or not hosts.is_allowed(host, allowed_hosts):
         raise OriginRefused(
-            f"Pages from {origin!r} may not use this server: add the name to "
-            "server.allowed_hosts in coulisse.yaml"
+            f"Pages from '{shortened(origin)}' may not use this server",
+            detail=HOSTS_REMEDY,
         )
 
 
@@ -266,11 +268,14 @@ async def handle(exchange: Exchange, connection: Connection) -> Answer:
 async def _list_tools(
     context: Context, params: PaginatedRequestParams | None
 ) -> ListToolsResult:
+    request = cast(Exchange, context.request).http
     try:
-        caller = authentication.caller_of(cast(Exchange, context.request).http)
+        callers.named_user(request, CallerQuery())
+        caller = authentication.caller_of(request)
         offered = house_tools.offered(live.current(), caller)
-    except ConfigInvalid as exc:
-        raise MCPError(INTERNAL_ERROR, exc.message) from exc
+    except CoulisseError as exc:
+        errors.log("tools/list", request.path, exc)
+        raise _protocol_error(exc) from exc
     return ListToolsResult(tools=[tool.definition for tool in offered.values()])
 
 
@@ -282,23 +287,34 @@ async def _call_tool(context: Context, params: CallToolRequestParams) -> CallToo
     """
     exchange = cast(Exchange, context.request)
     try:
-        caller = authentication.caller_of(exchange.http)
-        offered = house_tools.offered(live.current(), caller)
+        config, caller = live.current(), authentication.caller_of(exchange.http)
+        offered = house_tools.offered(config, caller)
         user_id = callers.identify(exchange.http, CallerQuery())
     except CoulisseError as exc:
-        code = INTERNAL_ERROR if isinstance(exc, ConfigInvalid) else INVALID_PARAMS
-        raise MCPError(code, exc.message) from exc
+        errors.log("tools/call", params.name, exc)
+        raise _protocol_error(exc) from exc
     tool = offered.get(params.name)
     if tool is None:
-        name = params.name[: tool_names.MAX_LENGTH]
-        hint = did_you_mean(name, offered)
-        raise MCPError(INVALID_PARAMS, f"Unknown tool: '{name}'{hint}")
+        hint = did_you_mean(params.name, offered)
+        said = f"Unknown tool: '{shortened(params.name)}'{hint}"
+        raise MCPError(INVALID_PARAMS, said)
+    arguments = params.arguments or {}
+    embedding_tokens = tool.embedding_tokens(arguments)
     try:
-        return await tool.call(user_id, params.arguments or {}, exchange)
+        if embedding_tokens is None:
+            return await tool.call(user_id, arguments, exchange)
+        asked = UsageRequest(config, caller, user_id, embedding_tokens)
+        async with request_limits.admitted(asked):
+            return await tool.call(user_id, arguments, exchange)
     except CoulisseError as exc:
-        if errors.kind_of(exc).status >= 500:
-            logger.warning("tools/call %s: %s", params.name, exc)
+        errors.log("tools/call", params.name, exc)
         return house_tools.error(exc.message)
+
+
+def _protocol_error(exc: CoulisseError) -> MCPError:
+    """Return the JSON-RPC error of a request that no tool is called for."""
+    is_ours = errors.kind_of(exc).status >= 500
+    return MCPError(INTERNAL_ERROR if is_ours else INVALID_PARAMS, exc.message)
 
 
 server: Server[dict[str, Any]] = Server(

@@ -21,13 +21,15 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types import JSONRPCRequest
 
-from core import redaction
+from core.visible import shortened
 from gateway.chat import EventStream
 
 BEAT_SECONDS = 15.0
 """How long nothing is sent to a client that waits for its answer in a stream."""
 
 PING = b": ping\r\n\r\n"
+MAX_MESSAGE = 500
+
 REQUEST_CANCELLED = -32800
 """The JSON-RPC error of a request its client took back, as LSP has it."""
 
@@ -43,11 +45,20 @@ class Answer:
 def failure(
     id: str | int | None, code: int, message: str, *, data: Any = None, status: int
 ) -> Answer:
-    """Return a JSON-RPC error."""
-    error = {"code": code, "message": redaction.every(message)}
+    """Return a JSON-RPC error; the SDK's words may quote any length of the request."""
+    error = {"code": code, "message": shortened(message, MAX_MESSAGE)}
     if data is not None:
-        error["data"] = data
+        error["data"] = _shortened(data)
     return Answer({"jsonrpc": "2.0", "id": id, "error": error}, status)
+
+
+def _shortened(data: Any) -> Any:
+    """Return data with each text in it as an answer may quote it."""
+    if isinstance(data, str):
+        return shortened(data)
+    if isinstance(data, dict):
+        return {shortened(str(key)): _shortened(value) for key, value in data.items()}
+    return [_shortened(each) for each in data] if isinstance(data, list) else data
 
 
 def as_json(answer: Answer) -> HttpResponse:

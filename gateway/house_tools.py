@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from access.caller import Caller
 from config.sections import Config
-from core import redaction, request_ids, tool_names
+from core import request_ids, tokens, tool_names
 from core.events import HandoffStarted
 from core.events import Usage as Counted
 from core.ids import UserId, new_turn_id
@@ -39,6 +39,8 @@ BY = "mcp"
 """Who saved it, in the history of a memory."""
 
 DIGEST_LENGTH = 8
+MAX_TEXT_LENGTH = 4_000
+"""Characters of the longest argument a memory tool takes."""
 
 NOBODY = UserId(uuid.UUID(int=0))
 """Whose tools are described and never called."""
@@ -76,6 +78,12 @@ class HouseTool(Protocol):
     @property
     def definition(self) -> Tool:
         """How a client is told of it."""
+
+    def embedding_tokens(self, arguments: Mapping[str, Any]) -> int | None:
+        """Return about how many tokens an embedder is sent for a call.
+
+        None where it takes a turn, which is under the limits of turns.
+        """
 
     async def call(
         self, user_id: UserId, arguments: Mapping[str, Any], exchange: Exchange
@@ -137,6 +145,9 @@ class AgentTool:
             annotations=ToolAnnotations(read_only_hint=False, open_world_hint=True),
         )
 
+    def embedding_tokens(self, arguments: Mapping[str, Any]) -> None:
+        return None
+
     async def call(
         self, user_id: UserId, arguments: Mapping[str, Any], exchange: Exchange
     ) -> CallToolResult:
@@ -146,12 +157,12 @@ class AgentTool:
         request = TurnRequest(
             turn_id=new_turn_id(),
             agent=self.agent,
+            user_id=user_id,
             messages=[Message("user", asked.message)],
             options=options.read(thread),
             parameters={},
             stream=exchange.wants_progress,
             caller=self.caller,
-            safety_identifier=str(user_id),
             request_id=request_ids.current.get(),
         )
         exchange.note = f"{self.agent} is thinking"
@@ -203,6 +214,11 @@ class OwnMemory:
             ),
         )
 
+    def embedding_tokens(self, arguments: Mapping[str, Any]) -> int:
+        texts = (value for value in arguments.values() if isinstance(value, str))
+        # The tools refuse longer texts.
+        return sum(tokens.estimate(text[:MAX_TEXT_LENGTH]) for text in texts)
+
     async def call(
         self, user_id: UserId, arguments: Mapping[str, Any], exchange: Exchange
     ) -> CallToolResult:
@@ -221,7 +237,7 @@ class OwnMemory:
 
 def error(message: str) -> CallToolResult:
     """Return what a client's model is told of a call that failed."""
-    return CallToolResult(content=[_text(redaction.every(message))], is_error=True)
+    return CallToolResult(content=[_text(message)], is_error=True)
 
 
 def _text(text: str) -> TextContent:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import math
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ async def serve(request: HttpRequest, rest: str = "") -> HttpResponseBase:
     try:
         proxy = live.current().get(AUTH).proxy
     except CoulisseError as exc:
-        return errors.response(exc)
+        return errors.on_domain_error(request, exc)
     verifier = None if proxy is None else authentication.guard(proxy).verifier
     if verifier is None:
         return HttpResponseNotFound()
@@ -92,6 +93,7 @@ def walk(request: HttpRequest, login: Login) -> HttpResponseBase:
         view.setup(request)
         answer: HttpResponseBase = view.get(request)
     except CoulisseError as exc:
+        errors.log(request.method or "", request.path, exc)
         return failed(exc, again=LANDING)
     session.keep(answer, request.session, login.verifier.oidc)
     return answer
@@ -100,4 +102,14 @@ def walk(request: HttpRequest, login: Login) -> HttpResponseBase:
 def failed(exc: CoulisseError, *, again: str) -> Page:
     """Return the page that says why somebody is not logged in, and where to be so."""
     status = errors.kind_of(exc).status
-    return Page("login/failed.html", status=status, says=exc.message, again=again)
+    seconds = errors.retry_after_seconds(exc)
+    page = Page(
+        "login/failed.html",
+        status=status,
+        says=exc.message,
+        again=again,
+        must_wait=seconds is not None,
+    )
+    if seconds is not None:
+        page.headers["Retry-After"] = str(math.ceil(seconds))
+    return page

@@ -7,6 +7,7 @@ from ninja import Query, Router
 
 from access import audit
 from config import live
+from core.visible import shortened
 from gateway.callers import IN_OPENAPI, CallerQuery, identify
 from gateway.deeds import deed
 from gateway.errors import json_response
@@ -46,7 +47,7 @@ async def disconnect(
         config, server, user_id, note=partial(audit.write, done)
     )
     if not was_connected and server not in await SIGN_INS.connected(config, user_id):
-        raise ServerUnknown(f"there is no MCP server '{server}' under mcp:")
+        raise ServerUnknown(f"there is no MCP server '{shortened(server)}'")
     return json_response(
         {"object": "mcp.server.deleted", "id": server, "deleted": was_connected}
     )

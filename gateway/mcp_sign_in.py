@@ -1,6 +1,5 @@
 """`/mcp/{server}/…`: a user connects an MCP server in a browser."""
 
-import hmac
 import logging
 import secrets
 from collections.abc import Callable
@@ -18,6 +17,8 @@ from access import audit, identity
 from access.auth_config import AUTH
 from access.caller import OPEN
 from access.deeds import Author, Deed
+from access.login_throttle import CONSUMER
+from access.secret_digests import SecretDigest
 from config import live
 from config.sections import Config
 from core.errors import CoulisseError
@@ -33,6 +34,9 @@ from turns import lane
 logger = logging.getLogger(__name__)
 
 CONNECTING = Connecting(lane.run, lane.run_to_end)
+
+LINK_QUERY = ("user_id", callers.QUERY_NAME)
+"""Both name the user a link is made for."""
 
 
 class Redirect(HttpResponseRedirect):
@@ -104,16 +108,15 @@ async def create_link(request: HttpRequest, server: str) -> HttpResponse:
         refusal = _check_secret(config, request)
         if refusal is not None:
             return refusal
-        named = request.GET.get("user_id")
-        if named is None:
+        callers.refuse_unknown(request, LINK_QUERY)
+        user_id = callers.only(_named_in(config, request, *LINK_QUERY))
+        if user_id is None:
             return _unprocessable(
                 "user_id is required: it says who is to connect the server",
                 param="user_id",
                 code="user_required",
             )
-        departure = await CONNECTING.begin(
-            config, server, identity.resolve(config, OPEN, named), browser=None
-        )
+        departure = await CONNECTING.begin(config, server, user_id, browser=None)
     except NoSignIn as exc:
         return _unprocessable(exc.message, param="server", code=exc.code)
     except CoulisseError as exc:
@@ -129,20 +132,18 @@ def _check_secret(config: Config, request: HttpRequest) -> HttpResponse | None:
     if secret is None:
         return errors.json_response(
             errors.shape(
-                "Links cannot be made: set auth.mcp_consumer_secret in coulisse.yaml",
+                "Links cannot be made: this server has no consumer secret",
                 "service_unavailable",
                 code="mcp_consumer_secret_unset",
             ),
             status=503,
         )
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    expected = secret.get_secret_value().encode()
-    is_right = hmac.compare_digest(given.strip().encode("utf-8", "replace"), expected)
-    if scheme.lower() == "bearer" and is_right:
+    if scheme.lower() == "bearer" and _is_secret(secret, given.strip(), request):
         return None
     answer = errors.json_response(
         errors.shape(
-            "Send auth.mcp_consumer_secret as a bearer token: it is missing or wrong",
+            "Send the consumer secret as a bearer token: it is missing or wrong",
             "invalid_request_error",
             code="invalid_api_key",
         ),
@@ -150,6 +151,20 @@ def _check_secret(config: Config, request: HttpRequest) -> HttpResponse | None:
     )
     answer.headers["WWW-Authenticate"] = "Bearer"
     return answer
+
+
+def _is_secret(secret: SecretDigest, given: str, request: HttpRequest) -> bool:
+    """Return whether it is the secret; raises `LoginDelayed` after wrong ones."""
+    address = request.META.get("REMOTE_ADDR", "")
+    is_right = secret.matches(given)
+    if is_right and CONSUMER.knows(address, None):
+        return True
+    attempt = CONSUMER.begin(address, None)
+    if is_right:
+        CONSUMER.succeed(attempt, None)
+    else:
+        CONSUMER.fail(attempt)
+    return is_right
 
 
 def _unprocessable(message: str, *, param: str, code: str | None) -> HttpResponse:
@@ -165,10 +180,16 @@ async def _named_users(config: Config, request: HttpRequest) -> set[UserId]:
     server that knows its users does, and so does who is logged in here: a link that
     another user sends them would have them connect their account for that user.
     """
-    names = [*request.GET.getlist("safety_identifier"), *callers.in_header(request)]
+    users = _named_in(config, request, callers.QUERY_NAME)
     known = (await authentication.recognise(request)).principal
-    if known is not None:
-        names.append(known)
+    return users if known is None else {*users, identity.derive(known)}
+
+
+def _named_in(config: Config, request: HttpRequest, *parameters: str) -> set[UserId]:
+    """Return the users that the header and these query parameters name."""
+    names = callers.in_header(request)
+    for parameter in parameters:
+        names += request.GET.getlist(parameter)
     return {identity.resolve(config, OPEN, name) for name in names}
 
 

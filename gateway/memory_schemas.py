@@ -15,6 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from core import tokens
 from core.errors import Invalid
 from gateway.callers import CallerBody, CallerQuery
 from memory.known import (
@@ -112,6 +113,10 @@ class SearchQuery(CallerQuery):
     fusion: Fusion | None = None
     explain: bool = False
 
+    @property
+    def embedding_tokens(self) -> int:
+        return tokens.estimate(self.q)
+
 
 class SearchBody(CallerBody):
     """Body of `POST /v1/memories/search`."""
@@ -124,6 +129,10 @@ class SearchBody(CallerBody):
         default=None, description="How the legs become one list; as configured."
     )
     explain: bool = Field(default=False, description="Say why each was found.")
+
+    @property
+    def embedding_tokens(self) -> int:
+        return tokens.estimate(self.query)
 
 
 class Dated(CallerBody):
@@ -188,6 +197,10 @@ class Remembered(BaseModel):
 class NewMemory(Dated, Remembered):
     """Body of `POST /v1/memories`."""
 
+    @property
+    def embedding_tokens(self) -> int:
+        return tokens.estimate(self.content)
+
 
 def without_defaults(schema: dict[str, Any]) -> None:
     """Leave defaults out of a description: what is left out stays as it is."""
@@ -227,6 +240,13 @@ NAMES = {"pinned": "is_pinned"}
 
 class MemoryChanges(Dated, Corrected):
     """Body of `PATCH /v1/memories/{id}`; null clears what may be empty."""
+
+    @property
+    def embedding_tokens(self) -> int:
+        if "content" in self.model_fields_set:
+            return tokens.estimate(self.content)
+        # The memory's own text is embedded again, which may be as long as any.
+        return MAX_CONTENT_LENGTH if "status" in self.model_fields_set else 0
 
 
 # What clients get. Only described: the answers are written by `memory.telling`.

@@ -4,10 +4,12 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from access.caller import Caller
-from core import request_ids
+from core import request_ids, schema_limits
 from core.errors import Invalid
-from core.ids import new_turn_id
+from core.ids import UserId, new_turn_id
 from core.messages import Content, Message, ToolCall
+from core.schema_limits import SchemaTooLarge
+from core.visible import shortened
 from gateway.schemas import (
     AssistantMessage,
     ChatMessage,
@@ -36,7 +38,7 @@ REFUSED = {
 }
 
 
-def to_turn(body: ChatRequest, caller: Caller) -> TurnRequest:
+def to_turn(body: ChatRequest, caller: Caller, user_id: UserId) -> TurnRequest:
     """Return the turn a request asks for.
 
     Every parameter is passed on, used here or refused with `Invalid`; none is
@@ -46,6 +48,7 @@ def to_turn(body: ChatRequest, caller: Caller) -> TurnRequest:
     return TurnRequest(
         turn_id=new_turn_id(),
         agent=body.model,
+        user_id=user_id,
         messages=[to_message(message) for message in body.messages],
         options=options.read(body.metadata or {}),
         parameters=_passed_parameters(body),
@@ -55,8 +58,6 @@ def to_turn(body: ChatRequest, caller: Caller) -> TurnRequest:
         stream=bool(body.stream),
         caller=caller,
         request_id=request_ids.current.get(),
-        safety_identifier=body.safety_identifier,
-        user=body.user,
     )
 
 
@@ -99,11 +100,14 @@ def _check_tools(body: ChatRequest) -> Sequence[dict[str, Any]]:
     """Return the client's tools; raises `Invalid` for duplicates and loose choices."""
     tools: list[Any] = body.tools or []
     names: set[str] = set()
-    for tool in tools:
+    for position, tool in enumerate(tools):
         name = tool["function"]["name"]
         if name in names:
-            raise Invalid(f"two tools are called '{name}'; rename one", param="tools")
+            raise Invalid(
+                f"two tools are called '{shortened(name)}'; rename one", param="tools"
+            )
         names.add(name)
+        _check_arguments(tool["function"].get("parameters"), position)
     if body.tool_choice is not None and body.tool_choice != "none":
         _check_choice(body.tool_choice, names)
     if body.parallel_tool_calls is not None and not tools:
@@ -114,12 +118,22 @@ def _check_tools(body: ChatRequest) -> Sequence[dict[str, Any]]:
     return tools
 
 
+def _check_arguments(schema: Any, position: int) -> None:
+    """Raise `Invalid` for a schema of a tool's arguments that is beyond the limits."""
+    param = f"tools[{position}].function.parameters"
+    try:
+        schema_limits.check(schema)
+    except SchemaTooLarge as exc:
+        raise Invalid(f"{param} {exc}", param=param) from exc
+
+
 def _check_choice(choice: Any, names: Collection[str]) -> None:
     if not names:
         raise Invalid("tool_choice is only allowed with tools", param="tool_choice")
     if isinstance(choice, dict) and choice["function"]["name"] not in names:
+        name = shortened(choice["function"]["name"])
         raise Invalid(
-            f"tool_choice names '{choice['function']['name']}', which is not in tools",
+            f"tool_choice names '{name}', which is not in tools",
             param="tool_choice",
         )
 

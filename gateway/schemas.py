@@ -4,10 +4,22 @@ Source: OpenAI's API reference, "Create chat completion". What a field means to 
 decided in `requests.py`; here is only its shape. Unknown fields are refused.
 """
 
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+)
 from typing_extensions import TypedDict
+
+from gateway import image_urls
+
+Item = TypeVar("Item")
+Items = Annotated[list[Item], Field(fail_fast=True)]
+"""A list whose first wrong item ends its validation: it may have thousands of them."""
 
 
 class TextPart(TypedDict):
@@ -16,7 +28,9 @@ class TextPart(TypedDict):
 
 
 class ImageUrl(TypedDict):
-    url: Annotated[str, StringConstraints(min_length=1)]
+    url: Annotated[
+        str, StringConstraints(min_length=1), AfterValidator(image_urls.check_image)
+    ]
     detail: NotRequired[Literal["auto", "low", "high"]]
 
 
@@ -36,7 +50,7 @@ class AudioPart(TypedDict):
 
 
 class FileData(TypedDict):
-    file_data: str
+    file_data: Annotated[str, AfterValidator(image_urls.check_file)]
     filename: NotRequired[str]
 
 
@@ -64,13 +78,13 @@ class Shape(BaseModel):
 
 class SystemMessage(Shape):
     role: Literal["system", "developer"]
-    content: str | list[TextPart]
+    content: str | Items[TextPart]
     name: str | None = None
 
 
 class UserMessage(Shape):
     role: Literal["user"]
-    content: str | Annotated[list[UserPart], Field(min_length=1)]
+    content: str | Annotated[Items[UserPart], Field(min_length=1)]
     name: str | None = None
 
 
@@ -87,15 +101,15 @@ class CalledTool(Shape):
 
 class AssistantMessage(Shape):
     role: Literal["assistant"]
-    content: str | list[AssistantPart] | None = None
+    content: str | Items[AssistantPart] | None = None
     refusal: str | None = None
     name: str | None = None
-    tool_calls: list[CalledTool] | None = None
+    tool_calls: Items[CalledTool] | None = None
 
 
 class ToolMessage(Shape):
     role: Literal["tool"]
-    content: str | list[TextPart]
+    content: str | Items[TextPart]
     tool_call_id: str
 
 
@@ -181,7 +195,7 @@ class ChatRequest(Strict):
     """Body of `POST /v1/chat/completions`."""
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=255)]
-    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    messages: Annotated[Items[ChatMessage], Field(min_length=1)]
 
     metadata: Metadata | None = None
     safety_identifier: str | None = None
@@ -190,7 +204,7 @@ class ChatRequest(Strict):
     stream_options: StreamOptions | None = None
     response_format: ResponseFormat | None = None
 
-    tools: Annotated[list[Tool], Field(max_length=128)] | None = None
+    tools: Annotated[Items[Tool], Field(max_length=128)] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
 
@@ -207,7 +221,7 @@ class ChatRequest(Strict):
     ) = None
     seed: int | None = None
     service_tier: str | None = None
-    stop: str | Annotated[list[str], Field(max_length=4)] | None = None
+    stop: str | Annotated[Items[str], Field(max_length=4)] | None = None
     store: bool | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -218,7 +232,7 @@ class ChatRequest(Strict):
     function_call: Any = None
     functions: Any = None
     logprobs: bool | None = None
-    modalities: list[str] | None = None
+    modalities: Items[str] | None = None
     n: int | None = None
     top_logprobs: int | None = None
     web_search_options: Any = None

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from config.errors import SecretsInvalid
 from core.errors import CoulisseError, Invalid, Unavailable
 from gateway import errors
 from mcp_bridge.sign_in_errors import (
@@ -11,7 +12,6 @@ from mcp_bridge.sign_in_errors import (
     ProviderDown,
     ProviderRefused,
     ProviderSlow,
-    SecretsInvalid,
     ServerUnknown,
     SignInFailed,
     TokenExpired,

@@ -28,9 +28,12 @@ HEARTBEAT = b": heartbeat\n\n"
 """A comment, which clients skip and proxies take for a sign of life."""
 
 
-def error(error: CoulisseError | None) -> bytes:
+def error(error: CoulisseError | None, *, for_operators: bool = False) -> bytes:
     """Return the frame that ends a broken stream; None is a fault of ours."""
-    body = errors.internal() if error is None else errors.body(error)
+    if error is None:
+        body = errors.internal()
+    else:
+        body = errors.body(error, for_operators=for_operators)
     return b"data: " + orjson.dumps(body) + b"\n\n"
 
 

@@ -25,10 +25,10 @@ are not shown."""
 
 
 class TurnsHidden(NotFound):
-    """This server does not show turns to users; its operator can, by \
-telemetry.sqlite.show_to_users in coulisse.yaml."""
+    """This server does not show turns to users."""
 
     code = "turns_hidden"
+    detail = "telemetry.sqlite.show_to_users in coulisse.yaml shows them"
 
 
 @router.get(
@@ -53,7 +53,7 @@ async def list_turns(request: HttpRequest, asked: Query[TurnsQuery]) -> HttpResp
         ),
         limit=asked.limit,
     )
-    told = [telling.listed(turn) for turn in page]
+    told = [telling.for_user(telling.listed(turn)) for turn in page]
     return json_response(listing.page(told, has_more=has_more))
 
 
@@ -77,7 +77,7 @@ async def show_turn(
     record = await lane.run(records.tree, _id(turn_id), user_id)
     if record is None:
         raise TurnUnknown
-    return json_response(telling.turn(record))
+    return json_response(telling.for_user(telling.turn(record)))
 
 
 def _id(text: str) -> TurnId:

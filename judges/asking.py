@@ -102,7 +102,8 @@ async def _answer(
             f"{judge.timeout_seconds:g} seconds",
             provider=judge.provider,
         ) from exc
-    used = usage.of(messages, reply)
+    asked = _parameters(config, judge)
+    used = usage.of(messages, reply, response_format=asked.get("response_format"))
     now = datetime.now(UTC)
     bill.add(used, prices.cost(config, judge.provider, judge.model, used, at=now))
     return reply

@@ -32,7 +32,7 @@ class MemoryCommand(ConfigCommand):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(UNREAD) from None
         except CoulisseError as exc:
-            raise CommandError(exc.message) from exc
+            raise CommandError(str(exc)) from exc
         except DatabaseError as exc:
             raise CommandError(
                 f"the database cannot be used: {exc}. `manage.py migrate` makes its "

@@ -50,7 +50,7 @@ def _one_by_one(embedder: Embedder, texts: Sequence[str]) -> Iterator[Vector]:
             refusals = 0
         except RequestRefused as exc:
             refusals += 1
-            error = f"{embedder.id}: {exc.message}"
+            error = f"{embedder.id}: {exc}"
             yield None, REFUSED + error
 
 
@@ -65,7 +65,7 @@ def _ask(embedder: Embedder, texts: Sequence[str]) -> list[Vector]:
     except RequestRefused:
         raise
     except CoulisseError as exc:
-        error = exc.message
+        error = str(exc)
     else:
         return [(Embedded(embedder.id, row) if row.any() else None, "") for row in rows]
     return [(None, f"{embedder.id}: {error}")] * len(texts)

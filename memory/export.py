@@ -172,7 +172,10 @@ def _turns(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
     page = records.oldest_first(user_id, place.after)[:TURNS]
     told: Iterable[tuple[Outline, dict[str, Any]]]
     if place.shows_calls:
-        told = ((turn, turn_telling.turn(turn)) for turn in records.whole(page))
+        told = (
+            (turn, turn_telling.for_user(turn_telling.turn(turn)))
+            for turn in records.whole(page)
+        )
     else:
         told = ((turn, turn_telling.outline(turn)) for turn in records.outlines(page))
     for turn, said in told:

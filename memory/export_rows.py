@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from access.models import Token as ApiToken
+from core.errors import public
 from core.messages import Message
 from mcp_bridge.models import McpToken
 from memory import fact_ids, telling
@@ -90,7 +91,7 @@ def lessons(page: list[Lesson]) -> Iterator[dict[str, Any]]:
             "state": lesson.state,
             "attempts": lesson.attempts,
             "due_at": telling.instant(lesson.due_at),
-            "error": lesson.error or None,
+            "error": public(lesson.error) or None,
             "reply": lesson.reply or None,
             "facts_found": lesson.facts_found,
             "facts_saved": lesson.facts_saved,
@@ -110,7 +111,7 @@ def passages(page: list[Passage]) -> Iterator[dict[str, Any]]:
             "is_question": passage.is_question,
             "embedder": passage.embedder or None,
             "dimensions": passage.dimensions,
-            "embedding_error": passage.embedding_error or None,
+            "embedding_error": public(passage.embedding_error) or None,
         }
 
 

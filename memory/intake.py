@@ -6,13 +6,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, get_args
 
+from core import storable
 from memory.errors import FactInvalid
 from memory.known import MAX_CONTENT_LENGTH, Category, Draft
 
 MAX_KEY_LENGTH = 255
 
-UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-"""PostgreSQL knows no NUL, and half a surrogate pair is no text."""
 CONTROLS = re.compile("[\x01-\x1f\x7f-\x9f]")
 DATES = ("valid_from", "valid_to", "expires_at")
 
@@ -53,7 +52,7 @@ def clean_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 def clean_text(text: str) -> str:
     """Return a text on one line, without what no database can hold."""
-    readable = UNSTORABLE.sub("\ufffd", text)
+    readable = storable.UNSTORABLE.sub("\ufffd", text)
     return " ".join(CONTROLS.sub(" ", readable).split())
 
 

@@ -70,6 +70,11 @@ class Memory(NamedTuple):
     settings: MemoryConfig
     plan: Plan | None
 
+    @property
+    def has_paid_embedder(self) -> bool:
+        """Whether an API makes the vectors of users' memories."""
+        return self.plan is not None and self.plan.embedder.service is not None
+
 
 _known: tuple[Config | None, dict[Any, Memory]] = (None, {})
 """The configuration in force, and what it makes of each agent's overrides."""

@@ -12,6 +12,8 @@ MAX_MESSAGE_CHARS = 6_000
 """Of one message; of a longer one its beginning and its end are shown."""
 MAX_LENGTH = 4_000
 """Characters of a summary."""
+MAX_READ = 10 * MAX_LENGTH
+"""Characters of a reply that are read for it."""
 
 INSTRUCTIONS = """\
 You summarise a stretch of an old conversation between a user and an assistant. Your \
@@ -55,7 +57,7 @@ def clean(reply: str) -> str:
 
     Raises `Unusable` when nothing is left.
     """
-    text = reply.rpartition("</think>")[2].replace("\0", "\ufffd")
+    text = reply.rpartition("</think>")[2][:MAX_READ].replace("\0", "\ufffd")
     told = suspicion.without_orders(text).strip()
     if not told:
         raise Unusable("the model gave no summary")

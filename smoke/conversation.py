@@ -89,10 +89,10 @@ async def _agent(begun: Talk) -> None:
     request = TurnRequest(
         turn_id=turn_id,
         agent=begun.target,
+        user_id=begun.user_id,
         messages=talk.for_agent(begun.said),
         options=OPTIONS,
         parameters={},
-        user=str(begun.user_id),
         origin="smoke",
         on_end=partial(runs.replied, begun, turn_id, time.perf_counter()),
     )

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from access import identity
 from access.caller import Caller
 from agents.errors import AgentUnknown
 from config.sections import Config
@@ -54,8 +53,8 @@ class Wish:
 def draft(config: Config, caller: Caller, user_id: UserId, wish: Wish) -> Draft:
     """Return the task for the queue.
 
-    Raises `TasksDisabled`, `AgentUnknown`, `AgentRefused`, and `TaskInvalid` or
-    another `Invalid` for what no turn could be made of.
+    Raises `TasksDisabled`, `AgentUnknown`, and `TaskInvalid` or another
+    `Invalid` for what no turn could be made of.
     """
     settings = config.get(TASKS)
     if not settings.enabled:
@@ -87,10 +86,9 @@ def draft(config: Config, caller: Caller, user_id: UserId, wish: Wish) -> Draft:
 def check(config: Config, caller: Caller, wish: Wish) -> None:
     """Raise what a turn would end with at once, or what its record could not hold."""
     try:
-        routing.check(config, wish.agent)
+        routing.check(config, wish.agent, offered=caller.agents)
     except AgentUnknown as exc:
-        raise AgentUnknown(exc.message, param="agent") from exc
-    identity.check_agent(caller, wish.agent)
+        raise AgentUnknown(exc.message, param="agent", detail=exc.detail) from exc
     _check_prompt(wish.prompt)
     for name, value in wish.metadata.items():
         if "\0" in name or "\0" in value:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from core.errors import public
 from memory.belongings import Belongings
 from tasks import kinds
 from tasks.models import Task
@@ -24,7 +25,7 @@ def _describe(rows: list[Task]) -> Iterator[dict[str, Any]]:
             "agent": row.agent,
             "prompt": row.prompt,
             "result": row.result if is_seen else None,
-            "error": row.error if is_seen else None,
+            "error": public(row.error) if is_seen else None,
             "origin": row.origin,
             "created_at": row.created_at,
             "finished_at": row.finished_at,

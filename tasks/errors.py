@@ -11,9 +11,10 @@ others are not shown."""
 
 
 class TasksDisabled(Denied):
-    """This server takes on no tasks: tasks.enabled is false in its coulisse.yaml."""
+    """This server takes on no tasks."""
 
     code = "tasks_disabled"
+    detail = "tasks.enabled is false in coulisse.yaml"
 
 
 class TaskInvalid(Invalid):
@@ -33,7 +34,9 @@ class KeyReused(Conflict):
 
 
 class DeadlinePassed(CoulisseError):
-    """An attempt took longer than tasks.timeout_seconds allows."""
+    """An attempt took longer than it may."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"timed out after {seconds:g} seconds")
+        super().__init__(
+            f"timed out after {seconds:g} seconds", detail="tasks.timeout_seconds"
+        )

@@ -50,4 +50,5 @@ def _shown(task: Task) -> Task:
 
 
 def _with_more(told: dict[str, Any], task: Task) -> dict[str, Any]:
-    return {**told, "user_id": str(task.user_id), "worker": task.worker or None}
+    more = {"user_id": str(task.user_id), "worker": task.worker or None}
+    return {**told, "error": task.error or None, **more}

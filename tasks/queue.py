@@ -242,9 +242,9 @@ def failed(task: Work, error: BaseException, *, is_final: bool = False) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """Return what users are told of an error."""
+    """Return what a task records of an error; users see its public part."""
     if isinstance(error, CoulisseError):
-        return redaction.every(error.message)
+        return redaction.every(str(error))
     return f"{type(error).__name__}: see the server's log"
 
 

@@ -16,7 +16,7 @@ from tasks.clock import Clock
 from tasks.config import TASKS
 from tasks.runner import Runner
 from telemetry.reporter import Reporter
-from turns import lane, tool_servers
+from turns import lane, schema_children, tool_servers
 from turns.errors import DatabaseDown
 
 DRAIN_SECONDS = 5.0
@@ -102,6 +102,7 @@ class Service:
                 await lane.run_to_end(boots.leave)
         await runner.stop(DRAIN_SECONDS)
         await tool_servers.close()
+        await schema_children.close()
 
 
 async def _sweep() -> None:

@@ -52,6 +52,7 @@ class Trial:
         return TurnRequest(
             turn_id=turn_id,
             agent=task.agent,
+            user_id=task.user_id,
             messages=self.messages,
             options=Options(**self.options),
             parameters=self.parameters,

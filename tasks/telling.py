@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+from core.errors import public
 from tasks.costs import Spent
 from tasks.models import Task
 from telemetry.telling import instant, usd
@@ -24,7 +25,7 @@ def task(row: Task, spent: Spent = NOTHING) -> dict[str, Any]:
         "agent": row.agent,
         "prompt": row.prompt,
         "result": row.result if row.state == Task.State.DONE else None,
-        "error": row.error or None,
+        "error": public(row.error) or None,
         "cancel_requested": row.is_cancelled,
         "priority": row.priority,
         "attempts": row.attempts,
@@ -64,7 +65,7 @@ def reported(row: Task) -> dict[str, Any]:
     if row.state == Task.State.DONE:
         told["result"] = cut(row.result, MAX_LISTED)
     if row.error:
-        told["error"] = cut(row.error, MAX_LISTED)
+        told["error"] = cut(public(row.error), MAX_LISTED)
     return told
 
 

@@ -51,7 +51,7 @@ def missed(trigger: CronTrigger, count: int, last: datetime | None) -> None:
 
 def refused(trigger: WebhookTrigger, error: CoulisseError) -> None:
     """Say that what was posted to a webhook begins nothing."""
-    _say("webhook trigger refused", trigger.name, reason=error.message)
+    _say("webhook trigger refused", trigger.name, reason=str(error))
 
 
 def set_back(trigger: CronTrigger, until: datetime) -> None:

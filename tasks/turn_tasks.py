@@ -21,12 +21,12 @@ async def run(task: Work) -> Ending:
     request = TurnRequest(
         turn_id=turn_id,
         agent=task.agent,
+        user_id=task.user_id,
         messages=[Message("user", task.prompt)],
         options=options.read(task.payload.get("metadata", {})),
         parameters={},
         caller=await _caller(task.token_id),
         request_id=task.request_id,
-        user=str(task.user_id),
         stream=True,  # So that what was said is kept when it is cancelled.
         origin="task",
         on_end=partial(closing.by_reply, task, turn_id),

@@ -5,10 +5,7 @@ from dataclasses import replace
 from itertools import islice, takewhile
 from typing import Any
 
-import orjson
-
 from core.messages import Message
-from core.tokens import estimate, estimate_message
 from turns.errors import MessagesInvalid
 
 
@@ -48,19 +45,6 @@ def system_messages(
 def told(block: str) -> list[Message]:
     """Return what is remembered as a system message, or nothing."""
     return [Message("system", block)] if block else []
-
-
-def count_tokens(messages: Iterable[Message]) -> int:
-    """Return about how many tokens the messages take."""
-    return sum(estimate_message(message) for message in messages)
-
-
-def count_tool_tokens(tools: Sequence[dict[str, Any]]) -> int:
-    """Return about how many tokens the definitions of tools take."""
-    try:
-        return estimate(orjson.dumps(tools).decode()) if tools else 0
-    except orjson.JSONEncodeError:
-        return 0  # Too deep to be sent: the provider's wire refuses it by name.
 
 
 def is_mid_exchange(new: Sequence[Message]) -> bool:

@@ -27,6 +27,13 @@ class SchemaInvalid(Invalid):
         super().__init__(message, param="response_format", code="invalid_json_schema")
 
 
+class SchemaChecksBusy(Unavailable):
+    """Too many JSON Schemas are being checked. Try again in a few seconds."""
+
+    code = "schema_checks_busy"
+    retry_after_seconds = 5
+
+
 class LanguageInvalid(Invalid):
     """The language tag is not valid."""
 

@@ -11,13 +11,12 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from access import identity
 from agents import lineup, loop
 from agents.config import AgentConfig
 from agents.lineup import Lineup
-from agents.loop import Task
+from agents.loop import Offer, Task
 from config import live
 from config.sections import Config
 from core import usage
@@ -26,12 +25,13 @@ from core.events import Begun, Event, Finished
 from core.ids import UserId
 from core.messages import Message
 from core.reply import Reply
-from core.tools import Tool, definition
+from core.tools import Tool
 from memory import gather, plan, wake
 from memory.gather import Gathered, Wanted
 from memory.lessons import Study
 from memory.plan import Memory
 from memory.transcript import Entry
+from providers import embedding_usage
 from telemetry import logs
 from telemetry.config import TELEMETRY
 from telemetry.known import Outcome, Record
@@ -45,6 +45,7 @@ from turns import (
     lane,
     leaving,
     recollection,
+    request_limits,
     routing,
     showing,
     structured,
@@ -107,22 +108,40 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
 async def prepare(request: TurnRequest) -> Turn:
     """Find who asks and who answers, and compose the prompt."""
     began = Moment()
+    embeddings = embedding_usage.start()
     config = live.current()
-    user_id = _who_asks(config, request)
+    user_id = request.user_id
+    _check_caller(config, request)
     route = await routing.find(config, request.agent, user_id)
     agent = route.agent
     memory = _memory(config, request, agent)
     new: Sequence[Message] = context.new_messages(request.messages)
     tools = await _tools(config, request, user_id, agent)
     system = _system(request, agent)
-    sent_tokens = _count([*system, *new], [*request.tools, *map(definition, tools)])
-    wanted = await _wanted(request, memory, new, agent.context_tokens - sent_tokens)
-    wish = _wish(request, config, route, user_id, sent_tokens, began)
-    past, allowance = await _past(wanted, wish)
+    offer = loop.offer(request.tools, tools, request.parameters)
+    count = _counter(config, request, agent, offer)
+    left_tokens = agent.context_tokens - count([*system, *new])
+
+    def count_prompt(past: Gathered) -> int:
+        _, spoken = _conversation(request, past, new)
+        return count([*system, *context.told(past.block), *spoken])
+
+    wish = _wish(request, config, route, user_id, count_prompt, began)
+    if wish.is_limited and memory.has_paid_embedder:
+        # Recall calls its API before anything is reserved, and the call is billed.
+        await lane.run(granting.check, wish)
+    allowance: Allowance | None = None
     try:
+        wanted = await _wanted(request, memory, new, left_tokens)
+        past, allowance = await _past(wanted, wish)
+        if request.format is not None:
+            # Not before the limits allow the turn: a schema can be costly to compile.
+            await request.format.compile()
         new, spoken = _conversation(request, past, new)
-    except Exception:
-        allowances.give_back(allowance)
+    except BaseException:
+        # Embeddings for recall are billed even if the turn does not begin.
+        charge = request_limits.charge_of(config, embeddings)
+        allowances.give_back(allowance or Allowance(wish.charged()), charge)
         raise
     return Turn(
         request=request,
@@ -138,17 +157,16 @@ async def prepare(request: TurnRequest) -> Turn:
         allowance=allowance,
         recalled=past.facts,
         tools=tools,
+        offer=offer,
         experiment=route.experiment,
+        embeddings=embeddings,
     )
 
 
-def _who_asks(config: Config, request: TurnRequest) -> UserId:
-    """Return the user; raises what is wrong with whom is asked, and by whom."""
-    routing.check(config, request.agent)
-    identity.check_agent(request.caller, request.agent)
-    return identity.resolve(
-        config, request.caller, request.safety_identifier, request.user
-    )
+def _check_caller(config: Config, request: TurnRequest) -> None:
+    """Raise `AgentUnknown` or `IdentityRefused` for what the caller may not ask for."""
+    routing.check(config, request.agent, offered=request.caller.agents)
+    identity.check_user(request.caller, request.user_id)
 
 
 def _memory(config: Config, request: TurnRequest, agent: AgentConfig) -> Memory:
@@ -175,8 +193,18 @@ def _system(request: TurnRequest, agent: AgentConfig) -> list[Message]:
     return context.system_messages(agent.preamble, instructions, request.messages)
 
 
-def _count(messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> int:
-    return context.count_tokens(messages) + context.count_tool_tokens(tools)
+def _counter(
+    config: Config, request: TurnRequest, agent: AgentConfig, offer: Offer
+) -> Callable[[Sequence[Message]], int]:
+    """Return what counts the tokens of a call with some messages of this turn."""
+    is_sent = request.response_format is not None and any(
+        model.takes_format for model in lineup.of(config, agent)
+    )
+    return partial(
+        usage.count_sent,
+        tool_tokens=offer.tool_tokens,
+        response_format=request.response_format if is_sent else None,
+    )
 
 
 async def _wanted(
@@ -204,12 +232,10 @@ def _wish(
     config: Config,
     route: Route,
     user_id: UserId,
-    sent_tokens: int,
+    count_prompt: Callable[[Gathered], int],
     began: Moment,
 ) -> Wish:
-    """Return what the turn wants to use; the client's history is sent with the rest."""
-    if request.options.uses_client_history:
-        sent_tokens += context.count_tokens(request.messages)
+    """Return what the turn wants to use."""
     return Wish(
         config=config,
         caller=request.caller,
@@ -217,7 +243,7 @@ def _wish(
         agent=route.agent,
         experiment=route.experiment,
         asked=request.options.token_limits,
-        prompt_tokens=sent_tokens,
+        count_prompt=count_prompt,
         parameters=request.parameters,
         now=int(began.at.timestamp()),
         is_incognito=request.options.is_incognito,
@@ -269,6 +295,7 @@ def events_of(turn: Turn) -> AsyncGenerator[Event]:
                 response_format=request.response_format,
                 client_tools=request.tools,
                 own_tools=turn.tools,
+                offered=turn.offer,
                 stream=request.stream,
                 says_last_alone=request.format is not None,
                 user=turn.user_id.hex,
@@ -297,6 +324,8 @@ async def finish(
     whatever became of it. Raises `Unwanted` if nobody may store it any more.
     """
     charge = leaving.charge(turn)
+    if turn.embeddings:
+        charge += request_limits.charge_of(turn.config, turn.embeddings)
     record = leaving.record(turn, reply, outcome, error)
     settle = partial(granting.settle, turn.allowance, charge)
     also = partial(_follow, Ended(turn, reply, record), outcome)

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from core.errors import Invalid
 from core.ids import UserId
 from core.trace import ToolCall
+from core.visible import shortened
 from memory import fact_ids, facts, search, suspicion
 from memory.config import UserState
 from memory.errors import FactUnknown
@@ -32,6 +33,8 @@ from turns import lane, recollection
 MAX_FOUND = 20
 MAX_TEXT_LENGTH = 1000
 """Characters of a message the model is shown."""
+MAX_COMPLAINTS = 10
+"""Faults of one call's arguments that are named."""
 
 
 class Arguments(BaseModel):
@@ -117,7 +120,8 @@ def _schema(shape: type[Arguments]) -> Mapping[str, Any]:
 def _complaint(exc: ValidationError) -> str:
     errors = exc.errors(include_url=False, include_input=False)
     return "; ".join(
-        f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in errors
+        f"{shortened('.'.join(map(str, error['loc'])))}: {shortened(error['msg'])}"
+        for error in errors[:MAX_COMPLAINTS]
     )
 
 
@@ -234,7 +238,9 @@ class _Tools:
 def _id(name: str) -> uuid.UUID:
     fact_id = fact_ids.read(name)
     if fact_id is None:
-        raise FactUnknown(f"'{name}' is not a fact's id: use one from search_memory")
+        raise FactUnknown(
+            f"'{shortened(name)}' is not a fact's id: use one from search_memory"
+        )
     return fact_id
 
 

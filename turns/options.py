@@ -7,6 +7,7 @@ from functools import cache
 
 from config.spelling import did_you_mean
 from core.errors import Invalid
+from core.visible import shortened
 from turns import language
 
 MAX_THREAD_LENGTH = 512
@@ -67,7 +68,8 @@ def _limit(metadata: Mapping[str, str], key: str) -> int:
     value = metadata[key]
     if not (value.isascii() and value.isdecimal()):
         raise Invalid(
-            f"metadata key '{key}' must be a non-negative integer, got '{value}'",
+            f"metadata key '{key}' must be a non-negative integer, "
+            f"got '{shortened(value)}'",
             param=f"metadata.{key}",
         )
     return min(int(value), MOST_TOKENS)
@@ -78,7 +80,8 @@ def _choice(metadata: Mapping[str, str], key: str, *values: str) -> str | None:
     if given is not None and given not in values:
         wanted = " or ".join(f"'{value}'" for value in values)
         raise Invalid(
-            f"metadata key '{key}' must be {wanted} or left out, got '{given}'",
+            f"metadata key '{key}' must be {wanted} or left out, "
+            f"got '{shortened(given)}'",
             param=f"metadata.{key}",
         )
     return given
@@ -94,7 +97,8 @@ def _time_zone(metadata: Mapping[str, str]) -> str:
     if "timezone" in metadata and name not in _time_zones():
         raise Invalid(
             "metadata key 'timezone' must be the name of a time zone such as "
-            f"'Europe/Lisbon', got '{name}'{did_you_mean(name, _time_zones())}",
+            f"'Europe/Lisbon', got '{shortened(name)}'"
+            f"{did_you_mean(name, _time_zones())}",
             param="metadata.timezone",
         )
     return name

@@ -12,6 +12,7 @@ from agents.errors import AgentUnknown
 from config.sections import Config
 from config.spelling import did_you_mean
 from core.ids import UserId
+from core.visible import shortened
 from experiments import choosing
 from experiments.config import EXPERIMENTS
 from turns import bandits
@@ -37,15 +38,16 @@ def exists(config: Config, name: str) -> bool:
 
 
 def check(config: Config, name: str, *, offered: Collection[str] | None = None) -> None:
-    """Raise `AgentUnknown` where nothing goes by that name.
+    """Raise `AgentUnknown` for a name that no agent or experiment has.
 
-    Where some alone are offered, the others are as if they were not there.
+    `offered` are the names a caller may use: to them the others do not exist, and
+    nothing in the error tells a name that exists from one that does not.
     """
     if exists(config, name) and (offered is None or name in offered):
         return
     known = [each for each in names(config) if offered is None or each in offered]
     raise AgentUnknown(
-        f"The model '{name}' does not exist: no agent has that name"
+        f"The model '{shortened(name)}' does not exist: no agent has that name"
         f"{did_you_mean(name, known)}",
         param="model",
     )

@@ -18,6 +18,7 @@ from core.errors import Invalid
 from core.ids import UserId
 from core.tools import Result, Tool
 from core.trace import ToolCall, ToolKind
+from core.visible import shortened
 from mcp_bridge import toolset
 from mcp_bridge.toolset import Grant
 from memory import plan
@@ -176,7 +177,7 @@ def check_names(
         name = tool["function"]["name"]
         if name in own:
             raise Invalid(
-                f"the tool '{name}' has the name of one that agent '{agent.name}' has "
-                "itself; rename yours",
+                f"the tool '{shortened(name)}' has the name of one that agent "
+                f"'{agent.name}' has itself; rename yours",
                 param="tools",
             )

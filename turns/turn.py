@@ -9,6 +9,7 @@ from typing import Any
 
 from access.caller import OPEN, Caller
 from agents.config import AgentConfig
+from agents.loop import Offer
 from config.sections import Config
 from core import trace
 from core.ids import TurnId, UserId
@@ -18,6 +19,7 @@ from core.tools import Tool
 from core.trace import Call
 from memory.config import MemoryConfig
 from memory.lessons import Study
+from providers.embedding_usage import EmbeddingCall
 from telemetry.config import TelemetryConfig
 from telemetry.known import Origin
 from turns import structured
@@ -34,6 +36,8 @@ class TurnRequest:
 
     turn_id: TurnId
     agent: str
+    user_id: UserId
+    """Resolved by the entry point, which knows where a request names its user."""
     messages: Sequence[Message]
     """All the request's messages, the system's among them."""
     options: Options
@@ -49,8 +53,6 @@ class TurnRequest:
     """What a credential says of who asks."""
     request_id: str = ""
     """The client's name for the request, or ours."""
-    safety_identifier: str | None = None
-    user: str | None = None
     origin: Origin = "chat"
     on_end: OnEnd | None = None
     """Writes more in the transaction that stores the turn, if it ended well. What it
@@ -94,7 +96,11 @@ class Turn:
     """The facts of the user that the prompt tells."""
     tools: Sequence[Tool] = ()
     """The agent's own, for this user."""
+    offer: Offer | None = None
+    """These and the client's, as models receive them; None if not decided yet."""
     experiment: str = ""
     """What the client named, where the agent is a variant of it."""
     record: list[Call] = field(default_factory=list)
     """What it has called until now."""
+    embeddings: Sequence[EmbeddingCall] = ()
+    """Its calls of embedding APIs so far."""

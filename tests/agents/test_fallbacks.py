@@ -391,9 +391,11 @@ async def test_the_first_error_is_told_and_what_the_others_said(
     assert isinstance(error, RateLimited)
     assert error.retry_after_seconds == 3
     assert (error.provider, trace.attempts(stage.record)) == ("first", 3)
-    for part in ("slow down", "spare/m2: provider 'spare' refused", "last/m3", "busy"):
-        assert part in str(error)
+    for part in ("limits our", "spare/m2: provider 'spare' refused", "last/m3: "):
         assert part in error.message
+    for part in ("slow down", "spare/m2: check ", "last/m3: it said: busy"):
+        assert part in error.detail
+        assert part not in error.message
     assert [ok for _, ok in stage.calls] == [False, False, False]
     assert "spare" not in stage.record[0].error
 
@@ -412,7 +414,7 @@ async def test_a_failure_is_told_before_what_a_fallback_refused(stage, fake, spa
 async def test_without_fallbacks_the_error_is_as_it_was(stage, fake):
     fake.fail(500, "boom")
     error = await stage.fails(fallbacks=[])
-    assert str(error) == "provider 'first' failed (HTTP 500): boom"
+    assert str(error) == "provider 'first' failed (HTTP 500) [details: it said: boom]"
 
 
 # Rounds.

@@ -145,6 +145,14 @@ class Caller:
             assert piece, f"the server hung up after {self.heard!r}"
             self.heard += piece
 
+    def is_reset(self) -> bool:
+        """Return whether the server has ended the connection; reads nothing."""
+        try:
+            self._socket.send(b"\r\n")
+        except OSError:
+            return True
+        return False
+
     def leave(self) -> None:
         """Hang up."""
         self._socket.close()

@@ -105,9 +105,9 @@ def test_a_username_is_named_by_its_scheme(hands, configure):
     configure(
         "providers: {openai: {api_key: x}}\n"
         "agents: [{name: assistant, provider: openai, model: gpt-test}]\n"
-        "auth: {proxy: {basic: {username: ada, password: open-it}}}\n"
+        "auth: {proxy: {basic: {username: ada, password: open-the-studio}}}\n"
     )
-    hands.client.auth = ("ada", "open-it")
+    hands.client.auth = ("ada", "open-the-studio")
     hands.save("Plays the cello")
     [entry] = entries(hands, action="memory")
     assert entry.actor == "basic:ada"

@@ -63,7 +63,7 @@ def test_a_token_that_lost_its_agent_is_refused_at_once(change, http, mint):
     secret = mint(agents=["assistant"])
     change(secret, agents=["tuned"])
     answer = http.post(PATH, json=ASKED, headers=bearer(secret))
-    assert refusal(answer) == (403, "agent_not_allowed")
+    assert refusal(answer) == (404, "model_not_found")
 
 
 def test_a_token_of_another_user_now_reads_nothing_of_the_first(

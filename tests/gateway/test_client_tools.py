@@ -777,3 +777,22 @@ def test_a_reply_that_calls_nothing_does_not_say_it_calls(server, client, fake, 
     assert whole.choices[0].finish_reason == "stop"
     read = frames(server, body(user, agent="plain"))
     assert choices(read)[-1]["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"description": "x" * 100_000}, "at most 100,000 are accepted"),
+        ({"properties": {"a": {"pattern": "a" * 1001}}}, "1,001 characters"),
+        ({"enum": [[]] * 30_000}, "more than 20,000 values"),
+    ],
+)
+def test_schema_of_arguments_beyond_a_limit_is_refused(
+    server, fake, user, schema, said
+):
+    functions = [{"name": "a"}, {"name": "b", "parameters": schema}]
+    tools = [{"type": "function", "function": each} for each in functions]
+    error = refused(server, body(user, tools=tools))
+    assert error["param"] == "tools[1].function.parameters"
+    assert said in error["message"]
+    assert fake.requests == []

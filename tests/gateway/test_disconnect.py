@@ -5,6 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from gateway import patience
+from processes.connections import ConnectionLimits
+from tests.conftest import serve
 from tests.gateway.calls import (
     Caller,
     ask,
@@ -182,3 +184,17 @@ def test_a_client_that_stops_reading_has_left(server, fake, user, monkeypatch):
         fake.wait(lambda: fake.requests[-1].aborted)
         until(lambda: stored(user))
     assert stored(user)[-1][2] == "cancelled"
+
+
+def test_the_connection_of_a_client_that_stops_reading_is_reset(
+    server, fake, user, monkeypatch
+):
+    monkeypatch.setattr(patience, "SEND_SECONDS", 0.2)
+    limits = ConnectionLimits(look_seconds=0.05, window_seconds=0.3)
+    fake.reply(*["x" * 100_000] * 300)
+    with (
+        serve("coulisse_site.asgi:application", limits=limits) as url,
+        calling(url, body(user, stream=True)) as caller,
+    ):
+        caller.hear("x")
+        until(lambda: caller.is_reset())

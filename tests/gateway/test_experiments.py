@@ -128,7 +128,7 @@ def test_a_token_for_the_experiment_reaches_its_variants_by_that_name_alone(
         fake.reply("Yes.")
         ask(client, user, "Well?", agent="helper")
         for agent in ("calm", "keen"):
-            with pytest.raises(openai.PermissionDeniedError):
+            with pytest.raises(openai.NotFoundError):
                 ask(client, user, "Well?", agent=agent)
 
 

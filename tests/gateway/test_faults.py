@@ -19,6 +19,7 @@ from access.identity import derive
 from access.models import Meter
 from config import live, loader
 from config.sections import Config
+from core.errors import public
 from core.events import Usage
 from providers import backoff
 from providers.fake import FakeProvider
@@ -32,6 +33,7 @@ from tests.gateway.calls import (
     stored,
     text_of,
 )
+from tests.gateway.test_private_details import assert_public
 from tests.gateway.test_record import the_turn
 from tests.providers import fault_server as faults
 from tests.providers.fault_server import CUT, HANG, FaultServer
@@ -348,6 +350,18 @@ def charged(user: str) -> tuple[int, int]:
     return meter.tokens, meter.micro_usd
 
 
+REMEDIES = {
+    "refused connection": "check providers.main.base_url",
+    "DNS failure": "check providers.main.base_url",
+    "TLS error": "check providers.main.base_url",
+    "no connection": "providers.main.timeouts.connect_seconds",
+    "key refused": "check providers.main.api_key",
+    "no credit": "providers.main.api_key",
+    "unknown model": "providers.main.base_url",
+}
+"""What the record of a turn tells operators and the answer does not tell clients."""
+
+
 @pytest.mark.parametrize(("row", "kind", "stream"), cases("openai", "anthropic"))
 def test_a_fault(suffer, user, row, kind, stream):
     seen = row.stream if stream else row.whole
@@ -360,9 +374,11 @@ def test_a_fault(suffer, user, row, kind, stream):
             assert answer.headers[name] == value
         assert answer.headers["x-coulisse-attempts"] == str(seen.tries)
     assert answer.headers["x-coulisse-provider"] == "main"
-    assert "sk-main" not in answer.response.text
+    assert_public(answer.response.text)
     turn = the_turn(user)
-    assert (turn.outcome, turn.error) == ("error", told["message"])
+    assert (turn.outcome, public(turn.error)) == ("error", told["message"])
+    if row.fault in REMEDIES:
+        assert REMEDIES[row.fault] in turn.error
     (call,) = turn.calls
     # Nothing is written down of a single request that was answered.
     assert (len(call.attempts) or 1) == seen.tries
@@ -443,8 +459,10 @@ def test_an_open_circuit(suffer, left_alone, user, stream):
     assert answer.headers["x-coulisse-provider"] == "main"
     assert answer.headers["x-coulisse-attempts"] == "0"
     assert left_alone.requests == []
+    assert_public(answer.response.text)
     turn = the_turn(user)
-    assert (turn.outcome, turn.error) == ("error", told["message"])
+    assert (turn.outcome, public(turn.error)) == ("error", told["message"])
+    assert "the last time: provider 'main' failed" in turn.error
     assert stored(user) == []
     assert charged(user) == (0, 0)
 
@@ -577,7 +595,7 @@ def test_when_all_fail_the_first_is_told(suffer, spare, user, stream):
     answer = suffer(row, "openai", "guarded", stream=stream)
     told = error(answer.response, 503)
     assert told["code"] == "provider_overloaded"
-    assert "spare/m2: provider 'spare' refused the key" in told["message"]
+    assert "spare/m2: provider 'spare' refused this server's key" in told["message"]
     assert answer.headers["x-coulisse-provider"] == "main"
     assert answer.headers["x-coulisse-attempts"] == "4"
     assert [call.provider for call in the_turn(user).calls] == ["main", "spare"]

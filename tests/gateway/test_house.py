@@ -191,7 +191,7 @@ def test_a_failing_turn_is_told_to_the_model(server, fake, user):
     fake.fail(500, "out of order")
     result = mcp_calls.ask(server, user, "hi")
     assert result.is_error
-    assert "out of order" in text(result)
+    assert text(result) == "provider 'openai' failed (HTTP 500)"
 
 
 @EITHER

@@ -219,7 +219,7 @@ def test_an_expired_link(server, browser, user, monkeypatch):
     assert "expired" in page(browser.get(address), 410)
 
 
-@pytest.mark.parametrize("query", ["", "?token=", "?token=abc", "?token=%ff%00"])
+@pytest.mark.parametrize("query", ["", "?token=", "?token=abc", "?token=%ff%01"])
 def test_what_is_no_link(server, browser, query):
     told = page(browser.get(f"/mcp/notes/connect{query}"), 400)
     assert "not valid" in told
@@ -227,12 +227,16 @@ def test_what_is_no_link(server, browser, query):
 
 
 def test_who_is_logged_in_connects_for_nobody_else(running, configure, protected, user):
-    logins = f"[{{username: {user}, password: a}}, {{username: eve, password: e}}]"
+    logins = (
+        f"[{{username: {user}, password: password-of-user}}, "
+        "{username: eve, password: password-of-eve}]"
+    )
     text = CONFIG.replace("NOTES", protected.url).replace("BASE", running)
     proxy = f"{{basic: {logins}, identity: from_credential}}"
     configure(text.replace("{mcp_consumer_secret: SECRET}", f"{{proxy: {proxy}}}"))
     # A link is enough for who has not logged in.
-    for login, status in ((("eve", "e"), 403), (None, 302), ((user, "a"), 302)):
+    eve, owner = ("eve", "password-of-eve"), (user, "password-of-user")
+    for login, status in ((eve, 403), (None, 302), (owner, 302)):
         answer = httpx2.get(link(user), auth=login, verify=False)
         assert answer.status_code == status, login
 
@@ -425,6 +429,31 @@ def test_a_link_to_what_needs_none(server, browser, user):
 @pytest.mark.parametrize("user_id", ["", "   ", "x" * 600])
 def test_a_name_that_is_none(server, browser, user_id):
     error(ask_for(browser, user_id), 400)
+
+
+@pytest.mark.parametrize("by", ["header", "query", "twice"])
+def test_backend_link_refuses_two_users(server, browser, user, by):
+    other = f"{user}-b"
+    params = [("user_id", user)]
+    params += {
+        "query": [("safety_identifier", other)],
+        "twice": [("user_id", other)],
+    }.get(by, [])
+    headers = {"Authorization": f"Bearer {SECRET}"}
+    if by == "header":
+        headers["X-Coulisse-User"] = other
+    answer = browser.post("/mcp/notes/connect-link", params=params, headers=headers)
+    assert error(answer, 400)["code"] == "user_conflict"
+
+
+def test_backend_link_refuses_unknown_parameters(server, browser, user):
+    headers = {"Authorization": f"Bearer {SECRET}"}
+    answer = browser.post(
+        "/mcp/notes/connect-link",
+        params={"user_id": user, "user": "x"},
+        headers=headers,
+    )
+    assert error(answer, 400)["code"] == "unknown_parameter"
 
 
 def test_a_provider_that_cannot_be_had(put, browser, user):

@@ -145,7 +145,7 @@ def test_a_confirmation_is_good_once(hands):
     assert hands.contents() == ["Plays the cello"]
 
 
-@pytest.mark.parametrize("confirmation", ["", "yes", "\0", "x" * 5000])
+@pytest.mark.parametrize("confirmation", ["", "yes", "\1", "x" * 5000])
 def test_a_wrong_confirmation_erases_nothing(hands, confirmation):
     hands.save("Plays the cello")
     ok(hands.send("DELETE", ME), 202)

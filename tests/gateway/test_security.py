@@ -22,7 +22,7 @@ TOKENS = (
     + """
 auth:
   mcp_consumer_secret: consumer-secret
-  admin: {basic: {password: open-it}}
+  admin: {basic: {password: open-the-studio}}
   proxy: {tokens: {}}
 memory:
   user_state: {embed_with: {provider: hash}, learn_from: {provider: openai, model: m}}
@@ -39,7 +39,7 @@ NASTY = [
     "\\'; SELECT pg_sleep(5); --",
     "ada\r\nSet-Cookie: owned=1",
     "ada\r\n\r\nHTTP/1.1 200 OK",
-    "ada\x00eve",
+    "ada\x01eve",
     "../../etc/passwd",
     "${OPENAI_API_KEY}",
     "{{7*7}}",
@@ -145,7 +145,11 @@ def test_a_token_belongs_into_one_header(guarded, http, user):
 def test_each_secret_opens_its_own_door_alone(guarded, http, mine):
     doors = {
         "api": ("GET", "/v1/models", mine),
-        "studio": ("GET", "/admin/", {"Authorization": "Basic YWRtaW46b3Blbi1pdA=="}),
+        "studio": (
+            "GET",
+            "/admin/",
+            {"Authorization": "Basic YWRtaW46b3Blbi10aGUtc3R1ZGlv"},
+        ),
         "links": (
             "POST",
             "/mcp/x/connect-link?user_id=a",

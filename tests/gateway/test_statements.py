@@ -2,10 +2,12 @@
 
 import re
 
+import httpx2
 import pytest
 from django.db import connection
 
 from access import tokens
+from gateway.callers import HEADER
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import bearer, body, post
@@ -82,3 +84,53 @@ def test_a_bound_turn_asks_once_more_on_its_way_in(
         assert answer.status_code == 200
         granted = ["SELECT", "INSERT INTO access_meter"]
         assert trips == [*known, ("grant", granted), ("keep", KEPT)]
+
+
+PAGE = ("page", ["SELECT"])
+RESERVED = ("grant", ["INSERT INTO access_meter"])
+SETTLED = ("settle", ["INSERT INTO access_meter"])
+
+
+def list_memories(url, user="", headers=None):
+    named = {HEADER: user} if user else {}
+    answer = httpx2.get(
+        f"{url}/v1/memories",
+        headers={**named, **(headers or {})},
+        timeout=60,
+        verify=False,
+    )
+    assert answer.status_code == 200
+
+
+def test_endpoint_without_limits_asks_for_no_more_than_its_answer(server, user, trips):
+    list_memories(server, user)
+    assert trips == [PAGE]
+
+
+def test_endpoint_with_a_token_without_limits_asks_no_more(
+    running, configure, user, trips
+):
+    configure(CONFIG + "\nauth: {proxy: {tokens: {}}}\n")
+    _, secret = tokens.mint("ci", user, by=ADA)
+    trips.clear()
+    list_memories(running, headers=bearer(secret))
+    assert trips == [("find", ["SELECT"]), PAGE]
+
+
+def test_bound_endpoint_reserves_and_settles_in_a_trip_each(
+    running, configure, user, trips
+):
+    configure(BOUND)
+    terms = {"budget": "monthly", "limit_micro_usd": 10**9}
+    _, secret = tokens.mint("ci", user, by=ADA, **terms)
+    trips.clear()
+    list_memories(running, headers=bearer(secret))
+    assert trips == [("find", ["SELECT"]), RESERVED, PAGE, SETTLED]
+
+
+def test_endpoint_under_limits_of_agents_alone_asks_no_more(
+    running, configure, user, trips
+):
+    configure(CONFIG + "\nlimits: [{per: agent, requests_per_hour: 5}]\n")
+    list_memories(running, user)
+    assert trips == [PAGE]

@@ -94,9 +94,9 @@ def test_reasons_are_one_line_that_any_database_takes():
 
 
 def test_reasons_have_no_secret_of_ours_nor_half_of_one():
-    redaction.know(["a-secret-of-this-server"])
+    redaction.know(["q7Vd2mXw9Lr4TzK8bNf3HcYs"])
     before = "x" * (answers.MAX_REASONING - 10)
-    said = {"score": 5, "reasoning": f"{before}a-secret-of-this-server"}
+    said = {"score": 5, "reasoning": f"{before}q7Vd2mXw9Lr4TzK8bNf3HcYs"}
     verdicts = answers.read(json.dumps({"accuracy": said, "tone": 5}), TWO)
     assert verdicts["accuracy"].reasoning == f"{before}[redacted]"
 

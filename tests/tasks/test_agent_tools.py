@@ -6,7 +6,7 @@ from typing import Any
 import openai
 import pytest
 
-from access import identity
+from access import identity, tokens
 from core.ids import UserId
 from memory.models import Lesson, Message
 from providers.fake import FakeProvider
@@ -15,6 +15,7 @@ from tasks.asking import MAX_GENERATION
 from tasks.models import Task
 from tasks.queue import Draft
 from telemetry.models import ToolCall
+from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask
 from tests.tasks.conftest import Working
@@ -129,6 +130,24 @@ def test_what_cannot_be_done_is_told_to_the_model(
     fake.call_tool("dispatch_task", arguments)
     ask(chat, user, "hi")
     assert complaint in answer(fake.bodies[1])
+    assert tasks_of(user) == []
+
+
+@pytest.mark.parametrize("name", ["claude", "claud"])
+def test_dispatch_hides_agents_the_token_may_not_call(
+    chat, fake, user, configure, name
+):
+    secret = tokens.mint("test", user, agents=["tuned"], by=ADA)[1]
+    told = []
+    for text in (WITH_TASKS, WITH_TASKS.replace("name: claude", "name: other")):
+        configure(text + "\nauth: {proxy: {tokens: {}}}\n")
+        fake.call_tool("dispatch_task", {"agent": name, "prompt": "Go."})
+        ask(chat.with_options(api_key=secret), user, "Look.", agent="tuned")
+        told.append(answer(fake.bodies[-1]))
+        assert "claude" not in json.dumps(fake.bodies[-1]["tools"])
+    assert told[0] == told[1]
+    assert f"The model '{name}' does not exist" in told[0]
+    assert "did you mean" not in told[0]
     assert tasks_of(user) == []
 
 

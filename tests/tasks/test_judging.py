@@ -359,10 +359,10 @@ def test_a_synthetic_users_turn_is_judged_though_it_is_stored_nowhere(
     request = TurnRequest(
         turn_id=new_turn_id(),
         agent="judged",
+        user_id=user_id,
         messages=said,
         options=Options(is_incognito=True, uses_client_history=True),
         parameters={},
-        user=user,
         origin="smoke",
         on_end=lambda reply, calls: None,
     )

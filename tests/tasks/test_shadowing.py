@@ -193,10 +193,10 @@ def test_an_incognito_turn_with_something_to_write_is_not_tried(stage, user):
     request = TurnRequest(
         turn_id=new_turn_id(),
         agent="trial",
+        user_id=identity.derive(user),
         messages=[Message("user", "First?")],
         options=options.read({"memory": "incognito"}),
         parameters={},
-        user=user,
         origin="smoke",
         on_end=lambda reply, calls: None,
     )

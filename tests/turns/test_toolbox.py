@@ -72,10 +72,10 @@ async def test_a_turn_nobody_waits_for_waits_for_its_servers(tmp_path, monkeypat
     agent = config.get(AGENTS)["one"]
 
     async def names(origin) -> list[str]:
-        request = TurnRequest(
-            new_turn_id(), "one", [], options.read({}), {}, origin=origin
-        )
         user_id = UserId(uuid.uuid4())
+        request = TurnRequest(
+            new_turn_id(), "one", user_id, [], options.read({}), {}, origin=origin
+        )
         box = Toolbox(config, user_id, request.options, request=request)
         return [tool.name for tool in await box.open(agent) if tool.kind == "mcp"]
 

@@ -64,7 +64,7 @@ class Command(MemoryCommand):
         try:
             users = plan.of_users(live.read(self.config_path(options)))
         except CoulisseError as exc:
-            raise CommandError(exc.message) from exc
+            raise CommandError(str(exc)) from exc
         if users is None:
             raise CommandError("memory is off: memory.user_state is not set")
         return users.embedder
