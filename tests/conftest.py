@@ -21,20 +21,27 @@ from django.test.utils import (
 )
 from hypothesis import HealthCheck, settings
 
+from access import login_throttle, user_namespace
 from config import live, loader
+from config.secrets_file import USER_NAMESPACE
 from config.sections import Config
+from processes.connections import ConnectionLimits
+from processes.http_protocol import protocol_options
 from providers import blocking, pool
 from providers.fake import FakeProvider
 from studio import crossing
 
+NAMESPACE = uuid.UUID("9b0f5c1e-3c5e-4f43-8a57-2f6d1c0f7e91")
+"""Of the users of all tests."""
+
 CONFIG = """
 providers:
   openai:
-    api_key: sk-openai-secret
+    api_key: sk-openai-q7Vd2mXw9Lr4TzK8bNf3HcYs
     base_url: {fake}/v1
     retries: 0
   anthropic:
-    api_key: sk-anthropic-secret
+    api_key: sk-anthropic-9Rk3ZpQ8wXv5LmT2dHs7YgCb
     base_url: {fake}
     retries: 0
 
@@ -68,6 +75,7 @@ settings.load_profile("patient")
 PATIENCE_SECONDS = 60.0
 """How long is waited for what comes, if nothing is wrong, at once."""
 HOUR, NEARLY = 3600, 15
+DEFAULT_LIMITS = ConnectionLimits()
 
 
 @pytest.fixture(scope="session")
@@ -86,6 +94,7 @@ def database(
             # Nothing is put back between tests, so nothing need be read for it.
             serialized_aliases=[],
         )
+        user_namespace._record(NAMESPACE)
         yield
         if connection.vendor == "postgresql":
             end_other_connections()
@@ -99,6 +108,15 @@ def end_other_connections() -> None:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _fixed_user_namespace() -> Iterator[None]:
+    """Tests, and the processes they start, derive users' ids in one namespace."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(USER_NAMESPACE, str(NAMESPACE))
+        patch.setattr(user_namespace, "_established", NAMESPACE)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -139,6 +157,17 @@ def _within_an_hour() -> None:
     rest = HOUR - time.time() % HOUR
     if rest < NEARLY:
         time.sleep(rest)
+
+
+@pytest.fixture(autouse=True)
+def _no_failed_logins() -> None:
+    """No test is delayed for what failed in another."""
+    for throttle in (
+        login_throttle.API,
+        login_throttle.CONSUMER,
+        login_throttle.STUDIO,
+    ):
+        throttle.forget()
 
 
 @pytest.fixture(autouse=True)
@@ -215,9 +244,26 @@ async def async_client(server: str):
         yield client
 
 
+async def serve_on(listener: socket.socket, server: uvicorn.Server) -> None:
+    """Serve until the server is told to exit, and leave no connection open.
+
+    A process would end with them. Here they would be left to the garbage collector,
+    which warns of them in whichever test runs then.
+    """
+    await server.serve(sockets=[listener])
+    for open_one in [*server.server_state.connections]:
+        open_one.transport.abort()
+    await asyncio.sleep(0.01)
+
+
 @contextlib.contextmanager
-def serve(application: str, *, grace_seconds: int = 2) -> Iterator[str]:
-    """Serve an ASGI application from a thread, on a free port."""
+def serve(
+    application: Any,
+    *,
+    grace_seconds: int = 2,
+    limits: ConnectionLimits = DEFAULT_LIMITS,
+) -> Iterator[str]:
+    """Serve an ASGI application as a web process does, in a thread, on a free port."""
     # Of the protocol by name: only so does asyncio send small answers at once.
     listener = socket.socket(proto=socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
@@ -228,6 +274,7 @@ def serve(application: str, *, grace_seconds: int = 2) -> Iterator[str]:
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=grace_seconds,
+            **protocol_options(limits),
         )
     )
     started = threading.Event()
@@ -239,7 +286,7 @@ def serve(application: str, *, grace_seconds: int = 2) -> Iterator[str]:
 
     server.startup = startup
     thread = threading.Thread(
-        target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True
+        target=lambda: asyncio.run(serve_on(listener, server)), daemon=True
     )
     thread.start()
     try:

@@ -19,7 +19,7 @@ SHIPPED = [*EXAMPLES, *sorted(starter.TEMPLATES.glob("*.yaml"))]
 @pytest.fixture(params=SHIPPED, ids=lambda path: f"{path.parent.name}/{path.name}")
 def shipped(request, monkeypatch):
     for name in re.findall(r"\$\{([A-Z_]+)\}", request.param.read_text()):
-        monkeypatch.setenv(name, "dummy")
+        monkeypatch.setenv(name, "a-dummy-secret")
     return request.param
 
 

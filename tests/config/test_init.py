@@ -5,6 +5,7 @@ import stat
 import pytest
 from django.core.management import CommandError, call_command
 
+from access.config import USERS
 from config import loader, planned, sections
 
 pytestmark = pytest.mark.usefixtures("real_sections")
@@ -44,7 +45,7 @@ def test_it_takes_the_provider_a_key_is_set_for(file, monkeypatch, keys, expecte
         monkeypatch.setenv(name, "sk-test")
     call_command("init")
     assert only_agent(file) == expected
-    assert loader.load(file).values["users"] == "shared"
+    assert loader.load(file).get(USERS).mode == "shared"
     assert "sk-test" not in file.read_text()
 
 

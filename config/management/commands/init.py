@@ -39,7 +39,7 @@ class Command(ConfigCommand):
         try:
             starter.write(chosen, path, force=options["force"])
         except StarterRefused as exc:
-            raise CommandError(exc.message) from exc
+            raise CommandError(str(exc)) from exc
         shown = options.get("config") or reader.label(path)
         self.stdout.write(f"wrote {shown}: {WROTE[chosen]}")
         if chosen == "local":
