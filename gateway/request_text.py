@@ -6,6 +6,7 @@ keeps the names of unknown codecs in memory. The charset is therefore ignored.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from django.core.handlers.asgi import ASGIRequest
@@ -23,11 +24,16 @@ class Utf8Request(ASGIRequest):
     def _set_content_type_params(self, meta: dict[str, Any]) -> None:
         header = meta.get("CONTENT_TYPE", "")
         # The request exists before it is checked: what `check` refuses is not parsed.
-        is_parsed = _problem(header) is None
-        self.content_type, self.content_params = parse_header_parameters(
-            header if is_parsed else ""
-        )
+        self.content_type, parameters = _parsed("" if _problem(header) else header)
+        self.content_params = dict(parameters)
         self._encoding = "utf-8"
+
+
+# Clients send one of a few.
+@lru_cache(maxsize=64)
+def _parsed(header: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    name, parameters = parse_header_parameters(header)
+    return name, tuple(parameters.items())
 
 
 def check(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
