@@ -1,7 +1,7 @@
 """Measure the server: `python -m bench [FIGURE …] [--turns N] [--json]`.
 
-Other commands: `python -m bench memory-quality --help`, `slow-clients --help`,
-`soak --help`, `studio --help`.
+Other commands: `python -m bench instructions --help`, `memory-quality --help`,
+`slow-clients --help`, `soak --help`, `studio --help`.
 Always exits with 0: a missed target is a finding, not a failure.
 """
 
@@ -18,6 +18,7 @@ from bench import (
     background,
     figures,
     guarding,
+    instructions,
     recall_latency,
     retrieval,
     slow_clients,
@@ -32,6 +33,7 @@ from bench.table import Row, render
 FIGURES = figures.FIGURES | guarding.FIGURES | tools.FIGURES
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "background": background.main,
+    "instructions": instructions.main,
     "memory-quality": retrieval.main,
     "recall-latency": recall_latency.main,
     "slow-clients": slow_clients.main,

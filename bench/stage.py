@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -211,7 +211,7 @@ class Stage:
     ) -> Iterator[Process]:
         """Run a web process as the supervisor does, on a project of its own."""
         environment = self.project(name, users, known or [])
-        with self._serving("processes.web", environment) as process:
+        with self.serving("processes.web", environment) as process:
             yield process
 
     @contextmanager
@@ -221,7 +221,7 @@ class Stage:
         environment = self._other(name, config)
         with (
             open(path / "log", "wb") as log,
-            self._serving("processes.web", environment, stderr=log) as process,
+            self.serving("processes.web", environment, stderr=log) as process,
         ):
             yield process
 
@@ -250,17 +250,20 @@ class Stage:
             "BENCH_PROVIDER": self.provider_url,
             "PYTHONPATH": str(ROOT),
         }
-        with self._serving("bench.floor", environment, *arguments) as process:
+        with self.serving("bench.floor", environment, *arguments) as process:
             yield process
 
     @contextmanager
-    def _serving(
+    def serving(
         self,
         module: str,
         environment: dict[str, str],
         *arguments: str,
         stderr: IO[bytes] | None = None,
+        prefix: Sequence[str] = (),
+        cwd: Path | None = None,
     ) -> Iterator[Process]:
+        """Run a module as a server; `prefix` is a program that runs it."""
         # It ends when the other end of this pipe does.
         lifeline, other_end = os.pipe()
         with socket.socket() as listener:
@@ -270,8 +273,9 @@ class Stage:
             port = listener.getsockname()[1]
             fds = ["--fd", str(fd), "--lifeline", str(lifeline)]
             popen = subprocess.Popen(
-                [sys.executable, "-P", "-m", module, *fds, *arguments],
+                [*prefix, sys.executable, "-P", "-m", module, *fds, *arguments],
                 env=environment,
+                cwd=cwd,
                 pass_fds=(fd, lifeline),
                 stdin=subprocess.DEVNULL,
                 stderr=stderr,
@@ -326,9 +330,16 @@ class Stage:
         with urllib.request.urlopen(url, timeout=5) as answer:
             return answer.read().decode()
 
-    def wait_for(self, process: Process, one: str, head: str = "") -> None:
+    def wait_for(
+        self,
+        process: Process,
+        one: str,
+        head: str = "",
+        *,
+        seconds: float = START_SECONDS,
+    ) -> None:
         """Wait until a server answers this request."""
-        until = time.monotonic() + START_SECONDS
+        until = time.monotonic() + seconds
         while True:
             outcome = self.sample(None, Load(process.port, [one], head=head)).outcome
             if not outcome.errors:
