@@ -347,7 +347,8 @@ async def finish(
             arrears.owe(debt, turn.telemetry, is_recorded=not is_incognito)
         raise
     # Here and not beside the tables: their thread has the event loop wait for it.
-    logs.turn_ended(record)
+    if turn.telemetry.fmt.enabled:
+        logs.turn_ended(record)
     if study is not None:
         wake.soon()
 
