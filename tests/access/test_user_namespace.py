@@ -177,7 +177,9 @@ def test_namespace_given_to_older_users_is_refused(process, monkeypatch):
     assert user_namespace.current() == PUBLIC
 
 
-@pytest.mark.parametrize("text", ["x", "0" * 32, f"{OWN}0", "é"])
+@pytest.mark.parametrize(
+    "text", ["x", "0" * 32, f"{OWN}0", "é"], ids=["short", "nil", "long", "accent"]
+)
 def test_invalid_namespace_is_refused_and_not_shown(process, monkeypatch, text):
     monkeypatch.setenv(USER_NAMESPACE, text)
     with pytest.raises(SecretsInvalid, match="is no UUID") as caught:

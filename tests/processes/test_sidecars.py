@@ -378,6 +378,7 @@ def record(state: str, **fields: object) -> SidecarRecord:
         (record("failed", reason="cannot be started"), "failed: cannot be started"),
         (record("running", pid=os.getpid()), rf"pid {os.getpid()}, up .*, 2 restarts"),
     ],
+    ids=["waiting", "due", "finished", "failed", "running"],
 )
 def test_status_says_what_one_does(known: SidecarRecord, said: str) -> None:
     assert re.match(said, describe_sidecar(known))

@@ -17,6 +17,8 @@ from tests.telemetry.turns import NOON, SECOND, deep, model_call, put, tool_call
 
 pytestmark = pytest.mark.database
 
+UNKNOWN_TURN = "5f8b1c3e-7a52-4d0e-9b64-2c1f3e8a9d07"
+
 
 def test_a_script_gets_the_tree_and_the_scores(script):
     turn = put(*deep(), cost_micro_usd=1500)
@@ -38,7 +40,7 @@ def test_it_goes_by_the_id_of_the_reply_too(script, written):
     assert ok(script.get(path))["id"] == str(turn.turn_id)
 
 
-@pytest.mark.parametrize("text", [str(uuid.uuid4()), "plums"])
+@pytest.mark.parametrize("text", [UNKNOWN_TURN, "plums"])
 def test_what_is_not_recorded_is_not_found(script, text):
     assert error(script.get(f"/admin/turns/{text}"), 404)["code"] == "turn_not_found"
 
