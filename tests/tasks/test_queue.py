@@ -337,7 +337,8 @@ def plans(seen: list[tuple[str, Any]]) -> Iterator[str]:
     """Yield how the database goes about each of these."""
     is_sqlite = connection.vendor == "sqlite"
     with transaction.atomic(), connection.cursor() as cursor:
-        have_few_rows_not_read_whole(cursor)
+        if not is_sqlite:  # It would read these few rows whole.
+            cursor.execute("SET LOCAL enable_seqscan = off")
         for sql, params in seen:
             cursor.execute(f"EXPLAIN {'QUERY PLAN ' * is_sqlite}{sql}", params)
             yield str(cursor.fetchall())
@@ -370,17 +371,6 @@ def test_of_the_few_that_failed_the_many_that_were_done_are_not_looked_at(user_i
     with asked() as seen:
         pages.page(states=["errored", "done"])
     assert "tasks_task_failed" not in next(plans(seen))
-
-
-def have_few_rows_not_read_whole(cursor):
-    if connection.vendor == "postgresql":
-        cursor.execute("SET LOCAL enable_seqscan = off")
-        return
-    # Once somebody counted them, SQLite knows how few they are.
-    cursor.execute("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat1'")
-    if cursor.fetchone():
-        cursor.execute("DELETE FROM sqlite_stat1 WHERE tbl = 'tasks_task'")
-        cursor.execute("ANALYZE sqlite_schema")
 
 
 # Kept for a while.
