@@ -37,7 +37,7 @@ import orjson
 
 from providers import embedding_models, fake_wires
 from providers.fake_embeddings import VectorAnswer
-from providers.fake_server import FakeServer, chunk, read_request
+from providers.fake_server import WAIT_SECONDS, FakeServer, chunk, read_request
 from providers.fake_wires import Answer, FakeWire, Place
 
 KEY = "sk-fake-0123456789"
@@ -68,6 +68,11 @@ class FakeProvider(FakeServer):
 
     def __init__(self, *, port: int = 0) -> None:
         super().__init__(port=port)
+        self._talks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._released = asyncio.Event()
         self.requests: list[Request] = []
         self.connections = 0
         """How many connections were opened."""
@@ -78,7 +83,6 @@ class FakeProvider(FakeServer):
         self.default_embedding = VectorAnswer()
         self._embedding_script: deque[VectorAnswer] = deque()
         self._script: deque[Answer] = deque()
-        self._talks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     def embed_with(self, provider: str = "openai", **fields: Any) -> dict[str, Any]:
         """Return the YAML's `embed_with:` that leads here.
@@ -159,6 +163,24 @@ class FakeProvider(FakeServer):
     def is_idle(self) -> bool:
         """Return whether nobody is connected."""
         return not self._talks
+
+    def reset(self) -> None:
+        """Close every connection and drop requests, scripts and defaults.
+
+        The address stays the same, so that a test can take over another's server.
+        """
+        done = asyncio.run_coroutine_threadsafe(self._reset(), self._loop)
+        done.result(WAIT_SECONDS)
+
+    async def _reset(self) -> None:
+        # A connection that is just being accepted has its talk yet to come.
+        await asyncio.sleep(0)
+        while self._talks:
+            pending = {*self._talks}
+            self._cancel(pending)
+            await asyncio.wait(pending)
+            await asyncio.sleep(0)
+        self._start_over()
 
     # How it serves.
 

@@ -2,6 +2,10 @@
 
 import asyncio
 import contextlib
+import functools
+import gc
+import itertools
+import os
 import socket
 import threading
 import time
@@ -10,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpcore2
 import openai
 import pytest
 import uvicorn
@@ -22,7 +27,7 @@ from django.test.utils import (
 from hypothesis import HealthCheck, settings
 
 from access import login_throttle, user_namespace
-from config import live, loader
+from config import live, loader, reader, scanning
 from config.secrets_file import USER_NAMESPACE
 from config.sections import Config
 from processes.connections import ConnectionLimits
@@ -30,6 +35,7 @@ from processes.http_protocol import protocol_options
 from providers import blocking, pool
 from providers.fake import FakeProvider
 from studio import crossing
+from tests import tiers
 
 NAMESPACE = uuid.UUID("9b0f5c1e-3c5e-4f43-8a57-2f6d1c0f7e91")
 """Of the users of all tests."""
@@ -75,7 +81,23 @@ settings.load_profile("patient")
 PATIENCE_SECONDS = 60.0
 """How long is waited for what comes, if nothing is wrong, at once."""
 HOUR, NEARLY = 3600, 15
+FAKES = 8
 DEFAULT_LIMITS = ConnectionLimits()
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Mark what is in the slow tier, as `tests/tiers.py` lists it."""
+    for item in items:
+        if tiers.is_slow(item.nodeid):
+            item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector off ten thousand tests and all that is imported."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -85,8 +107,10 @@ def database(
     """The tables, for the whole run: tests keep apart by users of their own."""
     if connection.vendor == "sqlite":
         # In a file, for the server's threads share it.
-        path = tmp_path_factory.mktemp("database") / "test.db"
-        connection.settings_dict["TEST"]["NAME"] = str(path)
+        name = str(tmp_path_factory.mktemp("database") / "test.db")
+    else:
+        name = f"test_coulisse_{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+    connection.settings_dict["TEST"]["NAME"] = name
     with django_db_blocker.unblock():
         made = setup_databases(
             verbosity=0,
@@ -116,6 +140,24 @@ def _fixed_user_namespace() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(USER_NAMESPACE, str(NAMESPACE))
         patch.setattr(user_namespace, "_established", NAMESPACE)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _certificates_read_once() -> Iterator[None]:
+    """To read them for each client costs more than most tests."""
+    read = functools.cache(httpcore2.default_ssl_context)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpcore2, "default_ssl_context", read)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _yaml_scanned_once() -> Iterator[None]:
+    """The server remembers few texts; tests come back to many."""
+    remembered = functools.lru_cache(maxsize=256)(scanning.compose)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "_remembered", remembered)
         yield
 
 
@@ -176,11 +218,24 @@ def _circuits_closed() -> None:
     pool.forget()
 
 
+@pytest.fixture(scope="session")
+def fakes() -> Iterator[Iterator[FakeProvider]]:
+    """Servers that tests take in turn.
+
+    Their addresses stay, so the YAML of most tests has been parsed before. There are
+    several, so that a late request of one test does not reach the next one's script.
+    """
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(FakeProvider()) for _ in range(FAKES)]
+        yield itertools.cycle(servers)
+
+
 @pytest.fixture
-def fake() -> Iterator[FakeProvider]:
+def fake(fakes: Iterator[FakeProvider]) -> Iterator[FakeProvider]:
     """The provider every test agent talks to, with nothing scripted yet."""
-    with FakeProvider() as provider:
-        yield provider
+    provider = next(fakes)
+    yield provider
+    provider.reset()
 
 
 @pytest.fixture(scope="session")

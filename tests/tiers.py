@@ -1,0 +1,2 @@
+SLOW=()
+def is_slow(n): return False
