@@ -59,6 +59,11 @@ def _seconds(function: Callable[[str], object], text: str) -> float:
 
 
 def _once(function: Callable[[str], object], text: str) -> float:
+    return once(lambda: function(text))
+
+
+def once(work: Callable[[], object]) -> float:
+    """Return the CPU seconds that a piece of work takes this thread."""
     started = time.thread_time()
-    function(text)
+    work()
     return time.thread_time() - started
