@@ -4,6 +4,7 @@ import gc
 import itertools
 import time
 from collections.abc import Callable
+from functools import partial
 
 SIZES = (2**10, 2**13, 2**16)
 """Characters, eight times as many each."""
@@ -25,45 +26,38 @@ def of(prefix: str, repeated: str, suffix: str, size: int) -> str:
 
 def is_linear(function: Callable[[str], object], *parts: str) -> bool:
     """Whether a function takes time in proportion to its text."""
-    texts = [of(*parts, size) for size in SIZES]
-    gc.disable()  # It looks at all objects of all tests, in nobody's proportion.
+    runs = [partial(function, of(*parts, size)) for size in SIZES]
+    return all(grows_slowly(short, long) for short, long in itertools.pairwise(runs))
+
+
+def grows_slowly(short: Callable[[], object], long: Callable[[], object]) -> bool:
+    """Whether work on eight times the input takes far less than 64 times as long."""
+    gc.disable()  # It looks at the objects of all tests, whatever the input.
     try:
-        return all(
-            _grows_slowly(function, short, long)
-            for short, long in itertools.pairwise(texts)
-        )
+        before = _seconds(short)
+        if before < SECONDS_FELT:
+            return True
+        after = _seconds(long)
+        for _ in range(TRIES):
+            if after <= MOST_GROWTH * before:
+                return True
+            # Another process may have taken the caches meanwhile.
+            after = min(after, _once(long))
+        return False
     finally:
         gc.enable()
 
 
-def _grows_slowly(function: Callable[[str], object], short: str, long: str) -> bool:
-    before = _seconds(function, short)
-    if before < SECONDS_FELT:
-        return True
-    after = _seconds(function, long)
-    for _ in range(TRIES):
-        if after <= MOST_GROWTH * before:
-            return True
-        # Another process may have taken the caches meanwhile.
-        after = min(after, _once(function, long))
-    return False
-
-
-def _seconds(function: Callable[[str], object], text: str) -> float:
+def _seconds(work: Callable[[], object]) -> float:
     """Return the least CPU time of this thread in a few runs."""
-    least = _once(function, text)
+    least = _once(work)
     for _ in range(2):
         if least < SECONDS_LONG:
-            least = min(least, _once(function, text))
+            least = min(least, _once(work))
     return least
 
 
-def _once(function: Callable[[str], object], text: str) -> float:
-    return once(lambda: function(text))
-
-
-def once(work: Callable[[], object]) -> float:
-    """Return the CPU seconds that a piece of work takes this thread."""
+def _once(work: Callable[[], object]) -> float:
     started = time.thread_time()
     work()
     return time.thread_time() - started

@@ -13,6 +13,7 @@ from core import schema_limits
 from core.schema_limits import SchemaTooLarge
 from turns import schema_check, schema_children, schema_subset
 from turns.errors import SchemaInvalid
+from turns.schema_subset import Weight
 
 PARAMETER = "response_format.json_schema.schema"
 
@@ -27,8 +28,8 @@ TOO_MUCH = {"memory": "too much memory", "time": "too long"}
 class Compiled:
     """A valid schema."""
 
-    weight: int | None
-    """How many values it has; None for one that a child checks."""
+    weight: Weight | None
+    """None for one that a child checks."""
     validator: Any = None
 
 
@@ -80,8 +81,11 @@ class ReplySchema:
         compiled = await self.compile()
         reply = text.encode("utf-8", "surrogatepass")
         weight = compiled.weight
-        if weight is not None and weight * len(reply) <= schema_subset.MAX_WORK:
-            return schema_check.first_error(compiled.validator, value)
+        if weight is not None and weight.is_checked_here(len(reply)):
+            if schema_check.is_valid(compiled.validator, value):
+                return None
+            if weight.is_explained_here(len(reply)):
+                return schema_check.first_error(compiled.validator, value)
         try:
             return await schema_children.first_error(self.written, reply)
         except schema_children.TooCostly as exc:

@@ -55,6 +55,14 @@ def compile_schema(schema: Any) -> Any:
         raise ValueError(_shortened(str(exc))) from exc
 
 
+def is_valid(validator: Any, value: Any) -> bool:
+    """Whether a value is valid, which takes a fraction of the time of `first_error`."""
+    try:
+        return bool(validator.is_valid(value))
+    except ValueError:  # It is nested too deeply.
+        return False
+
+
 def first_error(validator: Any, value: Any) -> str | None:
     """Return what is wrong with a value and where, in one line, or None."""
     try:

@@ -1,11 +1,16 @@
 """JSON Schemas that are cheap to compile and to check, even hostile ones.
 
 A schema of this subset has no pattern, no reference and nothing else whose cost can be
-more than linear: the time to check a reply is at most a small constant times the
-schema's values times the reply's bytes (`tests/turns/test_schema_subset.py` measures
-it). All others are left to a child process.
+more than linear: the steps to check a reply are at most the schema's values times the
+reply's bytes (`tests/turns/test_schema_subset.py` counts them). All others are left to
+a child process.
+
+To explain why a reply fails costs more: for `anyOf` and `oneOf` the library makes an
+error object for each place where an alternative fails, which takes up to 400 times as
+long as the check.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 MAX_BYTES = 10_000
@@ -14,6 +19,9 @@ MAX_DEPTH = 32
 MAX_WORK = 1_000_000
 """Values of the schema times bytes of a reply that are checked on the event loop: in at
 most 60 ms, as long as the worst schema that was found takes."""
+MAX_EXPLAINED_WORK = 16_000
+"""Values of the alternatives times bytes of a reply whose mismatch is explained on the
+event loop: in at most 60 ms, too."""
 MIN_WEIGHT = 32
 """What the smallest schema counts, for a keyword can be dearer than its neighbours."""
 
@@ -53,33 +61,56 @@ SCHEMAS = {
 copy of the schema at every level."""
 
 
+ALTERNATIVES = {"anyOf", "oneOf"}
+BOUNDS = {"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"}
+"""Keywords that count three times: large fractions are compared slowly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """How many values a schema of the subset has, without annotations."""
+
+    total: int
+    alternatives: int = 0
+    """Of them in `anyOf` and `oneOf`."""
+
+    def is_checked_here(self, reply_bytes: int) -> bool:
+        """Whether a reply of this length is checked on the event loop."""
+        return self.total * reply_bytes <= MAX_WORK
+
+    def is_explained_here(self, reply_bytes: int) -> bool:
+        """Whether its mismatch is explained there, too."""
+        return self.alternatives * reply_bytes <= MAX_EXPLAINED_WORK
+
+
 class _NotCheap(Exception):
     """The schema is not of the subset."""
 
 
-def weight(schema: Any, size_bytes: int) -> int | None:
-    """Return how many values a schema of the subset has; None for any other schema.
+def weight(schema: Any, size_bytes: int) -> Weight | None:
+    """Return the weight of a schema of the subset; None for any other schema.
 
-    `size_bytes` is its length as JSON. Annotations are not counted.
+    `size_bytes` is its length as JSON.
     """
     if size_bytes > MAX_BYTES:
         return None
-    level, count = [schema], 0
+    level, total, alternatives = [(schema, False)], 0, 0
     try:
         for _ in range(MAX_DEPTH):
-            count += len(level)
-            inner: list[Any] = []
-            for each in level:
-                count += _read(each, inner)
+            inner: list[tuple[Any, bool]] = []
+            for each, is_alternative in level:
+                count = 1 + _read(each, inner, is_alternative)
+                total += count
+                alternatives += count if is_alternative else 0
             if not inner:
-                return max(count, MIN_WEIGHT)
+                return Weight(max(total, MIN_WEIGHT), alternatives)
             level = inner
     except _NotCheap:
         pass
     return None
 
 
-def _read(schema: Any, inner: list[Any]) -> int:
+def _read(schema: Any, inner: list[tuple[Any, bool]], is_alternative: bool) -> int:
     """Return how many plain values a schema has; add its subschemas to `inner`."""
     if isinstance(schema, bool):
         return 0
@@ -87,17 +118,32 @@ def _read(schema: Any, inner: list[Any]) -> int:
         raise _NotCheap
     count = 0
     for keyword, value in schema.items():
-        if keyword in SCALAR_LISTS and isinstance(value, list):
-            count += _count_scalars(value)
-        elif keyword in SCALARS:
-            count += _count_scalars([value])
-        elif keyword in SCHEMAS:
-            inner += value if isinstance(value, list) else [value]
-        elif keyword == "properties" and isinstance(value, dict):
-            inner += value.values()
-        elif keyword not in ANNOTATIONS and not _is_cheap_text(keyword, value):
-            raise _NotCheap
+        if (schemas := _subschemas(keyword, value)) is not None:
+            within = is_alternative or keyword in ALTERNATIVES
+            inner += ((each, within) for each in schemas)
+        else:
+            count += _count(keyword, value)
     return count
+
+
+def _subschemas(keyword: str, value: Any) -> list[Any] | None:
+    """Return the schemas of a keyword; None for one that has none."""
+    if keyword in SCHEMAS:
+        return value if isinstance(value, list) else [value]
+    if keyword == "properties" and isinstance(value, dict):
+        return list(value.values())
+    return None
+
+
+def _count(keyword: str, value: Any) -> int:
+    """Return how many values a keyword without schemas has."""
+    if keyword in SCALAR_LISTS and isinstance(value, list):
+        return _count_scalars(value)
+    if keyword in SCALARS:
+        return _count_scalars([value]) * (3 if keyword in BOUNDS else 1)
+    if keyword not in ANNOTATIONS and not _is_cheap_text(keyword, value):
+        raise _NotCheap
+    return 0
 
 
 def _count_scalars(values: list[Any]) -> int:

@@ -12,6 +12,7 @@ from turns import reply_schema, schema_check, schema_children, schema_subset
 from turns.errors import SchemaInvalid
 from turns.reply_schema import Compiled, ReplySchema, _Remembered
 from turns.schema_children import _Children
+from turns.schema_subset import Weight
 
 database = pytest.mark.database
 CHEAP = {"type": "integer"}
@@ -41,7 +42,8 @@ def work(monkeypatch, remembered) -> list[str]:
         monkeypatch.setattr(module, name, watch)
 
     watched(schema_check, "compile_schema", "compile here")
-    watched(schema_check, "first_error", "check here")
+    watched(schema_check, "is_valid", "check here")
+    watched(schema_check, "first_error", "explain here")
     watched(schema_children, "compile_error", "compile in child")
     watched(schema_children, "first_error", "check in child")
     return done
@@ -66,7 +68,7 @@ async def check(schema: Any, reply: Any) -> str | None:
 async def test_cheap_schema_is_compiled_once_and_here(work):
     assert await check(CHEAP, 5) is None
     assert await check(CHEAP, "x") == '"x" is not of type "integer"'
-    assert work == ["compile here", "check here", "check here"]
+    assert work == ["compile here", "check here", "check here", "explain here"]
 
 
 async def test_costly_schema_is_compiled_once_and_in_a_child(work, closed):
@@ -78,6 +80,18 @@ async def test_costly_schema_is_compiled_once_and_in_a_child(work, closed):
 async def test_long_reply_is_checked_in_a_child(work, closed):
     assert await check({}, "x" * schema_subset.MAX_WORK) is None
     assert work == ["compile here", "check in child"]
+
+
+async def test_costly_mismatch_is_explained_in_a_child(work, closed):
+    """An error for each failing alternative of each item took three seconds."""
+    schema: Any = {"type": "integer"}
+    for _ in range(29):
+        schema = {"anyOf": [schema, {"items": False}]}
+    assert await check(schema, 5) is None
+    assert "is not valid under any" in (await check(schema, [0] * 10) or "")
+    assert work == ["compile here", "check here", "check here", "explain here"]
+    assert "is not valid under any" in (await check(schema, [0] * 500) or "")
+    assert work[4:] == ["check here", "check in child"]
 
 
 async def test_order_of_properties_makes_another_schema(remembered, closed):
@@ -104,7 +118,7 @@ async def test_reply_nested_too_deeply_is_a_mismatch(remembered):
     assert "nested too deeply" in found
 
 
-@pytest.mark.parametrize("weight", [None, 32])
+@pytest.mark.parametrize("weight", [None, Weight(32)])
 def test_remembered_schemas_are_bounded(weight):
     kept = _Remembered()
     for number in range(5000):

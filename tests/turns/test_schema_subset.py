@@ -1,10 +1,10 @@
-"""The schemas that are compiled in the web process are cheap, whoever wrote them."""
+"""The schemas that are compiled in the web process are cheap, whatever they contain."""
 
-import contextlib
-from collections.abc import Callable
+import itertools
 from functools import partial
 from typing import Any
 
+import jsonschema_rs
 import orjson
 import pytest
 from hypothesis import given, settings
@@ -12,9 +12,14 @@ from hypothesis import strategies as st
 
 from tests import growth
 from turns import schema_check, schema_subset
+from turns.schema_subset import Weight
 
-MAX_CPU_SECONDS = 1.0
-"""Of a compilation or a check; measured are 3 and 60 ms, on a machine with time."""
+MAX_ERRORS = 9_000
+"""Of one explanation; each takes 5 to 20 microseconds, by how deep it is nested."""
+COUNTED_WORK = schema_subset.MAX_WORK // 20
+"""Less than is checked, because a step that is counted takes longer."""
+SIZES = (2**8, 2**11, 2**14)
+"""Bytes of a reply."""
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 SCALARS = (
@@ -64,66 +69,116 @@ REPLIES = st.recursive(
 DIALECT = st.sampled_from([None, *sorted(schema_subset.DIALECTS)])
 
 
-def longest(weight: int, element: Any) -> list[Any]:
-    """Return a reply of this element, as long as is still checked here."""
-    size = len(orjson.dumps(element)) + 1
-    return [element] * (schema_subset.MAX_WORK // weight // size)
+def weight_of(schema: Any) -> Weight | None:
+    return schema_subset.weight(schema, len(orjson.dumps(schema)))
 
 
-def cost(schema: Any, *replies: Any) -> float:
-    """Return the CPU seconds of a compilation and of the longest check."""
-    weight = schema_subset.weight(schema, len(orjson.dumps(schema)))
-    assert weight is not None
+def reply_of(element: Any, size: int) -> list[Any]:
+    """Return a list of this element, about so many bytes long."""
+    return [element] * (size // (len(orjson.dumps(element)) + 1))
+
+
+class Counter:
+    """A keyword that counts how often its schema is applied to a value."""
+
+    steps = 0
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def validate(self, _: object) -> None:
+        Counter.steps += 1
+
+
+def counted(schema: Any) -> Any:
+    """Return the schema with a counter in front of each subschema."""
+    if isinstance(schema, dict):
+        schema = {key: _counted_keyword(key, value) for key, value in schema.items()}
+    return {"allOf": [{"counted": True}, schema]}
+
+
+def _counted_keyword(keyword: str, value: Any) -> Any:
+    if keyword == "properties":
+        return {name: counted(each) for name, each in value.items()}
+    if keyword not in schema_subset.SCHEMAS:
+        return value
+    return [counted(v) for v in value] if isinstance(value, list) else counted(value)
+
+
+def compiled(schema: Any) -> Any:
+    """Return a validator, or None where the library refuses the schema."""
     try:
-        validator = schema_check.compile_schema(schema)
+        return schema_check.compile_schema(schema)
     except ValueError:
-        return seconds(lambda: refused(schema))
-    checked = [
-        reply
-        for reply in replies
-        if len(orjson.dumps(reply)) * weight <= schema_subset.MAX_WORK * 1.1
-    ]
-    return max(
-        seconds(lambda: schema_check.compile_schema(schema)),
-        *(seconds(partial(schema_check.first_error, validator, r)) for r in checked),
+        return None
+
+
+def steps(schema: Any, reply: Any) -> int:
+    """Return how often a schema or a subschema is applied in a check."""
+    validator = jsonschema_rs.validator_for(
+        counted(schema), keywords={"counted": Counter}, offline=True
+    )
+    Counter.steps = 0
+    validator.is_valid(reply)
+    return Counter.steps
+
+
+def errors(validator: Any, reply: Any) -> int:
+    """Return how many error objects an explanation takes."""
+    try:
+        validator.validate(reply)
+    except jsonschema_rs.ValidationError as exc:
+        return errors_within(exc)
+    return 0
+
+
+def errors_within(error: Any) -> int:
+    lists = getattr(error.kind, "context", None) or []
+    return 1 + sum(errors_within(each) for each in itertools.chain(*lists))
+
+
+def is_cheap(schema: Any, element: Any) -> bool:
+    """Whether checks take no more steps, and explanations no more errors, than counted.
+
+    A boolean that is an element of a list has few bytes for a step: at least two.
+    """
+    weight, validator = weight_of(schema), compiled(schema)
+    if weight is None or validator is None:
+        return True
+    reply = reply_of(element, COUNTED_WORK // weight.total)
+    size = len(orjson.dumps(reply))
+    explained = reply_of(
+        element, schema_subset.MAX_EXPLAINED_WORK // max(weight.alternatives, 1)
+    )
+    return (
+        steps(schema, reply) <= weight.total * (size + 1)
+        and errors(validator, explained) <= MAX_ERRORS
     )
 
 
-def refused(schema: Any) -> None:
-    with contextlib.suppress(ValueError):
-        schema_check.compile_schema(schema)
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Return the CPU seconds of this thread, the least of a few runs if they are many.
-
-    The process's would count what other tests' servers do in their threads.
-    """
-    least = growth.once(work)
-    for _ in range(growth.TRIES):
-        if least < MAX_CPU_SECONDS / 10:
-            break
-        least = min(least, growth.once(work))
-    return least
+def is_linear(schema: Any, element: Any) -> bool:
+    """Whether a check takes time in proportion to its reply."""
+    validator = compiled(schema)
+    replies = (reply_of(element, size) for size in SIZES)
+    checks = [partial(schema_check.is_valid, validator, reply) for reply in replies]
+    return all(
+        growth.grows_slowly(short, long) for short, long in itertools.pairwise(checks)
+    )
 
 
 @settings(max_examples=50)
 @given(schema=SCHEMAS, reply=REPLIES, dialect=DIALECT)
 def test_any_schema_of_the_subset_is_cheap(schema, reply, dialect):
     schema = {"items": schema} | ({"$schema": dialect} if dialect else {})
-    size = len(orjson.dumps(schema))
-    weight = schema_subset.weight(schema, size)
-    if weight is None:
-        assert size > schema_subset.MAX_BYTES
-        return
-    assert cost(schema, longest(weight, reply)) < MAX_CPU_SECONDS
+    if weight_of(schema) is None:
+        assert len(orjson.dumps(schema)) > schema_subset.MAX_BYTES
+    assert is_cheap(schema, reply)
 
 
-def nested(keyword: str, *, wide: int = 1) -> Any:
+def nested(keyword: str, *beside: Any) -> Any:
     """Return a schema as deep as the subset has them."""
     schema: Any = {"type": "integer"}
     for _ in range(schema_subset.MAX_DEPTH - 2):
-        beside = [{"minLength": 1}] * (wide - 1)
         if keyword == "properties":
             schema = {"properties": {"a": schema}}
         elif keyword.endswith("Of"):
@@ -139,6 +194,7 @@ def deep(reply: Any, levels: int = 30) -> Any:
     return reply
 
 
+LISTS = ("anyOf", "allOf", "oneOf")
 LARGEST = {
     "enum of numbers": {"items": {"enum": list(range(1000, 2900))}},
     "enum of everything": {"items": {"enum": [None, True, *map(str, range(900)), 1.5]}},
@@ -160,7 +216,8 @@ LARGEST = {
     "conditions": {"items": {"allOf": [{"if": {"const": 1}, "then": False}] * 200}},
     "bounds": {"items": {"allOf": [{"minimum": 1e-308, "maximum": 1e308}] * 200}},
     **{f"nested {k}": nested(k) for k in ("items", "contains", "properties")},
-    **{f"nested {k}": nested(k, wide=4) for k in ("anyOf", "allOf", "oneOf")},
+    **{f"nested {k}": nested(k, *[{"minLength": 1}] * 3) for k in LISTS},
+    **{f"{k} of failing items": nested(k, {"items": False}) for k in LISTS},
 }
 ELEMENTS: list[Any] = [
     *(0, -1, 2.5e300, True, None, "x", "a" * 3000, [], {}, [[]], [1, 2], {"a": 1}),
@@ -172,12 +229,15 @@ ELEMENTS: list[Any] = [
 
 @pytest.mark.parametrize("name", LARGEST)
 def test_largest_schemas_of_the_subset_are_cheap(name):
-    schema = LARGEST[name]
-    weight = schema_subset.weight(schema, len(orjson.dumps(schema)))
-    assert weight is not None
-    replies: list[Any] = [longest(weight, element) for element in ELEMENTS]
-    replies.append(list(range(len(longest(weight, 10_000)))))
-    assert cost(schema, *replies, deep(1, 200)) < MAX_CPU_SECONDS
+    assert weight_of(LARGEST[name]) is not None
+    for element in ELEMENTS:
+        assert is_cheap(LARGEST[name], element)
+
+
+@pytest.mark.parametrize("name", LARGEST)
+def test_checks_by_the_largest_schemas_are_linear(name):
+    for element in ELEMENTS:
+        assert is_linear(LARGEST[name], element)
 
 
 @pytest.mark.parametrize(
@@ -217,12 +277,19 @@ def test_anything_else_is_left_to_a_child(schema):
 
 @pytest.mark.parametrize(
     ("schema", "weight"),
-    [(True, 32), ({}, 32), ({"enum": list(range(50))}, 51)],
+    [
+        (True, Weight(32)),
+        ({}, Weight(32)),
+        ({"enum": list(range(50))}, Weight(51)),
+        ({"allOf": [{"minimum": 1}] * 20}, Weight(81)),
+        ({"anyOf": [{"const": 1}, {"items": {"type": "null"}}]}, Weight(32, 5)),
+        ({"items": {"oneOf": [True] * 40}, "enum": [1, 2]}, Weight(44, 40)),
+    ],
 )
 def test_weight_counts_values(schema, weight):
-    assert schema_subset.weight(schema, len(orjson.dumps(schema))) == weight
+    assert weight_of(schema) == weight
 
 
 def test_annotations_weigh_nothing():
     schema = {"title": "A", "examples": [{"a": list(range(500))}], "default": {}}
-    assert schema_subset.weight(schema, 2000) == schema_subset.MIN_WEIGHT
+    assert schema_subset.weight(schema, 2000) == Weight(schema_subset.MIN_WEIGHT)
