@@ -1,7 +1,6 @@
 """Who may call `/v1` and `/mcp`: passwords and API tokens, over real HTTP."""
 
 import base64
-import time
 from datetime import UTC, datetime, timedelta
 
 import httpx2
@@ -229,12 +228,10 @@ def test_a_token_for_some_agents_sees_no_others(configure, fake, http, mint, use
         *("Bearer " + "x" * 30_000, "Digest username=x", "Bearer \xe4\xf6"),
     ],
 )
-def test_an_odd_header_is_refused_at_once(configure, http, header):
+def test_an_odd_header_is_refused(configure, http, header):
     configure(TOKENS)
-    began = time.perf_counter()
     answer = http.get("/v1/models", headers={"Authorization": header.encode("latin-1")})
     assert answer.status_code == 401
-    assert time.perf_counter() - began < 10
 
 
 @pytest.mark.parametrize("is_known", [True, False])

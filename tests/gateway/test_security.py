@@ -1,7 +1,7 @@
 """What somebody may try who wants another's memory, or to come in without a key."""
 
 import json
-import time
+from hashlib import sha256
 from urllib.parse import quote
 
 import httpx2
@@ -84,23 +84,20 @@ def code(answer: httpx2.Response) -> tuple[int, str | None]:
 # Guessing.
 
 
-def test_a_guess_that_is_nearly_right_takes_as_long_as_any(guarded, http, user):
+def test_a_guess_is_compared_by_its_whole_digest(guarded, http, user, monkeypatch):
     _, secret = tokens.mint("test", user, by=ADA)
     last = "A" if secret[-1] != "A" else "B"
-    guesses = {
-        "near": secret[:-1] + last,
-        "far": tokens.PREFIX + "x" * 43,
-    }
-    took: dict[str, list[float]] = {name: [] for name in guesses}
-    for _ in range(40):
-        for name, guess in guesses.items():
-            began = time.perf_counter()
-            assert http.get("/v1/models", headers=bearer(guess)).status_code == 401
-            took[name].append(time.perf_counter() - began)
-    # The quickest of each: what else this machine does only adds to the others.
-    near, far = (min(took[name]) for name in ("near", "far"))
-    # Nothing of a secret is compared with anything: only its whole digest is.
-    assert abs(near - far) < 0.5 * max(near, far)
+    compared, find = [], tokens.find
+
+    def watched(digest, now):
+        compared.append(digest)
+        return find(digest, now)
+
+    monkeypatch.setattr(tokens, "find", watched)
+    for guess in (secret[:-1] + last, tokens.PREFIX + "x" * 43):
+        assert http.get("/v1/models", headers=bearer(guess)).status_code == 401
+        assert compared.pop() == sha256(guess.encode()).hexdigest()
+        assert not compared
 
 
 @pytest.mark.parametrize(
@@ -223,14 +220,12 @@ def test_the_host_header_is_in_no_answer(guarded, http, mine):
         assert ":666" not in str(answer.headers)
 
 
-def test_a_name_of_a_megabyte_is_refused_quickly(configure, http):
+def test_a_name_of_a_megabyte_is_refused(configure, http):
     configure(CONFIG)
     huge = "x" * 1_000_000
-    began = time.perf_counter()
     answer = http.post(PATH, json=asked(safety_identifier=huge))
     assert answer.status_code == 400
     assert len(answer.content) < 500
-    assert time.perf_counter() - began < 10
     answer = http.get("/v1/mcp", headers={"X-Coulisse-User": "x" * 50_000})
     assert answer.status_code in (400, 431)
 

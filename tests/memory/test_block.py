@@ -130,10 +130,10 @@ def test_a_quote_ends_where_its_line_does():
 
 def test_a_message_of_any_length_costs_no_more_than_its_beginning():
     huge = "word " * 400_000
-    started = time.process_time()
+    started = time.thread_time()
     for _ in range(100):
         render(Memories(messages=[message(huge)]), 1000)
-    assert time.process_time() - started < 0.5
+    assert time.thread_time() - started < 0.5
 
 
 def test_it_ends_by_saying_what_it_is():

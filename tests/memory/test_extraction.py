@@ -267,9 +267,9 @@ def test_a_thousand_facts_are_cut_to_the_most_important():
     facts = [
         fact(f"The user has {n} cats.", importance=n % 10 + 1) for n in range(1000)
     ]
-    started = time.process_time()
+    started = time.thread_time()
     found = read(*facts, about=material("I have a cat", most=5))
-    assert time.process_time() - started < 1
+    assert time.thread_time() - started < 1
     assert [draft.importance for draft in found.drafts] == [10] * 5
     assert found.drafts[0].content == "The user has 9 cats."
     assert (found.total, found.dropped) == (1000, {"over the limit": 995})

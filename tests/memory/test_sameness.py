@@ -119,6 +119,6 @@ def test_any_text_can_be_compared(old, new):
 
 @pytest.mark.parametrize("text", ["hat ge" * 330, "住在上海" * 500, "a b " * 500])
 def test_long_texts_are_compared_in_no_time(text):
-    started = time.process_time()
+    started = time.thread_time()
     compare(text, text[:-3] + " x")
-    assert time.process_time() - started < 0.5
+    assert time.thread_time() - started < 0.5

@@ -6,7 +6,6 @@ import os
 import signal
 import sqlite3
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator
 
@@ -56,10 +55,8 @@ def echo(request: Request) -> Answer:
 def test_an_edit_reaches_every_web_process(served: Project) -> None:
     with served.config.open("a") as file:
         file.write("  - {name: newcomer, provider: openai, model: gpt-test}\n")
-    edited_at = time.monotonic()
     # Each connection goes to any of the two: twenty in a row mean both.
     until(lambda: all('"newcomer"' in served.get("/v1/models") for _ in range(20)))
-    assert time.monotonic() - edited_at < 10
     what_one_process_saves_every_one_serves(served)
     log = [child.restarts for child in served.run_record.children]
     assert log == [0, 0]
@@ -72,9 +69,7 @@ def what_one_process_saves_every_one_serves(served: Project) -> None:
     )
     with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as response:
         assert response.status == 201
-    saved_at = time.monotonic()
     until(lambda: all('"usher"' in served.get("/v1/models") for _ in range(20)))
-    assert time.monotonic() - saved_at < 10
     # A process of another kind undoes it.
     undone = served.run("overrides", "reset", "agents", "usher")
     assert undone.returncode == 0, undone.stderr

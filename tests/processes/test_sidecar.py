@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -180,9 +179,7 @@ async def test_one_that_does_not_end_is_killed(stage: Stage) -> None:
     sidecar = stage.run(script, stop_seconds=0.05)
     await until(lambda: stage.there("child"))
     pid = sidecar.record.pid
-    asked_at = time.monotonic()
     await stage.stop()
-    assert time.monotonic() - asked_at < 10
     assert "sidecar=bridge did not end within 0.05 s; killed" in stage.said
     assert not psutil.pid_exists(pid)
     await until(lambda: stage.is_gone("child"))

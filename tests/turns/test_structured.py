@@ -10,6 +10,7 @@ import pytest
 
 from core.events import Usage
 from providers.fake_wires import Answer
+from tests import growth
 from tests.gateway.calls import (
     DONE,
     ask,
@@ -386,7 +387,7 @@ def test_a_pattern_that_never_ends_ends(server, fake, user, stream, pattern):
         assert "error" in frames(server, request)[-2]
     else:
         refused(server, request, 502)
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 60
 
 
 @pytest.mark.parametrize(("depth", "good"), [(300, True), (2000, False)])
@@ -453,10 +454,11 @@ def test_a_schema_with_references_is_checked_all_the_same(server, fake, user):
 
 
 def test_a_fence_of_blanks_is_read_in_no_time():
-    started = time.process_time()
-    with pytest.raises(structured.Mismatch):
-        structured.parse("```" + " " * 200_000 + "x")
-    assert time.process_time() - started < 1
+    def parse(text: str) -> None:
+        with pytest.raises(structured.Mismatch):
+            structured.parse(text)
+
+    assert growth.is_linear(parse, "```", " ", "x")
 
 
 @pytest.mark.parametrize(
