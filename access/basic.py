@@ -21,6 +21,7 @@ from access.auth_config import Login
 from access.errors import CredentialRefused, CredentialRequired, TooManyGuesses
 from access.login_throttle import Attempt, LoginThrottle
 from access.secret_digests import SecretDigest
+from core.networks import client_network
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -106,6 +107,15 @@ class HashPool:
 _hashing = HashPool()
 
 
+@dataclass(slots=True)
+class SharedCheck:
+    """A check that runs, and the addresses that wait for its result."""
+
+    attempts: dict[str, Attempt]
+    """By network: a failure counts once for each."""
+    result: asyncio.Task[str | None]
+
+
 class Passwords:
     """The usernames and passwords of one scope; used by one event loop."""
 
@@ -127,7 +137,7 @@ class Passwords:
         # By digests of headers: a hash is computed once. Guesses push out guesses.
         self._right: dict[bytes, str] = {}
         self._wrong: dict[bytes, None] = {}
-        self._checking: dict[bytes, asyncio.Task[str | None]] = {}
+        self._checking: dict[bytes, SharedCheck] = {}
         """Checks that run now: requests with the same header share one."""
 
     async def check(self, header: str | None, address: str) -> str:
@@ -180,34 +190,45 @@ class Passwords:
         name = readings[0].username
         checking = self._checking.get(key)
         if checking is None:
-            attempt = self._throttle.begin(address, name)
-            verifying = self._verify(key, readings, attempt)
-            # It ends even if the client leaves: the failure counts all the same.
-            checking = self._checking[key] = asyncio.create_task(verifying)
-            checking.add_done_callback(_look_at_fault)
-        else:
+            checking = self._start_check(key, readings, address, name)
+        elif (network := client_network(address)) in checking.attempts:
             self._throttle.check(address, name)
-        username = await asyncio.shield(checking)
+        else:
+            checking.attempts[network] = self._throttle.begin(address, name)
+        username = await asyncio.shield(checking.result)
         if username is None:
             raise self._refused()
         self._throttle.know(address, username)
         return username
 
+    def _start_check(
+        self, key: bytes, readings: list[Given], address: str, name: str
+    ) -> SharedCheck:
+        attempt = self._throttle.begin(address, name)
+        attempts = {attempt.network: attempt}
+        # It ends even if the client leaves: the failure counts all the same.
+        result = asyncio.create_task(self._verify(key, readings, attempts))
+        result.add_done_callback(_look_at_fault)
+        checking = self._checking[key] = SharedCheck(attempts, result)
+        return checking
+
     async def _verify(
-        self, key: bytes, readings: list[Given], attempt: Attempt
+        self, key: bytes, readings: list[Given], attempts: dict[str, Attempt]
     ) -> str | None:
         """Return the owner of the password, and report the result to the throttle."""
         try:
             username = await self._find(key, readings)
         except BaseException:
-            self._throttle.withdraw(attempt)
+            for attempt in attempts.values():
+                self._throttle.withdraw(attempt)
             raise
         finally:
             del self._checking[key]
-        if username is None:
-            self._throttle.fail(attempt)
-        else:
-            self._throttle.succeed(attempt, username)
+        for attempt in attempts.values():
+            if username is None:
+                self._throttle.fail(attempt)
+            else:
+                self._throttle.succeed(attempt, username)
         return username
 
     async def _find(self, key: bytes, readings: list[Given]) -> str | None:

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -440,6 +441,27 @@ async def test_requests_with_one_credential_share_a_hash(computed):
     assert computed == ["right"]
 
 
+async def test_shared_check_that_fails_counts_for_each_address(computed):
+    known = passwords(ada=HASHED)
+    others = list(islice(addresses(), 2))
+    for number in range(5):
+        given = header(f"name-{number}", "wrong")
+        asked = [known.check(given, address) for address in (HERE, *others)]
+        for result in await asyncio.gather(*asked, return_exceptions=True):
+            assert isinstance(result, CredentialRefused)
+    assert len(computed) == 5
+    for address in (HERE, *others):
+        with pytest.raises(LoginDelayed):
+            await known.check(header("bob", "wrong"), address)
+
+
+async def test_shared_check_that_fails_counts_once_for_an_address(computed):
+    known = passwords(ada=HASHED)
+    asked = [is_right(known, "ada", "wrong") for _ in range(30)]
+    assert not any(await asyncio.gather(*asked))
+    assert await is_right(known, "ada", "right")
+
+
 async def test_a_client_that_leaves_has_failed_all_the_same(monkeypatch):
     may_end = threading.Event()
     monkeypatch.setattr(
@@ -452,7 +474,7 @@ async def test_a_client_that_leaves_has_failed_all_the_same(monkeypatch):
         await asyncio.sleep(0)
         asking.cancel()
         may_end.set()
-        await asyncio.gather(*known._checking.values())
+        await asyncio.gather(*(check.result for check in known._checking.values()))
     with pytest.raises(LoginDelayed):
         await known.check(header("ada", "wrong"), HERE)
 
