@@ -54,7 +54,7 @@ def _refuse(reason: str, **quoted: Any) -> NoReturn:
 
 def _check_data(url: str) -> None:
     if len(url) > MAX_DATA_LENGTH:
-        _refuse("an image may have 20 MiB of base64")
+        _refuse(f"an image may have {MAX_DATA_LENGTH // 2**20} MiB of base64")
     head = IMAGE_HEAD.match(url)
     if head is None:
         _refuse(
@@ -71,7 +71,7 @@ def _check_data(url: str) -> None:
 
 def _check_address(url: str) -> None:
     if len(url) > MAX_ADDRESS_LENGTH:
-        _refuse("an address may have 8192 characters")
+        _refuse(f"an address may have {MAX_ADDRESS_LENGTH} characters")
     if "\\" in url or any(character.isspace() for character in url):
         _refuse("an address has no backslash and no white space: percent-encode them")
     host = _host(url)
