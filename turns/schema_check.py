@@ -22,6 +22,8 @@ from typing import Any
 import jsonschema_rs
 import orjson
 
+from core.visible import MAX_QUOTED, shortened
+
 MAX_MEMORY_BYTES = 256 * 1024 * 1024
 """Beyond what the process has when it starts."""
 MAX_CPU_SECONDS = 2
@@ -33,7 +35,8 @@ MAX_STATES_BYTES = 1024 * 1024
 MAX_BACKTRACKS = 100_000
 """Of a pattern with look-around or back-references; others need none."""
 MAX_ERROR_LENGTH = 400
-"""Characters; what the library says repeats the value, whatever its size."""
+"""Characters of a mismatch, which the model reads to correct its reply: the library
+repeats the value, whatever its size."""
 MAX_VALIDATORS = 8
 
 PATTERNS = jsonschema_rs.FancyRegexOptions(
@@ -50,9 +53,9 @@ def compile_schema(schema: Any) -> Any:
             schema, offline=True, pattern_options=PATTERNS
         )
     except jsonschema_rs.ValidationError as exc:
-        raise ValueError(_shortened(exc.message) + _hint(exc)) from exc
+        raise ValueError(_quoted(exc.message) + _hint(exc)) from exc
     except (ValueError, TypeError) as exc:
-        raise ValueError(_shortened(str(exc))) from exc
+        raise ValueError(_quoted(str(exc))) from exc
 
 
 def is_valid(validator: Any, value: Any) -> bool:
@@ -77,10 +80,16 @@ def first_error(validator: Any, value: Any) -> str | None:
     return None
 
 
-def _shortened(text: str) -> str:
-    if len(text) <= MAX_ERROR_LENGTH:
+def _quoted(text: str) -> str:
+    """Return an error about a client's schema, as long as answers quote clients."""
+    return shortened(_shortened(text, MAX_QUOTED - 3), MAX_QUOTED)
+
+
+def _shortened(text: str, most: int = MAX_ERROR_LENGTH) -> str:
+    """Return a text without its middle: the end says what is wrong."""
+    if len(text) <= most:
         return text
-    half = MAX_ERROR_LENGTH // 2
+    half = most // 2
     return f"{text[:half]} … {text[-half:]}"
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
+from core.visible import MAX_QUOTED
 from tests.gateway.calls import ask, body, error, post, refused, until
 from tests.gateway.test_limits import is_clear, limited, meters_of  # noqa: F401
 from turns import reply_schema, schema_check, schema_children, schema_subset
@@ -97,6 +98,17 @@ async def test_costly_mismatch_is_explained_in_a_child(work, closed):
 async def test_order_of_properties_makes_another_schema(remembered, closed):
     one, other = {"minimum": 1, "maximum": 2}, {"maximum": 2, "minimum": 1}
     assert reply_schema.of(one).digest != reply_schema.of(other).digest
+
+
+@pytest.mark.parametrize("more", [{}, {"pattern": "a"}])
+async def test_error_quotes_little_of_an_invalid_schema(remembered, closed, more):
+    """Here and in a child."""
+    schema = {"type": "\x1b" + "x" * 1000, **more}
+    with pytest.raises(SchemaInvalid) as refused:
+        await reply_schema.of(schema).compile()
+    _, _, quoted = str(refused.value).partition("JSON Schema: ")
+    assert 10 < len(quoted) <= MAX_QUOTED
+    assert quoted.isprintable()
 
 
 async def test_invalid_schema_is_not_remembered(work):
