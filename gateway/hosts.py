@@ -25,13 +25,11 @@ def is_allowed(header: bytes, allowed: tuple[str, ...]) -> bool:
     `allowed` are more names it answers to: `example.com`, `.example.com` for all
     names under it, `*` for any.
     """
-    return len(header) <= MAX_BYTES and _is_allowed(header, allowed)
+    return len(header) <= MAX_BYTES and _is_allowed(_name(header), allowed)
 
 
-# Every request asks, and nearly all of them by the same name.
 @lru_cache(maxsize=256)
-def _is_allowed(header: bytes, allowed: tuple[str, ...]) -> bool:
-    host = _name(header)
+def _is_allowed(host: str, allowed: tuple[str, ...]) -> bool:
     if "." not in host or host in OWN_NAMES or host.endswith(".localhost"):
         return True
     return _is_address(host) or _is_listed(host, allowed)
