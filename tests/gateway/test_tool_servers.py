@@ -18,6 +18,7 @@ from access import identity
 from mcp_bridge import toolset
 from telemetry import records
 from telemetry.models import Turn
+from tests.conftest import serve_on
 from tests.gateway import calls
 from tests.gateway.calls import ask, body, frames, text_of, until
 from tests.mcp_bridge.authorization import serve_protected
@@ -106,7 +107,7 @@ def serving(application) -> Iterator[str]:
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(
-        target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True
+        target=lambda: asyncio.run(serve_on(listener, server)), daemon=True
     )
     thread.start()
     until(lambda: server.started)
