@@ -11,7 +11,7 @@ from django.http.response import HttpResponseBase
 from access.auth_config import AUTH
 from config import live
 from config.config import SERVER
-from core.errors import CoulisseError, Invalid
+from core.errors import CoulisseError
 from gateway import authentication, errors, hooks, house
 
 SMALL_BODY_BYTES = 64 * 1024
@@ -60,7 +60,7 @@ def refuse(request: HttpRequest, error: Exception) -> HttpResponseBase:
     """Answer a request whose body is not read."""
     if not isinstance(error, CoulisseError):
         return errors.on_internal_error(request, error)
-    if request.path == MCP and not isinstance(error, Invalid):
+    if request.path == MCP:
         errors.log(request.method or "", request.path, error)
         return house.refusal(error)
     if request.path.startswith("/hooks/"):

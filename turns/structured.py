@@ -13,6 +13,7 @@ from core import loose_json, usage
 from core.events import Event, Finished, Usage
 from core.messages import Message
 from core.reply import Reply
+from core.visible import shortened
 from turns import reply_schema
 from turns.errors import ReplyInvalid
 from turns.reply_schema import ReplySchema
@@ -174,4 +175,6 @@ def _failed(mismatch: Mismatch, reply: Reply) -> ReplyInvalid:
             "response did not match the schema: it was cut off by the token limit; "
             "raise max_tokens"
         )
-    return ReplyInvalid(f"response did not match the schema: {mismatch}")
+    # It quotes the client's schema and the reply; the model was sent more of it.
+    reason = shortened(str(mismatch))
+    return ReplyInvalid(f"response did not match the schema: {reason}")

@@ -567,7 +567,9 @@ def test_an_unknown_version_is_refused(server):
 def test_a_body_that_is_too_large_is_refused(server, user):
     answer = post(server, call("assistant", message="x" * 3_000_000), user)
     assert answer.status_code == 413
-    assert answer.json()["error"]["code"] == "body_too_large"
+    error = answer.json()["error"]
+    assert error["data"]["code"] == "body_too_large"
+    assert error["code"] == -32600
 
 
 def test_a_form_is_refused(server):
@@ -589,7 +591,7 @@ def test_pages_of_this_machine_are_served(server, origin):
 
 def test_another_host_is_refused(server):
     answer = post(server, rpc("tools/list"), None, Host="evil.example")
-    assert answer.json()["error"]["code"] == "host_not_allowed"
+    assert answer.json()["error"]["data"]["code"] == "host_not_allowed"
 
 
 # The YAML.

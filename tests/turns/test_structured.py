@@ -214,6 +214,18 @@ def test_a_failure_during_the_repair_is_the_providers(server, fake, user):
     assert said["code"] == "provider_rate_limited"
 
 
+def test_mismatch_quotes_little_of_schema_and_reply(server, fake, user):
+    allowed = ["x" * 300]
+    for _ in range(3):
+        fake.reply('"y"')
+    wanted = schema({"enum": allowed})
+    said = refused(server, body(user, response_format=wanted), 502)["message"]
+    assert len(said) <= len("response did not match the schema: ") + 100
+    assert said.endswith("…")
+    # The model is sent more of it, to mend its reply.
+    assert "x" * 200 in prompt(fake.requests[-1])[-1][1]
+
+
 @BOTH
 def test_a_reply_cut_off_by_its_length_is_not_asked_for_again(
     server, fake, user, agent
