@@ -151,7 +151,8 @@ def test_a_busy_provider_is_asked_again_later(config, fake, owner, status, caplo
     lesson = learn(tell(owner, "I have a cat", "ok"))
     assert (lesson.state, lesson.attempts) == ("queued", 1)
     assert lesson.due_at > datetime.now(UTC) + timedelta(seconds=10)
-    assert not [r for r in caplog.records if r.levelname == "WARNING"]
+    told = [r for r in caplog.records if r.name == lessons.__name__]
+    assert not [r for r in told if r.levelname == "WARNING"]
 
 
 def test_what_a_provider_asks_to_wait_is_waited(config, fake, owner):
@@ -170,7 +171,9 @@ def test_a_provider_that_stays_down_fails_the_lesson_in_the_end(
         Lesson.objects.filter(pk=lesson.pk).update(due_at=NOON)
         lesson = learn(lesson)
     assert lesson.state == "failed"
-    assert len([r for r in caplog.records if r.levelname == "WARNING"]) == 1
+    # The provider's circuit may open meanwhile, which is a warning of its own.
+    told = [r for r in caplog.records if r.name == lessons.__name__]
+    assert [r.levelname for r in told] == ["WARNING"]
 
 
 def test_a_provider_that_hangs_is_given_up_on_for_now(config, fake, owner, monkeypatch):
