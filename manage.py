@@ -5,7 +5,7 @@ import gc
 import os
 import sys
 
-from config import option
+from config.management import config_option
 
 OWN_COMMANDS = {
     *("admin", "beat", "check", "demo", "init", "migrate", "reset", "restart"),
@@ -31,7 +31,7 @@ def take_config_option(argv: list[str]) -> None:
     """
     if len(argv) < 2 or argv[1] not in OWN_COMMANDS:
         return
-    path = option.find(argv[2:])
+    path = config_option.find(argv[2:])
     if path:
         os.environ["COULISSE_CONFIG"] = path
 
@@ -39,7 +39,7 @@ def take_config_option(argv: list[str]) -> None:
 def run() -> None:
     from django.core.management import execute_from_command_line
 
-    from telemetry import logs
+    from telemetry.log_output import logs
 
     logs.take_over()
     execute_from_command_line(sys.argv)

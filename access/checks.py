@@ -18,14 +18,14 @@ from urllib.parse import urlsplit
 
 from django.core import checks
 
-from access import user_namespace
-from access.auth_config import AUTH, AuthConfig, ScopeConfig
+from access.authentication.config import AUTH, AuthConfig, ScopeConfig
+from access.authentication.secret_digests import SAFE_PASSWORD_CHARS, SecretDigest
 from access.config import USERS
-from access.limits_config import LIMITS, Limit
-from access.secret_digests import SAFE_PASSWORD_CHARS, SecretDigest
-from config import checked
+from access.limits.config import LIMITS, Limit
+from access.users import user_namespace
 from config.errors import SecretsInvalid
-from core.loopback import is_loopback
+from config.loading import checked_file
+from core.network.loopback import is_loopback
 
 COMPUTABLE = (
     "the ids of this installation's users are derived from their names in a public "
@@ -38,7 +38,7 @@ COMPUTABLE = (
 
 def check_auth(**_: Any) -> list[checks.CheckMessage]:
     """Warn of credentials that will not do what somebody may think they do."""
-    config = checked.load()
+    config = checked_file.load()
     if config is None:
         return []
     found = concerns(config.get(AUTH), config.get(LIMITS))
@@ -47,7 +47,7 @@ def check_auth(**_: Any) -> list[checks.CheckMessage]:
 
 def check_user_namespace(**_: Any) -> list[checks.CheckMessage]:
     """Report a namespace that is public, or not the database's."""
-    config = checked.load()
+    config = checked_file.load()
     if config is None:
         return []
     try:

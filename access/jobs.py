@@ -4,10 +4,10 @@ import time
 
 from celery import shared_task
 
-from access import meters
+from access.limits import usage_counters
 
 
 @shared_task(name="access.jobs.prune", ignore_result=True)
 def prune() -> None:
     """Delete the meters of windows that are over."""
-    meters.prune(int(time.time()))
+    usage_counters.prune(int(time.time()))

@@ -15,13 +15,13 @@ from pydantic import (
 )
 
 from agents.memory_config import AgentMemory, Probability, read_memory
-from config.named import by_name
 from config.sections import Config, Location, Problem, Section
-from config.spelling import did_you_mean
+from config.validation.named_lists import by_name
+from config.validation.suggestions import did_you_mean
 from mcp_bridge.config import MCP
-from providers import parameters
-from providers.choice import ModelChoice
+from providers import supported_parameters
 from providers.config import PROVIDERS, ProviderConfig
+from providers.default_model import ModelChoice
 
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
@@ -188,7 +188,7 @@ def _check_agents(agents: dict[str, AgentConfig], config: Config) -> Iterable[Pr
         yield from _check_subagents(index, agent)
         yield from _check_fallbacks(index, agent, agents, providers)
         provider = providers[agent.provider]
-        for name in parameters.refused(provider, agent.parameters):
+        for name in supported_parameters.refused(provider, agent.parameters):
             yield Problem(
                 ("agents", index, name),
                 f"agent '{agent.name}' sets '{name}', which provider "
@@ -303,7 +303,7 @@ def _check_model(
             "coulisse.E208",
         )
         return
-    for name in parameters.refused(provider, agent.parameters):
+    for name in supported_parameters.refused(provider, agent.parameters):
         yield Problem(
             at,
             f"agent '{agent.name}' sets '{name}', which its fallback's provider "

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from agents import pictures, thinking, toolcalls
+from agents import images, reasoning_blocks, tool_execution
 from agents.config import AgentConfig
-from agents.lineup import Lineup, Model
-from agents.voice import Voice
-from core import tokens, trace, usage
+from agents.fallback_chain import Lineup, Model
+from agents.stream_filter import Voice
+from core import token_estimates, token_usage, trace
 from core.errors import CoulisseError, recorded
 from core.events import (
     Event,
@@ -31,8 +31,8 @@ from core.reply import Reply
 from core.tools import Tool, definition
 from core.trace import Call
 from providers import client
-from providers.calls import ModelCall
 from providers.errors import ContentFiltered, RequestRefused
+from providers.model_call import ModelCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Round:
     @property
     def message(self) -> Message:
         """The reply as the assistant's message, its thinking signed."""
-        return thinking.signed(self.reply.message(), str(self.model))
+        return reasoning_blocks.signed(self.reply.message(), str(self.model))
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Offer:
     @cached_property
     def tool_tokens(self) -> int:
         """About how many tokens the definitions take in each call of the turn."""
-        return tokens.estimate_json(self.tools)
+        return token_estimates.estimate_json(self.tools)
 
     def ours(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """Return the calls that are answered here, of tools nobody has too."""
@@ -183,7 +183,7 @@ async def _answer(
     task: Task, offered: Offer, calls: Sequence[ToolCall], messages: list[Message]
 ) -> AsyncGenerator[Event]:
     """Run calls and add their results; yield signs of life meanwhile."""
-    async with toolcalls.answering(calls, offered.own, task.record) as answers:
+    async with tool_execution.answering(calls, offered.own, task.record) as answers:
         for agent in answers.handoffs:
             yield HandoffStarted(agent)
         while not await answers.are_in():
@@ -228,7 +228,7 @@ async def _ask(task: Task, offered: Offer, current: Round) -> AsyncGenerator[Eve
     """
     while True:
         model = current.model = task.lineup.model
-        messages = thinking.shown(current.messages, str(model))
+        messages = reasoning_blocks.shown(current.messages, str(model))
         call = ModelCall(
             model=model.name,
             messages=messages,
@@ -271,7 +271,7 @@ def _usage(call: ModelCall, offered: Offer, reply: Reply) -> Usage:
     """Return what a call used; tools are counted only where the provider did not."""
     if reply.usage is not None:
         return reply.usage
-    return usage.of(
+    return token_usage.of(
         call.messages,
         reply,
         tool_tokens=offered.tool_tokens,
@@ -285,7 +285,7 @@ def _is_mended(task: Task, current: Round, error: Exception) -> bool:
         return False
     is_blind = isinstance(error, RequestRefused)
     is_blind = is_blind and not isinstance(error, ContentFiltered)
-    seen = pictures.left_out(current.messages) if is_blind else None
+    seen = images.left_out(current.messages) if is_blind else None
     if seen is not None:
         current.messages[:] = seen
     elif not task.lineup.goes_on(error):

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from providers.choice import ModelChoice
+from providers.default_model import ModelChoice
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 

@@ -13,12 +13,12 @@ from typing import Any, Literal
 from agents import loop
 from agents.config import AgentConfig
 from agents.errors import SubagentFailed
-from agents.lineup import Lineup, Model
-from core import tool_names
+from agents.fallback_chain import Lineup, Model
 from core.messages import Message
 from core.reply import Reply
 from core.tools import Tool
 from core.trace import ToolCall
+from core.validation import tool_names
 
 MAX_DEPTH = 4
 """How many agents deep a turn may go below the one the client called."""

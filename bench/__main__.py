@@ -14,31 +14,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from bench import (
-    background,
-    figures,
-    guarding,
-    instructions,
-    recall_latency,
-    retrieval,
-    slow_clients,
-    soak,
-    studio,
-    tools,
-)
-from bench.cast import SMALL, Bench, Sizes
-from bench.meter import Weather
-from bench.table import Row, render
+from bench.harness.fixtures import SMALL, Bench, Sizes
+from bench.harness.process_metrics import Weather
+from bench.harness.result_table import Row, render
+from bench.memory_search import latency, quality
+from bench.scenarios import background_tasks, slow_clients, soak, studio_latency
+from bench.turn_costs import access_checks, instruction_counts, plain_turns, tool_calls
 
-FIGURES = figures.FIGURES | guarding.FIGURES | tools.FIGURES
+FIGURES = plain_turns.FIGURES | access_checks.FIGURES | tool_calls.FIGURES
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
-    "background": background.main,
-    "instructions": instructions.main,
-    "memory-quality": retrieval.main,
-    "recall-latency": recall_latency.main,
+    "background": background_tasks.main,
+    "instructions": instruction_counts.main,
+    "memory-quality": quality.main,
+    "recall-latency": latency.main,
     "slow-clients": slow_clients.main,
     "soak": soak.main,
-    "studio": studio.main,
+    "studio": studio_latency.main,
 }
 
 

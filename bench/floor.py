@@ -34,10 +34,10 @@ from ninja import Body, NinjaAPI, Schema  # noqa: E402  Django must be ready fir
 
 from core.events import Finished, TextDelta  # noqa: E402
 from core.messages import Message  # noqa: E402
-from processes import lifeline  # noqa: E402
+from processes.supervision import parent_watch  # noqa: E402
 from providers import client  # noqa: E402
-from providers.calls import ModelCall  # noqa: E402
 from providers.config import ProviderConfig  # noqa: E402
+from providers.model_call import ModelCall  # noqa: E402
 
 PROVIDER = ProviderConfig(
     kind="openai", api_key="sk-bench", base_url=os.environ["BENCH_PROVIDER"]
@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--lifeline", type=int, required=True)
     parser.add_argument("--stock", action="store_true")
     arguments = parser.parse_args()
-    lifeline.hold(arguments.lifeline, grace_seconds=5)
+    parent_watch.hold(arguments.lifeline, grace_seconds=5)
     config = uvicorn.Config(
         stock if arguments.stock else Light(),
         loop="uvloop",

@@ -11,17 +11,21 @@ django.setup()
 
 from django.core.management import call_command  # noqa: E402  apps must be ready first
 
-from access import identity  # noqa: E402
+from access.users import identity  # noqa: E402
 from bench.provider import TOKEN, TOKENS  # noqa: E402
 from config import live  # noqa: E402
 from core.ids import new_turn_id  # noqa: E402
 from core.messages import Message  # noqa: E402
-from core.tokens import estimate_message  # noqa: E402
-from memory import facts, history, passages, plan  # noqa: E402
-from memory.known import Draft, Embedded  # noqa: E402
+from core.token_estimates import estimate_message  # noqa: E402
+from memory import memory_settings  # noqa: E402
+from memory.facts import fact_store  # noqa: E402
 from memory.models import Message as MessageRow  # noqa: E402
-from memory.transcript import Entry  # noqa: E402
-from providers import blocking, embedders  # noqa: E402
+from memory.recall import passages  # noqa: E402
+from memory.transcript import message_store  # noqa: E402
+from memory.transcript.message_rows import Entry  # noqa: E402
+from memory.types import Draft, Embedded  # noqa: E402
+from providers import sync_bridge  # noqa: E402
+from providers.embeddings import embedders  # noqa: E402
 
 PLACES = ("Lisbon", "Oslo", "Lima", "Cairo", "Hanoi", "Quito")
 DOINGS = ("has been to", "has a friend in", "would like to see", "was ill in")
@@ -46,18 +50,18 @@ def main() -> None:
         user_id = identity.derive(user)
         for start in range(0, count, AT_ONCE):
             pairs = min(AT_ONCE, count - start) // 2
-            history.append(user_id, "", new_turn_id(), entries * pairs)
+            message_store.append(user_id, "", new_turn_id(), entries * pairs)
     if known:
         remember(known)
 
 
 def remember(users: list[str]) -> None:
     """Know the same facts about each user, and have their messages searchable."""
-    remembering = plan.of(live.current()).plan
+    remembering = memory_settings.of(live.current()).plan
     if remembering is None:
         raise RuntimeError("the bench's configuration remembers nothing")
     embedder = remembering.embedder
-    rows = blocking.wait(
+    rows = sync_bridge.wait(
         embedders.embed(embedder, [*FACTS, "word by the sea"]), timeout_seconds=60
     )
     embedded = [Embedded(embedder.id, vector) for vector in rows]
@@ -65,14 +69,14 @@ def remember(users: list[str]) -> None:
     for user in users:
         user_id = identity.derive(user)
         # A threshold nothing reaches: these facts are many and alike.
-        facts.save(user_id, drafts, embedded[:-1], by="user", threshold=1.0)
+        fact_store.save(user_id, drafts, embedded[:-1], by="user", threshold=1.0)
         said = MessageRow.objects.filter(thread__user_id=user_id)
         messages = [
             (*row, embedded[-1], "")
             for row in said.values_list("id", "position", "text")
         ]
         passages.put_messages(user_id, said[0].thread_id, messages)
-    blocking.close()
+    sync_bridge.close()
 
 
 if __name__ == "__main__":

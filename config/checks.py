@@ -8,8 +8,8 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
 
-from config import loader
 from config.errors import ConfigInvalid
+from config.loading import loader
 
 
 def check_config(

@@ -11,8 +11,9 @@ import watchfiles
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from config import changes, effective, kept, loader, reader, sections
+from config import sections
 from config.errors import ConfigInvalid
+from config.loading import config_diff, last_valid_copy, loader, reader, resolution
 from config.overlays import NONE, Overlays
 from config.sections import Config, SetAside
 
@@ -82,7 +83,7 @@ def read(path: Path, *, insists: bool = True) -> Config:
     For commands: with what the studio says, where the database is there to tell. What
     of that the file does not fit is set aside where `insists` is false.
     """
-    return effective.of(reader.read(path), path, _overlays(), insists=insists)
+    return resolution.of(reader.read(path), path, _overlays(), insists=insists)
 
 
 def _overlays() -> Overlays:
@@ -109,8 +110,8 @@ def start() -> Config:
     overlays = _overlays()
     try:
         content = reader.read(path)
-        config = effective.of(content, path, overlays)
-        kept.write(content)
+        config = resolution.of(content, path, overlays)
+        last_valid_copy.write(content)
     except ConfigInvalid as exc:
         config = _start_all_the_same(path, overlays, exc)
     _tell_set_aside((), config)
@@ -119,11 +120,11 @@ def start() -> Config:
 
 
 def _start_all_the_same(path: Path, overlays: Overlays, exc: ConfigInvalid) -> Config:
-    last = kept.read()
+    last = last_valid_copy.read()
     if last is None:
         # There may be nothing wrong with it but what the studio says.
-        return effective.of(reader.read(path), path, overlays, insists=False)
-    config = effective.of(last, path, overlays, insists=False)
+        return resolution.of(reader.read(path), path, overlays, insists=False)
+    config = resolution.of(last, path, overlays, insists=False)
     logger.error(
         "%s is not valid; what was valid last is in force:\n%s",
         reader.label(path),
@@ -150,7 +151,7 @@ def adopt() -> bool:
 
 
 def _lay_over(old: Config, overlays: Overlays) -> None:
-    new = effective.over(old.content, old.path, overlays, insists=False)
+    new = resolution.over(old.content, old.path, overlays, insists=False)
     told, restart = _adopt(old, new)
     live = [change for key, change in told.items() if key not in restart]
     logger.info("from the studio: %s", "; ".join(live) or "nothing changed")
@@ -161,7 +162,7 @@ def _adopt(old: Config, new: Config) -> tuple[dict[str, str], list[str]]:
     values = dict(new.values)
     told, restart = {}, []
     for key, section in sections.registered().items():
-        change = changes.between(old, new, section)
+        change = config_diff.between(old, new, section)
         if change:
             told[key] = change
         if change and section.applies == "restart":
@@ -196,7 +197,7 @@ def _tell_set_aside(before: Sequence[SetAside], config: Config) -> None:
         if each not in before:
             logger.warning(
                 "%s is set aside, so what the file says runs: %s",
-                effective.label(each),
+                resolution.label(each),
                 each.problems[0].message,
             )
 
@@ -304,9 +305,9 @@ class Watcher:
         if digest == self._handled:
             return
         try:
-            self._take(effective.of(content, self.path, current().overlays))
+            self._take(resolution.of(content, self.path, current().overlays))
             self._handled = digest
-            kept.write(content)
+            last_valid_copy.write(content)
         except ConfigInvalid as exc:
             self._refuse(digest, exc)
         except Exception:

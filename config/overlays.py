@@ -1,6 +1,7 @@
 """What the studio's database says over the file: entries, and names that are disabled.
 
-Plain values: `config/stored.py` reads them, `config/effective.py` lays them over.
+Plain values: `config/overrides/override_store.py` reads them,
+`config/loading/resolution.py` lays them over.
 """
 
 from dataclasses import dataclass

@@ -72,7 +72,8 @@ class Section(Generic[T]):
     with a `name`, and an edit of it applies at once."""
     held: Callable[[T], Mapping[str, Any]] | None = None
     """Returns what of the value only the file may say, by what messages call it: what
-    is run on this machine. The studio does not change it (`config/held.py`)."""
+    is run on this machine. The studio does not change it
+    (`config/editing/file_only_settings.py`)."""
     description: str = ""
     """What the key is for, shown by editors; empty takes the reference's own line."""
 

@@ -8,9 +8,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from config import document, places, reader, splicing
-from config.document import Document
+from config.editing.round_trip import document, key_paths, text_edits
+from config.editing.round_trip.document import Document
 from config.errors import StarterRefused
+from config.loading import reader
 
 Starter = Literal["anthropic", "demo", "local", "openai", "tour"]
 
@@ -73,7 +74,7 @@ def _tour() -> Document:
 
 def example(key: str) -> str:
     """Return what the tour says under a key, with its comments; "" for nothing."""
-    entry = places.find(_tour(), (key,))
+    entry = key_paths.find(_tour(), (key,))
     if entry is None:
         return ""
-    return splicing.written(_tour().layout, entry, _tour().text)
+    return text_edits.written(_tour().layout, entry, _tour().text)

@@ -10,9 +10,9 @@ django.setup()
 
 import coulisse_site.celery  # noqa: E402, F401  a turn may send a message
 from coulisse_site.lifespan import Lifespan  # noqa: E402  apps must be ready first
-from gateway.handler import Handler  # noqa: E402
-from studio import live_socket  # noqa: E402
-from studio.handler import StudioHandler  # noqa: E402
+from gateway.asgi.handler import Handler  # noqa: E402
+from studio.live import websocket  # noqa: E402
+from studio.server.asgi_handler import StudioHandler  # noqa: E402
 
 
 class Application:
@@ -21,7 +21,7 @@ class Application:
     def __init__(self) -> None:
         self._http = Handler()
         self._studio = StudioHandler()
-        self._live = live_socket.LiveSocket.as_asgi(handler=self._studio)
+        self._live = websocket.LiveSocket.as_asgi(handler=self._studio)
         self._lifespan = Lifespan(self._http)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -35,7 +35,7 @@ class Application:
             await self._http(scope, receive, send)
 
     async def _socket(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["path"] == live_socket.PATH:
+        if scope["path"] == websocket.PATH:
             await self._live(scope, receive, send)
         else:
             await send({"type": "websocket.close"})  # as a 403

@@ -15,7 +15,7 @@ from celery import Celery, Task, signals
 from django.apps import apps
 from django.db import InterfaceError, OperationalError, close_old_connections
 
-from core import request_ids
+from core.runtime import request_ids
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "coulisse_site.settings")
 

@@ -5,16 +5,22 @@ import contextlib
 import logging
 from typing import Any
 
-from access import reloads, user_namespace
-from agents import skills
+from access.audit import config_reloads
+from access.users import user_namespace
+from agents.skills import skill_registry
 from config import live
 from core.errors import CoulisseError
-from gateway.handler import Handler
-from memory import wake
+from gateway.asgi.handler import Handler
+from memory.extraction import notifier
 from providers import client
-from studio import crossing, watchers
-from turns import lane, price_table, remembering, schema_children, tool_servers
+from studio.live import broadcaster
+from studio.server import event_loop_bridge
+from turns import database_executor
 from turns.errors import DatabaseDown
+from turns.recall import query_preparation
+from turns.reports import price_table
+from turns.structured_output import schema_workers
+from turns.tools import mcp_sessions
 
 RETRY_SECONDS = 1.0
 
@@ -32,32 +38,32 @@ class Lifespan:
         try:
             config = live.start()
             establishing = await _begin_namespace()
-            watcher = live.Watcher(reloads.write_down)
+            watcher = live.Watcher(config_reloads.write_down)
             watcher.start()
-            skills_watcher = skills.Watcher(config)
+            skills_watcher = skill_registry.Watcher(config)
             skills_watcher.start()
         except Exception as exc:
             await send({"type": "lifespan.startup.failed", "message": str(exc)})
             return
-        crossing.begin()
-        watching = watchers.start()
+        event_loop_bridge.begin()
+        watching = broadcaster.start()
         warming = asyncio.create_task(_warm())
-        discovery = asyncio.create_task(tool_servers.discover())
+        discovery = asyncio.create_task(mcp_sessions.discover())
         await send({"type": "lifespan.startup.complete"})
         await receive()
         establishing.cancel()
-        await watchers.stop(watching)
+        await broadcaster.stop(watching)
         await warming
         discovery.cancel()
         await asyncio.gather(discovery, return_exceptions=True)
         watcher.stop()
         skills_watcher.stop()
         await self._handler.drain()
-        crossing.end()
-        await tool_servers.close()
-        await lane.drain()
-        await asyncio.to_thread(wake.flush)
-        await schema_children.close()
+        event_loop_bridge.end()
+        await mcp_sessions.close()
+        await database_executor.drain()
+        await asyncio.to_thread(notifier.flush)
+        await schema_workers.close()
         await client.close()
         await send({"type": "lifespan.shutdown.complete"})
 
@@ -68,7 +74,7 @@ async def _begin_namespace() -> "asyncio.Task[None]":
     Raises `NamespaceMismatch` and `SecretsInvalid`: the server must not start then.
     """
     with contextlib.suppress(DatabaseDown):
-        await lane.run_to_end(user_namespace.establish)
+        await database_executor.run_to_end(user_namespace.establish)
     return asyncio.create_task(_establish_namespace())
 
 
@@ -76,7 +82,7 @@ async def _establish_namespace() -> None:
     """Wait for the database; until it answers, requests of named users get 503."""
     while True:
         try:
-            await lane.run_to_end(user_namespace.establish)
+            await database_executor.run_to_end(user_namespace.establish)
         except DatabaseDown:
             await asyncio.sleep(RETRY_SECONDS)
         except CoulisseError as exc:
@@ -89,7 +95,7 @@ async def _establish_namespace() -> None:
 async def _warm() -> None:
     """Load ahead what the first turns need, which else load it themselves."""
     ended = await asyncio.gather(
-        asyncio.to_thread(remembering.warm),
+        asyncio.to_thread(query_preparation.warm),
         asyncio.to_thread(price_table.warm),
         return_exceptions=True,
     )

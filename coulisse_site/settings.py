@@ -12,7 +12,7 @@ import environ
 from django.utils.functional import SimpleLazyObject
 from django.utils.module_loading import import_string
 
-from coulisse_site import look, redis_urls
+from coulisse_site import redis_urls, theme
 
 # Before numpy is first imported: its threads wait for each other by spinning, which
 # costs a web process on one core more than all of its work.
@@ -27,12 +27,12 @@ COULISSE_STATE_DIR = COULISSE_CONFIG.parent / ".coulisse"
 # The keys of users' sign-ins, where the environment gives none.
 COULISSE_SECRETS_FILE = COULISSE_STATE_DIR / "secrets.env"
 COULISSE_SECTIONS = [
-    "access.auth_config.AUTH",
+    "access.authentication.config.AUTH",
     "access.config.DEFAULT_USER_ID",
     "access.config.USERS",
-    "access.limits_config.LIMITS",
+    "access.limits.config.LIMITS",
     "agents.config.AGENTS",
-    "agents.skills.SKILLS",
+    "agents.skills.skill_registry.SKILLS",
     "config.config.SERVER",
     "config.config.VARS",
     "experiments.config.EXPERIMENTS",
@@ -43,22 +43,22 @@ COULISSE_SECTIONS = [
     "memory.config.MEMORY",
     "processes.config.SIDECARS",
     "providers.config.PROVIDERS",
-    "providers.price_config.PRICES",
+    "providers.pricing.config.PRICES",
     "smoke.config.SMOKE_TESTS",
     "studio.config.STUDIO",
     "tasks.config.TASKS",
-    "tasks.triggers_config.TRIGGERS",
+    "tasks.agent_triggers.config.TRIGGERS",
     "telemetry.config.TELEMETRY",
 ]
 COULISSE_CHECKS: list[str] = [
-    "turns.experiment_checks.check_metrics",
-    "turns.experiment_checks.check_names",
-    "turns.experiment_checks.check_variants",
-    "turns.judge_checks.check_judges",
+    "turns.evaluation.experiment_checks.check_metrics",
+    "turns.evaluation.experiment_checks.check_names",
+    "turns.evaluation.experiment_checks.check_variants",
+    "turns.evaluation.judge_checks.check_judges",
 ]
 COULISSE_MAY_CHANGE_COMMANDS = "studio.config.may_change_commands"
 # Reads what the studio says over the YAML.
-COULISSE_OVERLAYS = "config.stored.DATABASE"
+COULISSE_OVERLAYS = "config.overrides.override_store.DATABASE"
 
 DEBUG = False
 # Nothing is routed or answered by the Host header, and a server on 0.0.0.0 is known
@@ -94,24 +94,26 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "rest_framework",
 ]
-# The studio's alone: what clients call has none (gateway/handler.py).
+# The studio's alone: what clients call has none (gateway/asgi/handler.py).
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "studio.policy.Policy",
-    "studio.faults.Faults",
+    "studio.security.content_security_policy.Policy",
+    "studio.server.error_middleware.Faults",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     # Assets are anybody's: they are the same in every installation.
-    "studio.assets.Assets",
-    "studio.connections.Mended",
-    "studio.sessions.Sessions",
-    "studio.forgery.Csrf",
+    "studio.server.asset_middleware.Assets",
+    "studio.server.connection_middleware.Mended",
+    "studio.security.sessions.Sessions",
+    "studio.security.csrf.Csrf",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "studio.door.Door",
+    "studio.server.access_middleware.Door",
     "django.contrib.messages.middleware.MessageMiddleware",
 ]
 # From the environment or `.coulisse/secrets.env`, read when it is first needed.
-SECRET_KEY = SimpleLazyObject(lambda: import_string("mcp_bridge.secrets.session_key")())
-SESSION_ENGINE = "studio.sessions"
+SECRET_KEY = SimpleLazyObject(
+    lambda: import_string("mcp_bridge.oauth.crypto.secret_keys.session_key")()
+)
+SESSION_ENGINE = "studio.security.sessions"
 SESSION_COOKIE_NAME = "coulisse_studio"
 SESSION_COOKIE_PATH = "/admin/"
 SESSION_COOKIE_AGE = 8 * 3600  # Seconds without use.
@@ -123,7 +125,7 @@ CSRF_COOKIE_PATH = "/admin/"
 CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SAMESITE = "Lax"
 X_FRAME_OPTIONS = "DENY"
-AUTHENTICATION_BACKENDS = ["access.oidc_login.Backend"]
+AUTHENTICATION_BACKENDS = ["access.authentication.oidc_login.Backend"]
 OIDC_MAX_STATES = 5  # They are in the cookie.
 ROOT_URLCONF = "coulisse_site.urls"
 COULISSE_STUDIO_URLCONF = "coulisse_site.studio_urls"
@@ -152,9 +154,9 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_MAX_AGE = 60  # seconds
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 REST_FRAMEWORK = {
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "studio.negotiation.Negotiation",
-    "DEFAULT_SCHEMA_CLASS": "studio.described.Described",
-    "EXCEPTION_HANDLER": "studio.refusals.handle",
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "studio.base.content_negotiation.Negotiation",
+    "DEFAULT_SCHEMA_CLASS": "studio.openapi.operation_names.Described",
+    "EXCEPTION_HANDLER": "studio.base.error_responses.handle",
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Coulisse studio",
@@ -162,9 +164,9 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
-    "POSTPROCESSING_HOOKS": ["studio.description.finished"],
+    "POSTPROCESSING_HOOKS": ["studio.openapi.document.finished"],
 }
-UNFOLD = look.UNFOLD
+UNFOLD = theme.UNFOLD
 
 USE_TZ = True
 TIME_ZONE = "UTC"
@@ -385,14 +387,14 @@ LOGGING = {
     "disable_existing_loggers": False,
     # Every handler has one of these: they take secrets out.
     "formatters": {
-        "json": {"()": "telemetry.formats.Json"},
-        "text": {"()": "telemetry.formats.Text"},
+        "json": {"()": "telemetry.log_output.formatters.Json"},
+        "text": {"()": "telemetry.log_output.formatters.Text"},
     },
     "filters": {
-        "discreet": {"()": "gateway.access_log.Discreet"},
+        "discreet": {"()": "gateway.asgi.access_log.Discreet"},
         "switch": {
-            "()": "telemetry.logs.Switch",
-            "is_wanted": "telemetry.fmt.is_wanted",
+            "()": "telemetry.log_output.logs.Switch",
+            "is_wanted": "telemetry.log_output.log_switch.is_wanted",
         },
     },
     "handlers": {

@@ -2,20 +2,24 @@
 
 from django.urls import path
 
-from gateway import front, health, hooks, house, login, mcp_sign_in
+from gateway import health, root
 from gateway.api import api
+from gateway.auth import oidc_login
+from gateway.endpoints import webhooks
+from gateway.mcp_oauth import sign_in_views
+from gateway.mcp_server import views
 
 urlpatterns = [
-    path("", front.serve),
+    path("", root.serve),
     # Where logins come back to, if anywhere; else what is not of the API.
-    path("v1/", login.serve, name=login.URL_NAME),
+    path("v1/", oidc_login.serve, name=oidc_login.URL_NAME),
     path("v1/", api.urls),
-    path("v1/<path:rest>", login.serve),
-    path("hooks/<path:rest>", hooks.serve),
-    path("mcp", house.serve),
-    path("mcp/<str:server>/connect", mcp_sign_in.connect),
-    path("mcp/<str:server>/connect-link", mcp_sign_in.create_link),
-    path("mcp/<str:server>/oauth/callback", mcp_sign_in.come_back),
+    path("v1/<path:rest>", oidc_login.serve),
+    path("hooks/<path:rest>", webhooks.serve),
+    path("mcp", views.serve),
+    path("mcp/<str:server>/connect", sign_in_views.connect),
+    path("mcp/<str:server>/connect-link", sign_in_views.create_link),
+    path("mcp/<str:server>/oauth/callback", sign_in_views.come_back),
     path("health/live", health.is_live),
     path("health/ready", health.is_ready),
 ]

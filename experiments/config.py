@@ -7,7 +7,8 @@
 | coulisse.E703 | a shadow experiment's `primary` is missing, or none of its variants |
 | coulisse.E704 | a bandit has no `metric` |
 | coulisse.E705 | a metric is not `judge.criterion` |
-| coulisse.E711 and up | what agents and judges say: `turns/experiment_checks.py` |
+| coulisse.E711 and up | what agents and judges say:
+`turns/evaluation/experiment_checks.py` |
 """
 
 from collections.abc import Iterable
@@ -15,9 +16,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from config.named import by_name
 from config.sections import Config, Location, Problem, Section
-from config.spelling import did_you_mean
+from config.validation.named_lists import by_name
+from config.validation.suggestions import did_you_mean
 
 Strategy = Literal["split", "shadow", "bandit"]
 Share = Annotated[float, Field(ge=0, le=1)]

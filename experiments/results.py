@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import student
+from experiments import t_distribution
 
 Cells = NDArray[np.float64]
 
@@ -79,7 +79,7 @@ def _estimate(agent: str, scores: Scores, best: float | None) -> Estimate:
     mean, count = scores.mean, scores.count
     if count < 2:
         return Estimate(agent, count, mean, best=best)
-    reach = student.quantile((1 + CERTAINTY) / 2, count - 1) * _scale(scores)
+    reach = t_distribution.quantile((1 + CERTAINTY) / 2, count - 1) * _scale(scores)
     return Estimate(agent, count, mean, mean - reach, mean + reach, best)
 
 

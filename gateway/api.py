@@ -13,26 +13,16 @@ from ninja.parser import Parser
 
 from config import live
 from core.errors import CoulisseError, Invalid
-from gateway import (
-    authentication,
-    callers,
-    chat,
-    errors,
-    feedback,
-    json_limits,
-    mcp_connections,
-    memories,
-    my_data,
-    requests,
-    tasks,
-    turns,
-    usage_limits,
-    wire,
-)
-from gateway.callers import CallerQuery
+from gateway import errors, tasks
+from gateway.auth import authentication, request_user, usage_limits
+from gateway.auth.browser_session import LoginRequired
+from gateway.auth.request_user import CallerQuery
+from gateway.endpoints import feedback, memories, turns, user_data
+from gateway.mcp_oauth import connections
+from gateway.openai import chat, request_conversion, serializers
+from gateway.request_validation import json_limits
 from gateway.schemas import ChatRequest
-from gateway.session import LoginRequired
-from turns import routing
+from turns.preparation import routing
 
 STARTED_AT = int(time.time())
 """When this process began to offer its models, in seconds since 1970."""
@@ -81,10 +71,10 @@ LIMITED: dict[str, Router] = {"/memories": memories.router}
 """Endpoints that count as requests and need a budget that is not spent."""
 LIMITED_BY_REQUESTS: dict[str, Router] = {
     "/feedback": feedback.router,
-    "/mcp": mcp_connections.router,
+    "/mcp": connections.router,
     "/turns": turns.router,
     # Users may export and erase their data, whatever is spent.
-    "/users/me": my_data.router,
+    "/users/me": user_data.router,
 }
 """Endpoints that count as requests and cost nothing."""
 UNLIMITED: dict[str, Router] = {
@@ -108,13 +98,13 @@ for path, router in UNLIMITED.items():
     "/chat/completions",
     tags=["Chat"],
     summary="Create a chat completion",
-    openapi_extra=callers.WITH_QUERY,
+    openapi_extra=request_user.WITH_QUERY,
 )
 async def create_completion(
     request: HttpRequest, body: Body[ChatRequest]
 ) -> HttpResponseBase:
-    user_id = callers.identify(request, callers.ONLY_USER, body)
-    turn = requests.to_turn(body, authentication.caller_of(request), user_id)
+    user_id = request_user.identify(request, request_user.ONLY_USER, body)
+    turn = request_conversion.to_turn(body, authentication.caller_of(request), user_id)
     if turn.stream:
         options = body.stream_options
         return await chat.stream(
@@ -127,13 +117,13 @@ async def create_completion(
     "/models",
     tags=["Models"],
     summary="List the agents and experiments",
-    openapi_extra=callers.IN_OPENAPI,
+    openapi_extra=request_user.IN_OPENAPI,
 )
 async def list_models(request: HttpRequest, asked: Query[CallerQuery]) -> HttpResponse:
-    callers.named_user(request, asked)
+    request_user.named_user(request, asked)
     caller = authentication.caller_of(request)
     names = filter(caller.may_call, routing.names(live.current()))
-    models = [wire.model(name, STARTED_AT) for name in names]
+    models = [serializers.model(name, STARTED_AT) for name in names]
     return errors.json_response({"object": "list", "data": models})
 
 
@@ -141,12 +131,12 @@ async def list_models(request: HttpRequest, asked: Query[CallerQuery]) -> HttpRe
     "/models/{path:name}",
     tags=["Models"],
     summary="Show one agent or experiment",
-    openapi_extra=callers.IN_OPENAPI,
+    openapi_extra=request_user.IN_OPENAPI,
 )
 async def show_model(
     request: HttpRequest, name: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
-    callers.named_user(request, asked)
+    request_user.named_user(request, asked)
     caller = authentication.caller_of(request)
     routing.check(live.current(), name, offered=caller.agents)
-    return errors.json_response(wire.model(name, STARTED_AT))
+    return errors.json_response(serializers.model(name, STARTED_AT))

@@ -8,9 +8,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from config.config import SERVER
 from config.sections import Config, Problem, Section
-from config.spelling import did_you_mean
+from config.validation.suggestions import did_you_mean
 from mcp_bridge.config import MCP, public_base_url
-from turns import routing
+from turns.preparation import routing
 
 HERE = {"localhost", "127.0.0.1", "::1", "0.0.0.0"}  # noqa: S104 (named, not bound)
 """What a server on this machine may be called by."""

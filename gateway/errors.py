@@ -26,9 +26,9 @@ from core.errors import (
     Unavailable,
     Upstream,
 )
-from core.visible import shortened
-from gateway import complaints, serving
-from gateway.pages import Page
+from core.text.sanitization import shortened
+from gateway.responses import response_headers, validation_errors
+from gateway.responses.html_pages import Page
 from providers.errors import Overloaded, RateLimited, TimedOut
 
 logger = logging.getLogger(__name__)
@@ -137,7 +137,9 @@ def response(error: CoulisseError) -> HttpResponse:
     if isinstance(error, Unauthenticated):
         answer["WWW-Authenticate"] = error.challenge
     if error.attempts is not None:
-        for name, value in serving.headers(error.provider, error.attempts).items():
+        for name, value in response_headers.headers(
+            error.provider, error.attempts
+        ).items():
             answer[name] = value
     return answer
 
@@ -181,7 +183,7 @@ def log(method: str, path: str, exc: CoulisseError) -> None:
 
 def on_invalid_body(request: HttpRequest, exc: ValidationError) -> HttpResponse:
     """Answer a body that is not the shape it should be, naming the first place."""
-    return response(complaints.first(exc.errors))
+    return response(validation_errors.first(exc.errors))
 
 
 def on_long_query(request: HttpRequest, exc: TooManyFieldsSent) -> HttpResponse:

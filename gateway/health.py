@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from config import live
 from core.errors import CoulisseError
 from gateway.errors import json_response
-from turns import lane
+from turns import database_executor
 
 DATABASE_SECONDS = 2
 """A database that takes longer is locked or overloaded."""
@@ -43,7 +43,7 @@ def _configuration() -> str:
 async def _database() -> str:
     try:
         async with asyncio.timeout(DATABASE_SECONDS):
-            await lane.run(_ask_database)
+            await database_executor.run(_ask_database)
     except (CoulisseError, TimeoutError):
         return "unavailable"
     return "ok"

@@ -15,7 +15,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from gateway import image_urls
+from gateway.request_validation import image_urls
 
 Item = TypeVar("Item")
 Items = Annotated[list[Item], Field(fail_fast=True)]

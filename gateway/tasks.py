@@ -11,15 +11,18 @@ from ninja import Body, Query, Router
 from config import live
 from core.errors import Invalid
 from core.ids import UserId
-from gateway import authentication, listing
-from gateway.callers import IN_OPENAPI, CallerQuery, identify
+from gateway.auth import authentication
+from gateway.auth.request_user import IN_OPENAPI, CallerQuery, identify
+from gateway.endpoints.task_schemas import NewTask, Task, TaskList, TasksQuery
 from gateway.errors import json_response
-from gateway.task_schemas import NewTask, Task, TaskList, TasksQuery
-from tasks import accepting, asking, pages, queue, task_ids, wake
-from tasks.asking import Wish
+from gateway.responses import pagination
 from tasks.config import TASKS
 from tasks.errors import TaskUnknown
-from turns import lane
+from tasks.queue import lifecycle, worker_notifier
+from tasks.reports import task_ids, task_queries
+from tasks.submission import admission, task_requests
+from tasks.submission.task_requests import Wish
+from turns import database_executor
 
 KEY_HEADER = "Idempotency-Key"
 MAX_KEY_LENGTH = 255
@@ -65,14 +68,14 @@ async def create_task(
         delay_seconds=body.delay_seconds,
         key=key,
     )
-    draft = asking.draft(config, caller, user_id, wish)
+    draft = task_requests.draft(config, caller, user_id, wish)
     most = config.get(TASKS).max_open
-    task_id, is_new = await lane.run_to_end(
-        accepting.accept, draft, max_open=most, asked=_asked(body)
+    task_id, is_new = await database_executor.run_to_end(
+        admission.accept, draft, max_open=most, asked=_asked(body)
     )
     if is_new:
-        wake.soon()
-    told = await lane.run(pages.one, task_id, user_id)
+        worker_notifier.soon()
+    told = await database_executor.run(task_queries.one, task_id, user_id)
     return json_response(told, status=201 if is_new else 200)
 
 
@@ -108,17 +111,17 @@ def _digest(content: bytes) -> str:
 )
 async def list_tasks(request: HttpRequest, asked: Query[TasksQuery]) -> HttpResponse:
     user_id = identify(request, asked)
-    told, has_more = await lane.run(
-        pages.listed,
+    told, has_more = await database_executor.run(
+        task_queries.listed,
         user_id=user_id,
         states=[] if asked.state is None else [asked.state],
         agent=asked.agent,
-        after=await listing.place(
-            user_id, asked.after, read=task_ids.read, find=pages.place
+        after=await pagination.place(
+            user_id, asked.after, read=task_ids.read, find=task_queries.place
         ),
         limit=asked.limit,
     )
-    return json_response(listing.page(told, has_more=has_more))
+    return json_response(pagination.page(told, has_more=has_more))
 
 
 @router.get(
@@ -131,7 +134,9 @@ async def show_task(
     request: HttpRequest, task_id: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
     user_id = identify(request, asked)
-    return json_response(await lane.run(pages.one, _id(task_id), user_id))
+    return json_response(
+        await database_executor.run(task_queries.one, _id(task_id), user_id)
+    )
 
 
 @router.post(
@@ -145,9 +150,9 @@ async def cancel_task(
 ) -> HttpResponse:
     user_id, wanted = identify(request, asked), _id(task_id)
     # It may be one of those that users do not see.
-    await lane.run(pages.one, wanted, user_id)
-    await lane.run_to_end(queue.cancel, wanted, user_id=user_id)
-    return json_response(await lane.run(pages.one, wanted, user_id))
+    await database_executor.run(task_queries.one, wanted, user_id)
+    await database_executor.run_to_end(lifecycle.cancel, wanted, user_id=user_id)
+    return json_response(await database_executor.run(task_queries.one, wanted, user_id))
 
 
 def _id(text: str) -> uuid.UUID:

@@ -11,10 +11,10 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from config.named import by_name
 from config.sections import Config, Problem, Section
-from config.spelling import did_you_mean
-from judges.answers import plain
+from config.validation.named_lists import by_name
+from config.validation.suggestions import did_you_mean
+from judges.verdict_parser import plain
 from providers.config import PROVIDERS
 
 MAX_CRITERIA = 20

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from core.messages import Message
-from judges.answers import HIGHEST
-from judges.material import Line, Material, shortened
+from judges.judge_context import Line, Material, shortened
+from judges.verdict_parser import HIGHEST
 
 MAX_ANSWER_CHARS = 8_000
 

@@ -9,8 +9,8 @@ from uuid import UUID
 from django.db.models import Count, F, Max, Min, Q, QuerySet, Sum
 
 from core.ids import UserId
-from judges.answers import Verdict
 from judges.models import Score
+from judges.verdict_parser import Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,22 +9,22 @@ from typing import Any
 
 from django.core import checks
 
-from config import checked
 from config.errors import SecretsInvalid
-from mcp_bridge import secrets
+from config.loading import checked_file
 from mcp_bridge.config import MCP
+from mcp_bridge.oauth.crypto import secret_keys
 
 
 def check_secrets(**_: Any) -> list[checks.CheckMessage]:
     """Refuse keys that are no good, where a server needs them; make none."""
-    config = checked.load()
+    config = checked_file.load()
     if config is None:
         return []
     servers = config.get(MCP).values()
     if not any(server.sign_in is not None for server in servers):
         return []
     try:
-        secrets.check()
+        secret_keys.check()
     except SecretsInvalid as exc:
         return [checks.Error(str(exc), id="coulisse.E521")]
     return []

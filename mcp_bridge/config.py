@@ -18,8 +18,8 @@ from pydantic import (
 )
 
 from config.config import SERVER
-from config.headers import Headers
 from config.sections import Config, Problem, Section
+from config.validation.http_headers import Headers
 
 Kind = Literal["stdio", "http", "sse"]
 

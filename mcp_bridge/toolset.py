@@ -12,14 +12,14 @@ from config.sections import Config
 from core.ids import UserId
 from core.tools import Result, Tool
 from core.trace import ToolCall
-from mcp_bridge import listing, naming, results
-from mcp_bridge.address import Address
+from mcp_bridge.client.session_pool import Pool
+from mcp_bridge.client.target import Address
 from mcp_bridge.config import MCP
-from mcp_bridge.credentials import Credentials
 from mcp_bridge.errors import ServerFailed, ServerGone, SignInNeeded
-from mcp_bridge.listing import Offer
-from mcp_bridge.pool import Pool
-from mcp_bridge.sign_in_errors import SignInFailed
+from mcp_bridge.oauth.credentials import Credentials
+from mcp_bridge.oauth.errors import SignInFailed
+from mcp_bridge.tools import catalog, result_conversion, unique_names
+from mcp_bridge.tools.catalog import Offer
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ async def open_tools(
     else:
         found = await asyncio.gather(*(one.tools() for one in opening))
     tools = [tool for group in found for tool in group]
-    names = naming.named([(tool.target, tool.name) for tool in tools])
+    names = unique_names.named([(tool.target, tool.name) for tool in tools])
     return [
         tool if tool.name == name else replace(tool, name=name)
         for tool, name in zip(tools, names, strict=True)
@@ -91,7 +91,7 @@ async def _look(address: Address, pool: Pool) -> None:
     except ServerFailed as exc:
         logger.warning("%s; agents go on without it until it answers", exc)
         return
-    names = [listing.shown(offer.name) for offer in offers]
+    names = [catalog.shown(offer.name) for offer in offers]
     more = len(names) - MAX_NAMES_LOGGED
     logger.info(
         "mcp server '%s' offers %d tool%s: %s%s",
@@ -269,7 +269,7 @@ class ServerTool:
     async def _call(self, arguments: Mapping[str, Any]) -> Result:
         async with self.pool.session(self.address) as session:
             answer = await session.call(self.offered_as, arguments)
-        return results.read(answer, self.target)
+        return result_conversion.read(answer, self.target)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from config.sections import Config, Problem, Section
-from config.spelling import did_you_mean
-from memory.known import Fusion
-from providers import embedders
-from providers.choice import ModelChoice
+from config.validation.suggestions import did_you_mean
+from memory.types import Fusion
 from providers.config import PROVIDERS
-from providers.embedding_config import EmbedWith
+from providers.default_model import ModelChoice
+from providers.embeddings import embedders
+from providers.embeddings.config import EmbedWith
 
 Share = Annotated[float, Field(ge=0, le=1)]
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from celery import shared_task, signals
 
-from memory import consolidation, learning, upkeep
+from memory.extraction import extraction_worker
+from memory.maintenance import consolidation, periodic_sweep
 
 WORK_SECONDS = 60.0
 GIVE_BACK_SECONDS = 7.0
@@ -19,13 +20,13 @@ GIVE_BACK_SECONDS = 7.0
 @shared_task(name="memory.jobs.work", ignore_result=True)
 def work() -> None:
     """Learn from the turns that are due."""
-    learning.drain(WORK_SECONDS)
+    extraction_worker.drain(WORK_SECONDS)
 
 
 @shared_task(name="memory.jobs.sweep", ignore_result=True)
 def sweep() -> None:
     """Do what was left undone."""
-    upkeep.sweep(datetime.now(UTC))
+    periodic_sweep.sweep(datetime.now(UTC))
 
 
 @shared_task(name="memory.jobs.consolidate", ignore_result=True)
@@ -37,7 +38,7 @@ def consolidate() -> None:
 @signals.worker_shutting_down.connect
 def let_go(**_: Any) -> None:
     """Begin nothing new, and have others finish what this worker will not."""
-    learning.stop()
-    timer = threading.Timer(GIVE_BACK_SECONDS, learning.give_back)
+    extraction_worker.stop()
+    timer = threading.Timer(GIVE_BACK_SECONDS, extraction_worker.give_back)
     timer.daemon = True
     timer.start()

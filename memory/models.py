@@ -6,7 +6,7 @@ from typing import Any
 from django.db import models
 from django.db.models import Q
 
-from memory.vectors import TermsField, VectorField
+from memory.fields import TermsField, VectorField
 
 
 class Thread(models.Model):

@@ -15,8 +15,8 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 from kombu import Producer
 
-from processes import lifeline
-from telemetry import logs
+from processes.supervision import parent_watch
+from telemetry.log_output import logs
 
 HARD_END_SECONDS = 5.0
 NICENESS = 5
@@ -58,7 +58,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    lifeline.take(grace_seconds=HARD_END_SECONDS)
+    parent_watch.take(grace_seconds=HARD_END_SECONDS)
     logs.take_over()
     logging.config.dictConfig(settings.LOGGING)
     run()

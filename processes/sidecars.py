@@ -15,28 +15,22 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 from django.conf import settings
 
-from config import kept, loader, reader
 from config.config import SERVER
+from config.loading import last_valid_copy, loader, reader
 from config.sections import Config
 from core.errors import CoulisseError
-from processes import (
-    leftovers,
-    lifeline,
-    listener,
-    sidecar,
-    sidecar_record,
-    sidecar_wishes,
-    state,
-)
-from processes.child import outer_environment
 from processes.config import SIDECARS, SidecarConfig
-from processes.groups import Groups
-from processes.output import Line
-from processes.pidfile import PidFile
-from processes.record import ChildRecord
-from processes.sidecar import Sidecar
-from processes.state import StateDir
-from telemetry import logs
+from processes.server import listening_socket
+from processes.sidecar_control import restart_requests, sidecar_process, sidecar_records
+from processes.sidecar_control.sidecar_process import Sidecar
+from processes.supervision import orphan_cleanup, parent_watch, state_directory
+from processes.supervision.child_process import outer_environment
+from processes.supervision.log_pipe import Line
+from processes.supervision.pidfile import PidFile
+from processes.supervision.process_groups import Groups
+from processes.supervision.run_state import ChildRecord
+from processes.supervision.state_directory import StateDir
+from telemetry.log_output import logs
 
 HARD_END_SECONDS = 9.5
 LEFTOVER_SECONDS = 2.0
@@ -76,7 +70,7 @@ class Sidecars:
     async def look(self) -> None:
         """Start again what somebody asks for, and write what was printed since."""
         names = [
-            name for name in sidecar_wishes.taken(self._files) if name in self._kept
+            name for name in restart_requests.taken(self._files) if name in self._kept
         ]
         if names:
             await self._restart(names)
@@ -105,7 +99,7 @@ class Sidecars:
         await self._stop(self._kept)
 
     def _new(self, config: SidecarConfig) -> Sidecar:
-        program = sidecar.program(config, self._outer)
+        program = sidecar_process.program(config, self._outer)
         return Sidecar(config, program, self._groups, changed=self._publish)
 
     async def _stop(self, names: Iterable[str]) -> None:
@@ -125,7 +119,7 @@ class Sidecars:
             return
         self._printed = lines
         try:
-            sidecar_record.write_lines(self._files.sidecar_lines, lines)
+            sidecar_records.write_lines(self._files.sidecar_lines, lines)
         except OSError as exc:
             logger.warning("cannot write %s: %s", self._files.sidecar_lines, exc)
 
@@ -133,7 +127,7 @@ class Sidecars:
         path = self._files.sidecars
         records = [kept.record for kept in self._kept.values()]
         try:
-            sidecar_record.write(path, os.getpid(), records)
+            sidecar_records.write(path, os.getpid(), records)
         except OSError as exc:
             # A full disk must not stop what runs.
             logger.warning("cannot write %s: %s", path, exc)
@@ -150,12 +144,12 @@ def run() -> None:
     Raises `AlreadyRunning` when another process does, and `ConfigInvalid` when the
     YAML cannot be read.
     """
-    files = state.current()
+    files = state_directory.current()
     lock = PidFile(files.sidecars_pid)
     lock.acquire()
     try:
         end_leftovers(files)
-        sidecar_wishes.taken(files)  # They are of one who has ended.
+        restart_requests.taken(files)  # They are of one who has ended.
         asyncio.run(_serve(files))
     finally:
         files.sidecars.unlink(missing_ok=True)
@@ -165,15 +159,15 @@ def run() -> None:
 
 def end_leftovers(files: StateDir) -> None:
     """End what a killed process like this one left running."""
-    left = sidecar_record.read(files.sidecars)
+    left = sidecar_records.read(files.sidecars)
     if left is None:
         return
     processes = [each.process for each in left.sidecars if each.process is not None]
-    ended = leftovers.end(processes, grace_seconds=LEFTOVER_SECONDS)
+    ended = orphan_cleanup.end(processes, grace_seconds=LEFTOVER_SECONDS)
     # The kernel may have killed a sidecar itself, and not what that had started.
     ended += [each for each in processes if each not in ended and _has_offspring(each)]
     for each in ended:
-        leftovers.kill_group(each.pid)
+        orphan_cleanup.kill_group(each.pid)
         logger.warning(
             "sidecar=%s (pid %d), left by a killed process, was ended",
             *(each.name, each.pid),
@@ -186,9 +180,11 @@ def _has_offspring(child: ChildRecord) -> bool:
 
     The group's number alone may be another's by now.
     """
-    members = leftovers.members(child.pid)
+    members = orphan_cleanup.members(child.pid)
     with suppress(psutil.Error):
-        return any(each.environ().get(sidecar.NAME) == child.name for each in members)
+        return any(
+            each.environ().get(sidecar_process.NAME) == child.name for each in members
+        )
     return False
 
 
@@ -196,7 +192,7 @@ async def _serve(files: StateDir) -> None:
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    content = kept.read() or reader.read(Path(settings.COULISSE_CONFIG))
+    content = last_valid_copy.read() or reader.read(Path(settings.COULISSE_CONFIG))
     config = _part(content)
     with Groups() as groups:
         sidecars = Sidecars(groups, files, environment(config))
@@ -220,7 +216,7 @@ async def _edit(content: bytes, stopping: asyncio.Event, sidecars: Sidecars) -> 
     """
     while not await _is_set_within(LOOK_SECONDS, stopping):
         await sidecars.look()
-        now = kept.read()
+        now = last_valid_copy.read()
         if now is not None and now != content:
             return now
     return content
@@ -236,12 +232,12 @@ async def _is_set_within(seconds: float, event: asyncio.Event) -> bool:
 def environment(config: Config) -> dict[str, str]:
     """Return what every sidecar sees, beside what its own `env` says."""
     server = config.get(SERVER)
-    url = f"http://{listener.reachable_host(server.bind)}:{server.port}"
+    url = f"http://{listening_socket.reachable_host(server.bind)}:{server.port}"
     return {**outer_environment(str(settings.BASE_DIR)), URL: url}
 
 
 def main() -> None:
-    lifeline.take(grace_seconds=HARD_END_SECONDS)
+    parent_watch.take(grace_seconds=HARD_END_SECONDS)
     logs.take_over()
     logging.config.dictConfig(settings.LOGGING)
     try:

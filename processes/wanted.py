@@ -10,9 +10,9 @@ from pathlib import Path
 import django
 from django.conf import settings
 
-from config import loader
 from config.errors import ConfigInvalid
-from processes import plan
+from config.loading import loader
+from processes.server import server_plan
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
         config = loader.load(Path(settings.COULISSE_CONFIG))
     except ConfigInvalid:
         sys.exit(1)
-    sys.exit(0 if plan.wants_local_model(config) else 1)
+    sys.exit(0 if server_plan.wants_local_model(config) else 1)
 
 
 if __name__ == "__main__":

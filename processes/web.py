@@ -20,11 +20,11 @@ from django.utils.module_loading import import_string
 from config import live
 from config.config import SERVER, ServerConfig
 from config.errors import ConfigInvalid
-from processes import lifeline
-from processes.connections import ConnectionLimits
-from processes.heartbeat import Pulse
-from processes.http_protocol import protocol_options
-from telemetry import logs
+from processes.http_server.connections import ConnectionLimits
+from processes.http_server.protocol import protocol_options
+from processes.supervision import parent_watch
+from processes.supervision.heartbeat import Pulse
+from telemetry.log_output import logs
 
 HARD_END_SECONDS = 9.5
 OTHER_DESCRIPTORS = 256
@@ -132,7 +132,7 @@ def main() -> None:
     logs.take_over()
     if settings.COULISSE_PIN_CORES:
         _stay_on_one_core(arguments.position)
-    lifeline.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
+    parent_watch.hold(arguments.lifeline, grace_seconds=HARD_END_SECONDS)
     board = arguments.board
     pulse = None if board is None else Pulse(board, arguments.position)
     serve(arguments.fd, pulse, arguments.drain)

@@ -24,8 +24,8 @@ from django.utils.module_loading import import_string
 
 from config import live
 from core.errors import CoulisseError
-from processes import lifeline
-from telemetry import logs
+from processes.supervision import parent_watch
+from telemetry.log_output import logs
 
 DRAIN_SECONDS = 8
 """How long running jobs may take to finish after SIGTERM."""
@@ -78,7 +78,9 @@ def _await_namespace() -> None:
     Raises `NamespaceMismatch` and `SecretsInvalid`.
     """
     # By its name: it has models, which only load once `main` has set Django up.
-    establish: Callable[[], object] = import_string("access.user_namespace.establish")
+    establish: Callable[[], object] = import_string(
+        "access.users.user_namespace.establish"
+    )
     is_told = False
     while True:
         try:
@@ -109,7 +111,7 @@ def _cut_off() -> None:
 
 
 def main() -> None:
-    lifeline.take(grace_seconds=HARD_END_SECONDS)
+    parent_watch.take(grace_seconds=HARD_END_SECONDS)
     logs.take_over()
     django.setup()
     try:

@@ -18,14 +18,16 @@ import orjson
 from core.errors import CoulisseError, Invalid, recorded
 from core.events import Event
 from core.trace import BROKEN_OFF, Attempt
-from providers import backoff, breaker, exchange, parameters, pool
-from providers.calls import ModelCall
+from providers import supported_parameters
 from providers.config import Breaker, ProviderConfig
 from providers.errors import ProviderFailed
-from providers.exchange import Exchange, Sending
-from providers.failures import Source
-from providers.patience import Patience
-from providers.pool import Endpoint, Pool
+from providers.model_call import ModelCall
+from providers.resilience import backoff, circuit_breaker
+from providers.resilience.error_mapping import Source
+from providers.resilience.timeouts import Patience
+from providers.transport import endpoint_pool, http_request
+from providers.transport.endpoint_pool import Endpoint, Pool
+from providers.transport.http_request import Exchange, Sending
 
 T = TypeVar("T")
 
@@ -37,8 +39,8 @@ _Failed = list[tuple[Endpoint, ProviderFailed]]
 ALWAYS = {"breaker": Breaker(failures=0), "endpoints": ()}
 """Have a provider be asked whatever it did before, and as the one it is."""
 
-close = exchange.close
-loops = exchange.loops
+close = http_request.close
+loops = http_request.loops
 
 
 async def run(
@@ -85,7 +87,9 @@ async def ask(
     `failures.MISSHAPEN`.
     """
     provider = source.provider
-    sending = Sending(source, url, _encode(body), pool.headers(provider, headers), read)
+    sending = Sending(
+        source, url, _encode(body), endpoint_pool.headers(provider, headers), read
+    )
     # What fails here is not a chat model, and says nothing of one.
     only = Pool(source.name, provider.model_copy(update=ALWAYS))
     request = _Request(
@@ -124,7 +128,7 @@ def _prepare(
     call: ModelCall,
     attempts: list[Attempt] | None,
 ) -> _Request[Iterable[Event]]:
-    parameters.check(name, provider, call.parameters)
+    supported_parameters.check(name, provider, call.parameters)
     lone = Source(name, provider, call.model)
     bodies: dict[int, bytes] = {}
 
@@ -143,7 +147,7 @@ def _prepare(
         )
 
     patience = Patience(lone, stream=call.stream)
-    return _Request(pool.find(name, provider), sending, patience, attempts)
+    return _Request(endpoint_pool.find(name, provider), sending, patience, attempts)
 
 
 def _encode(body: Mapping[str, Any]) -> bytes:
@@ -223,7 +227,7 @@ def _again(
         each
         for each in among
         if (hopeful.get(each, math.inf) <= seconds or each not in asked)
-        and each.circuit.admits(breaker.now() + seconds)
+        and each.circuit.admits(circuit_breaker.now() + seconds)
     ]
     return (ready, seconds) if ready else None
 

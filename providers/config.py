@@ -16,9 +16,9 @@ from pydantic import (
     model_validator,
 )
 
-from config.headers import UNSENDABLE, Headers
 from config.sections import Section
-from config.spelling import did_you_mean
+from config.validation.http_headers import UNSENDABLE, Headers
+from config.validation.suggestions import did_you_mean
 
 KindName = Literal[
     "anthropic", "cohere", "deepseek", "gemini", "groq", "local", "openai"

@@ -8,10 +8,11 @@ class SmokeApp(AppConfig):
 
     def ready(self) -> None:
         # Only now: it leads to models, which exist from here on.
-        from memory import belongings
-        from smoke import belonging, conversation
-        from tasks import kinds
+        from memory.user_data import registry
+        from smoke import user_data
+        from smoke.execution import run_handler
+        from tasks.queue import task_kinds
 
-        kinds.register(conversation.KIND)
-        for each in belonging.ALL:
-            belongings.register(each)
+        task_kinds.register(run_handler.KIND)
+        for each in user_data.ALL:
+            registry.register(each)

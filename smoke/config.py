@@ -17,15 +17,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from agents.config import ReasoningEffort
 from agents.memory_config import Probability
-from config.named import by_name
 from config.sections import Config, Problem, Section
-from config.spelling import did_you_mean
-from providers import parameters
+from config.validation.named_lists import by_name
+from config.validation.suggestions import did_you_mean
+from providers import supported_parameters
 from providers.config import PROVIDERS
 from smoke import metrics
-from tasks.schedule import Schedule
-from tasks.triggers_config import Expression, TimeZone
-from turns import routing
+from tasks.agent_triggers.config import Expression, TimeZone
+from tasks.agent_triggers.cron_schedule import Schedule
+from turns.preparation import routing
 
 PARAMETERS = {"max_tokens", "reasoning_effort", "seed", "temperature", "top_p"}
 """The persona's fields that are sent as they are, under OpenAI's names."""
@@ -200,7 +200,7 @@ def _check_persona(index: int, test: SmokeTest, config: Config) -> Iterable[Prob
             "coulisse.E801",
         )
         return
-    for name in parameters.refused(provider, persona.parameters):
+    for name in supported_parameters.refused(provider, persona.parameters):
         yield Problem(
             ("smoke_tests", index, "persona", name),
             f"the persona of smoke test '{test.name}' sets '{name}', which provider "

@@ -2,19 +2,19 @@
 
 from celery import shared_task
 
-from smoke import runs
-from tasks import wake
+from smoke.execution import run_lifecycle
+from tasks.queue import worker_notifier
 
 
 @shared_task(name="smoke.jobs.sweep", ignore_result=True)
 def sweep() -> None:
     """Close the runs that are over, and launch those whose time has come."""
-    runs.sweep()
-    if runs.launch_due():
-        wake.soon()
+    run_lifecycle.sweep()
+    if run_lifecycle.launch_due():
+        worker_notifier.soon()
 
 
 @shared_task(name="smoke.jobs.prune", ignore_result=True)
 def prune() -> None:
     """Delete the runs that are old enough."""
-    runs.prune()
+    run_lifecycle.prune()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from agents.config import AGENTS
 from config.sections import Config
-from config.spelling import did_you_mean
+from config.validation.suggestions import did_you_mean
 from experiments.config import EXPERIMENTS, split_metric
 from judges.config import JUDGES
 

@@ -11,20 +11,23 @@ from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from access import audit, identity
-from access.deeds import Deed
+from access.audit import audit_log
+from access.audit.audit_events import Deed
+from access.users import identity
 from config import live
 from core.errors import Invalid
 from core.ids import UserId
-from studio.faces import Face
-from studio.paging import listed, place
-from tasks import again, kinds, operating, pages, queue, task_ids, wake
+from studio.base.pagination import listed, place
+from studio.base.views import Face
 from tasks.errors import TaskUnknown
 from tasks.models import Task as Row
-from turns import routing
+from tasks.queue import lifecycle, task_kinds, worker_notifier
+from tasks.reports import operator_view, task_ids, task_queries
+from tasks.submission import manual_retry
+from turns.preparation import routing
 
 PLACE = "/admin/tasks"
-CLOSED = {state.value for state in queue.CLOSED}
+CLOSED = {state.value for state in lifecycle.CLOSED}
 
 
 class Task(BaseModel):
@@ -87,17 +90,19 @@ class Tasks(Face):
     def get(self, request: Request) -> Response:
         """List the work in the background, the newest first."""
         query = request.query_params
-        rows, has_more = pages.page(
+        rows, has_more = task_queries.page(
             user_id=_user_of(query.get("user", "")),
             is_all=True,
             states=chosen("state", query.get("state"), Row.State.values),
             agent=query.get("agent") or None,
-            kind=next(iter(chosen("kind", query.get("kind"), kinds.names())), None),
+            kind=next(
+                iter(chosen("kind", query.get("kind"), task_kinds.names())), None
+            ),
             after=place(query.get("after"), uuid.UUID),
             limit=self.number("limit", default=50, most=500),
         )
         last = (rows[-1].created_at, rows[-1].pk) if rows else None
-        told = operating.listed(rows)
+        told = operator_view.listed(rows)
         return self.answer(listed(told, has_more=has_more, last=last), page=shown)
 
 
@@ -110,7 +115,7 @@ class OneTask(Face):
     @extend_schema(summary="Show a task", responses=Task)
     def get(self, request: Request, id: str) -> Response:
         """Return a task with all of its prompt and its result."""
-        told = operating.one(task_id(id))
+        told = operator_view.one(task_id(id))
         self.title = f"Task of {told['agent']}"
         return self.answer(told, page=lambda: _page(told))
 
@@ -139,10 +144,10 @@ class TaskCancelling(Face):
         """End a task: at once where it waits, within a second where it runs."""
         wanted = task_id(id)
         deed = Deed("task.cancel", self.author(), str(wanted))
-        audit.recorded(
-            lambda is_new: deed if is_new else None, operating.cancel, wanted
+        audit_log.recorded(
+            lambda is_new: deed if is_new else None, operator_view.cancel, wanted
         )
-        told = operating.one(wanted)
+        told = operator_view.one(wanted)
         said = {
             "running": "It ends in a moment",
             "cancelled": "Cancelled the task",
@@ -161,10 +166,10 @@ class Again(Face):
         def deed(which: uuid.UUID) -> Deed:
             return Deed("task.retry", self.author(), str(wanted), {"as": str(which)})
 
-        which = audit.recorded(deed, again.again, wanted)
-        wake.soon()
+        which = audit_log.recorded(deed, manual_retry.again, wanted)
+        worker_notifier.soon()
         return self.done(
-            operating.one(which),
+            operator_view.one(which),
             said="It is done again as soon as a worker is free",
             to=f"{PLACE}/{which}",
             status=202,
@@ -198,6 +203,6 @@ def shown() -> dict[str, Any]:
     """Return what the page offers to choose from."""
     return {
         "states": Row.State.values,
-        "kinds": kinds.names(),
+        "kinds": task_kinds.names(),
         "agents": routing.names(live.current()),
     }

@@ -2,34 +2,45 @@
 
 from django.urls import path
 
-from studio import entries, tables
-from studio.audit import Audit
-from studio.conversation import Messages, Threads
-from studio.description import Description
-from studio.door import URL_NAME
-from studio.experiments import Results
-from studio.facts import Facts
-from studio.file import ConfigCheck, ConfigEditor, ConfigFile, ConfigSchema
-from studio.file_entries import Mcp, OneMcp, OneProvider, Providers
-from studio.home import Home
-from studio.judge_work import JudgeScores, Past, Retry
-from studio.kinds import KINDS
-from studio.live import Events, Live
-from studio.mcp_state import ConnectionFace, ConnectionsFace, ToolsFace
-from studio.missing import Missing
-from studio.one_fact import OneFact
-from studio.person_pages import Everybody, Somebody
-from studio.playground import Playground, PlaygroundTurns
-from studio.sections import AnySection, MemoryFace, SectionFace, Settings
-from studio.sidecars import Restart, Sidecars
-from studio.smoke_runs import AllRuns, OneRun, RunCancelling, TestRuns
-from studio.spend import Spend
+from studio.base.not_found import Missing
+from studio.configuration import entry_views
+from studio.configuration.entry_types import KINDS
+from studio.configuration.file_views import (
+    ConfigCheck,
+    ConfigEditor,
+    ConfigFile,
+    ConfigSchema,
+)
+from studio.configuration.map_section_views import Mcp, OneMcp, OneProvider, Providers
+from studio.configuration.mcp_servers import ConnectionFace, ConnectionsFace, ToolsFace
+from studio.configuration.section_views import (
+    AnySection,
+    MemoryFace,
+    SectionFace,
+    Settings,
+)
+from studio.evaluation.experiment_results import Results
+from studio.evaluation.judge_views import JudgeScores, Past, Retry
+from studio.evaluation.smoke_runs import AllRuns, OneRun, RunCancelling, TestRuns
+from studio.live.views import Events, Live
+from studio.monitoring.audit_log import Audit
+from studio.monitoring.home import Home
+from studio.monitoring.spend import Spend
+from studio.monitoring.turn_views import OneTurn, Turns, UserTurns
+from studio.openapi.document import Description
+from studio.operations import table_browser
+from studio.operations.api_tokens import OneToken, Tokens, TokensEnabled
+from studio.operations.playground import Playground, PlaygroundTurns
+from studio.operations.sidecar_views import Restart, Sidecars
+from studio.operations.studio_accounts import Everybody, Somebody
+from studio.operations.trigger_views import Firings, OneTrigger, Triggers
+from studio.server.access_middleware import URL_NAME
 from studio.tasks import Again, OneTask, TaskCancelling, Tasks
-from studio.tokens import OneToken, Tokens, TokensEnabled
-from studio.triggers import Firings, OneTrigger, Triggers
-from studio.turns import OneTurn, Turns, UserTurns
-from studio.user_scores import UserScores
-from studio.users import Erasing, Export, OneUser, Users
+from studio.user_pages.conversations import Messages, Threads
+from studio.user_pages.fact_detail import OneFact
+from studio.user_pages.fact_list import Facts
+from studio.user_pages.score_list import UserScores
+from studio.user_pages.user_views import Erasing, Export, OneUser, Users
 
 urlpatterns = [
     path("", Home.as_view(), name=URL_NAME),
@@ -100,9 +111,9 @@ urlpatterns = [
 """A line for each address, in the order of the menu; each module has its faces."""
 
 for kind in KINDS:
-    urlpatterns += entries.addresses(kind)
+    urlpatterns += entry_views.addresses(kind)
 
 urlpatterns += [
-    path("tables/", tables.addresses()),
+    path("tables/", table_browser.addresses()),
     path("<path:rest>", Missing.as_view()),
 ]

@@ -9,28 +9,26 @@ class TasksApp(AppConfig):
 
     def ready(self) -> None:
         # Only now: it leads to models, which exist from here on.
-        from memory import belongings
-        from tasks import (
-            agent_tools,
-            belonging,
-            judge_tasks,
-            judging,
-            kinds,
-            shadow_tasks,
-            shadowing,
-            turn_tasks,
-        )
+        from memory.user_data import registry
+        from tasks import user_data
+        from tasks.agent_runs import agent_handler
         from tasks.checks import check_triggers
-        from turns import afterwards, judgements, toolbox
+        from tasks.judge_runs import judge_handler, judge_queue
+        from tasks.queue import task_kinds
+        from tasks.shadow_runs import shadow_handler, shadow_queue
+        from tasks.submission import agent_tools
+        from turns.evaluation import judge_user_data
+        from turns.lifecycle import post_turn_hooks
+        from turns.tools import toolbox
 
-        kinds.register(turn_tasks.KIND)
-        kinds.register(judge_tasks.KIND)
-        kinds.register(shadow_tasks.KIND)
-        afterwards.follow(judging.due)
-        afterwards.follow(shadowing.due)
+        task_kinds.register(agent_handler.KIND)
+        task_kinds.register(judge_handler.KIND)
+        task_kinds.register(shadow_handler.KIND)
+        post_turn_hooks.follow(judge_queue.due)
+        post_turn_hooks.follow(shadow_queue.due)
         toolbox.offer(agent_tools.make)
-        belongings.register(belonging.TASKS)
+        registry.register(user_data.TASKS)
         # After the tasks: who erases those waits for a judge that is about to score.
-        belongings.register(judgements.SCORES)
-        belongings.register(judgements.FEEDBACK)
+        registry.register(judge_user_data.SCORES)
+        registry.register(judge_user_data.FEEDBACK)
         checks.register(check_triggers)

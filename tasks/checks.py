@@ -11,12 +11,12 @@ from typing import Any
 
 from django.core import checks
 
-from config import checked
 from config.config import SERVER
+from config.loading import checked_file
 from config.sections import Config
-from core import entropy
-from core.loopback import is_loopback
-from tasks.triggers_config import TRIGGERS, WebhookTrigger
+from core.network.loopback import is_loopback
+from core.text import entropy
+from tasks.agent_triggers.config import TRIGGERS, WebhookTrigger
 
 OPEN_WEBHOOK = "coulisse.W601"
 WEAK_SIGNATURE = "coulisse.W602"
@@ -24,7 +24,7 @@ WEAK_SIGNATURE = "coulisse.W602"
 
 def check_triggers(**_: Any) -> list[checks.CheckMessage]:
     """Warn of webhooks that clients other than their sender can fire."""
-    config = checked.load()
+    config = checked_file.load()
     return [] if config is None else [*_warnings(config)]
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from celery import shared_task, signals
 
-from tasks import lost, retention, service
+from tasks.queue import lease_recovery, retention
+from tasks.worker import service
 
 
 @shared_task(name="tasks.jobs.work", ignore_result=True)
@@ -21,7 +22,7 @@ def work() -> None:
 @shared_task(name="tasks.jobs.sweep", ignore_result=True)
 def sweep() -> None:
     """Take up what was lost with its workers, and look for work."""
-    lost.sweep()
+    lease_recovery.sweep()
     service.kick()
 
 

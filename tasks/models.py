@@ -41,7 +41,9 @@ class Task(models.Model):
     priority = models.SmallIntegerField(default=0)
     """The highest is taken first."""
     round = models.BigIntegerField(default=0)
-    """Of one priority the lowest is taken first (`tasks.rounds`), then the oldest."""
+    """Of one priority the lowest is taken first (`tasks.queue.fair_scheduling`), then
+    the oldest.
+    """
     attempts = models.IntegerField(default=0)
     """How often it was taken; the present attempt's number is its lease."""
     failures = models.IntegerField(default=0)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from celery import shared_task
 
-from telemetry import retention
+from telemetry.storage import retention
 
 
 @shared_task(name="telemetry.jobs.prune", ignore_result=True)

@@ -26,15 +26,18 @@ from django.test.utils import (
 )
 from hypothesis import HealthCheck, settings
 
-from access import login_throttle, user_namespace
-from config import live, loader, reader, scanning
-from config.secrets_file import USER_NAMESPACE
+from access.authentication import login_throttle
+from access.users import user_namespace
+from config import live
+from config.loading import loader, reader, scanner
+from config.loading.secrets_file import USER_NAMESPACE
 from config.sections import Config
-from processes.connections import ConnectionLimits
-from processes.http_protocol import protocol_options
-from providers import blocking, pool
-from providers.fake import FakeProvider
-from studio import crossing
+from processes.http_server.connections import ConnectionLimits
+from processes.http_server.protocol import protocol_options
+from providers import sync_bridge
+from providers.transport import endpoint_pool
+from studio.server import event_loop_bridge
+from testing.scripted_provider import FakeProvider
 from tests import tiers
 
 NAMESPACE = uuid.UUID("9b0f5c1e-3c5e-4f43-8a57-2f6d1c0f7e91")
@@ -155,7 +158,7 @@ def _certificates_read_once() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _yaml_scanned_once() -> Iterator[None]:
     """The server remembers few texts; tests come back to many."""
-    remembered = functools.lru_cache(maxsize=256)(scanning.compose)
+    remembered = functools.lru_cache(maxsize=256)(scanner.compose)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "_remembered", remembered)
         yield
@@ -185,8 +188,8 @@ def _nobody_is_waited_for_within_a_transaction() -> Iterator[None]:
         return watch
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocking, "wait", watched(blocking.wait))
-        patch.setattr(crossing, "wait", watched(crossing.wait))
+        patch.setattr(sync_bridge, "wait", watched(sync_bridge.wait))
+        patch.setattr(event_loop_bridge, "wait", watched(event_loop_bridge.wait))
         yield
 
 
@@ -215,7 +218,7 @@ def _no_failed_logins() -> None:
 @pytest.fixture(autouse=True)
 def _circuits_closed() -> None:
     """No test is refused a provider for what failed in another."""
-    pool.forget()
+    endpoint_pool.forget()
 
 
 @pytest.fixture(scope="session")

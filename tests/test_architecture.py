@@ -12,7 +12,7 @@ import pytest
 from django.core.management import call_command
 
 from agents.config import AGENTS
-from config import loader
+from config.loading import loader
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
@@ -35,7 +35,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("**/*.y*ml"))
 
 DOORS = {
     # The database lane: it hands functions to threads that own connections.
-    "turns.lane",
+    "turns.database_executor",
     # A function for the lane lives beside the view that sends it there.
     "gateway.health",
 }
@@ -112,11 +112,16 @@ def test_async_code_touches_no_table():
 def test_that_test_looks_where_the_async_code_is():
     found = set(async_modules())
     assert {
-        *("providers.client", "agents.loop", "turns.flow", "turns.structured"),
-        *("gateway.api", "gateway.chat", "gateway.handler"),
+        *(
+            "providers.client",
+            "agents.loop",
+            "turns.flow",
+            "turns.structured_output.reply_format",
+        ),
+        *("gateway.api", "gateway.openai.chat", "gateway.asgi.handler"),
     } <= found
-    assert touches_tables(imports(ROOT / "memory/history.py"))
-    assert touches_tables(imports(ROOT / "turns/lane.py"))
+    assert touches_tables(imports(ROOT / "memory/transcript/message_store.py"))
+    assert touches_tables(imports(ROOT / "turns/database_executor.py"))
 
 
 def table_modules() -> set[str]:
@@ -151,11 +156,20 @@ def names_of(tables: set[str], path: Path) -> set[str]:
 
 def test_that_test_knows_the_table_modules():
     assert {
-        *("memory.erasure", "memory.export", "memory.facts", "memory.gather"),
-        *("memory.history", "memory.lessons", "memory.search"),
+        *(
+            "memory.user_data.erasure",
+            "memory.user_data.export",
+            "memory.facts.fact_store",
+            "memory.context.turn_context",
+        ),
+        *(
+            "memory.transcript.message_store",
+            "memory.extraction.job_queue",
+            "memory.recall.search",
+        ),
     } <= table_modules()
     assert {"facts", "search"} <= names_of(
-        table_modules(), ROOT / "turns/memory_tools.py"
+        table_modules(), ROOT / "turns/tools/memory_tools.py"
     )
 
 

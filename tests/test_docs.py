@@ -9,16 +9,17 @@ from django.core.management import get_commands
 from ruamel.yaml import YAML
 
 from agents.config import AgentConfig
-from agents.skills import SkillsConfig
-from config import loader, planned, secrets_file, sections
+from agents.skills.skill_registry import SkillsConfig
+from config import sections
 from config.config import ServerConfig
+from config.loading import loader, secrets_file
+from config.validation import unsupported_keys
 from core.messages import Message
-from gateway import requests
+from gateway.openai import request_conversion
 from gateway.schemas import ChatRequest
 from mcp_bridge.config import ServerConfig as McpServerConfig
-from providers import embedders, embedding_models, kinds
 from providers import errors as provider_errors
-from providers.calls import ModelCall
+from providers import registry
 from providers.config import (
     KIND_NAMES,
     Breaker,
@@ -26,10 +27,12 @@ from providers.config import (
     ProviderConfig,
     Timeouts,
 )
-from providers.embedding_config import EmbedWith
-from providers.kinds import Kind
+from providers.embeddings import embedders, model_catalog
+from providers.embeddings.config import EmbedWith
+from providers.model_call import ModelCall
+from providers.registry import Kind
 from smoke.config import Expectations, Persona, SmokeTest
-from tasks.triggers_config import BootTrigger, CronTrigger, WebhookTrigger
+from tasks.agent_triggers.config import BootTrigger, CronTrigger, WebhookTrigger
 
 BASE = Path(settings.BASE_DIR)
 PAGES = [BASE / "README.md", *sorted((BASE / "docs").glob("*.md"))]
@@ -135,7 +138,7 @@ def test_named_commands_exist(page):
 
 def test_every_top_level_key_is_listed():
     assert named("configuration.md", "key") == (
-        planned.KEYS.keys() | sections.registered().keys()
+        unsupported_keys.KEYS.keys() | sections.registered().keys()
     )
 
 
@@ -221,10 +224,10 @@ def becomes(kind: Kind, name: str) -> str:
 
 
 def test_the_table_of_parameters_is_what_the_kinds_do():
-    columns = {**kinds.KINDS, "compatible": kinds.COMPATIBLE}
+    columns = {**registry.KINDS, "compatible": registry.COMPATIBLE}
     expected = [
         [f"`{name}`", *(becomes(kind, name) for kind in columns.values())]
-        for name in sorted(requests.PASSED)
+        for name in sorted(request_conversion.PASSED)
     ]
     assert rows("providers.md", "parameter") == expected
     header = "| parameter | " + " | ".join(columns) + " |"
@@ -234,7 +237,7 @@ def test_the_table_of_parameters_is_what_the_kinds_do():
 def test_every_kind_is_listed_with_its_address():
     listed = {kind.strip("`"): where for kind, _, where in rows("providers.md", "kind")}
     assert listed.keys() == set(KIND_NAMES)
-    for name, kind in kinds.KINDS.items():
+    for name, kind in registry.KINDS.items():
         assert kind.base_url is None or listed[name] == f"`{kind.base_url}`"
 
 
@@ -283,7 +286,7 @@ def test_embedding_models_are_as_the_table_says():
         (embedder.strip("`"), name.strip("`")): (int(dimensions), choices)
         for name, embedder, dimensions, choices in rows("embedders.md", "model")
     }
-    known = {"openai": embedding_models.OPENAI, "voyage": embedding_models.VOYAGE}
+    known = {"openai": model_catalog.OPENAI, "voyage": model_catalog.VOYAGE}
     assert listed == {
         (embedder, name): (model.dimensions, others(model))
         for embedder, models in known.items()
@@ -291,7 +294,7 @@ def test_embedding_models_are_as_the_table_says():
     }
 
 
-def others(model: embedding_models.EmbeddingModel) -> str:
+def others(model: model_catalog.EmbeddingModel) -> str:
     """The lengths that may be asked for besides a model's own, in the table's words."""
     rest = [choice for choice in model.choices if choice != model.dimensions]
     if isinstance(model.choices, range):
@@ -324,8 +327,8 @@ def test_parameters_are_treated_as_the_table_says():
     }
     passed = {name for name, fate in fates.items() if fate == "passed"}
     refused = {name for name, fate in fates.items() if fate == "refused"}
-    assert passed == {*requests.PASSED, "tools"}
-    assert refused == {*requests.REFUSED, "modalities", "n"}
+    assert passed == {*request_conversion.PASSED, "tools"}
+    assert refused == {*request_conversion.REFUSED, "modalities", "n"}
 
 
 # skills.md

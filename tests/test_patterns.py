@@ -20,15 +20,23 @@ from typing import Any
 
 import pytest
 
-from access import dollars, instants
-from config import document, lines, masks, placeholders, spelling
-from core import loose_json, tool_names
+from access import time_parsing
+from access.limits import dollars
+from config.editing import secret_masks
+from config.editing.round_trip import document, text_lines
+from config.loading import placeholders
+from config.validation import suggestions
 from core.errors import CoulisseError
-from core.request_ids import TAKEN
-from judges import answers
-from mcp_bridge import results
-from memory import lexicon, quotes, suspicion, wording
-from providers import word_hash
+from core.runtime.request_ids import TAKEN
+from core.text import lenient_json
+from core.validation import tool_names
+from judges import verdict_parser
+from mcp_bridge.tools import result_conversion
+from memory.extraction import quote_check
+from memory.extraction.injection import injection_filter
+from memory.facts.text_comparison import sentence_parser
+from memory.recall.index import tokenizer
+from providers.embeddings import hash_embedder
 from tests import growth
 from tests.test_architecture import ROOT, modules
 
@@ -54,123 +62,165 @@ WORDS = ("a", " ", "1", "1.1,", "中", "é", "\u0300", "'s", "n't", "-", "🎉",
 """What finds the branches of patterns that take texts apart."""
 
 PROVEN = {
-    "access.dollars.read": case(dollars.read, "1", ("1.", "1", "x"), "-"),
-    "access.identity.CANONICAL_UUID": case("fullmatch", "a", "00000000-"),
-    "access.instants._length": case(instants._length, "1", "h", ("1", " ", "h")),
-    "access.instants._at": case(
-        lambda text: instants._at(text, time()), "2020-01-01", ("2020-01-01T", "1", "")
+    "access.limits.dollars.read": case(dollars.read, "1", ("1.", "1", "x"), "-"),
+    "access.users.identity.CANONICAL_UUID": case("fullmatch", "a", "00000000-"),
+    "access.time_parsing._length": case(
+        time_parsing._length, "1", "h", ("1", " ", "h")
     ),
-    "access.names.HEXADECIMAL": case("fullmatch", "a", "-", ("", "a", "x")),
-    "access.tokens.get": case(lambda text: re.fullmatch(r"[0-9a-f]{8,32}", text), "a"),
-    "config.headers.NAME": case("fullmatch", "a", ("", "a", ":")),
-    "config.headers.UNSENDABLE": case("search", "a"),
-    "config.lines.BREAK": case("all", "a", "\r\n", "\r", "\u2028"),
-    "config.lines.plain": case(lines.plain, "\r", "\r\n", "a"),
-    "config.lines.dedented": case(lambda text: lines.dedented(text, 9), " ", " \n"),
-    "config.masks.TOKEN": case(masks._pieces, "${", "${}", "$", ("${", "a", "\n")),
-    "config.masks.COMMENT": case("all", "#", " #", "\n", "#\n"),
-    "config.masks.COMMENTED_FIELD": case(
+    "access.time_parsing._at": case(
+        lambda text: time_parsing._at(text, time()),
+        "2020-01-01",
+        ("2020-01-01T", "1", ""),
+    ),
+    "access.user_lookup.HEXADECIMAL": case("fullmatch", "a", "-", ("", "a", "x")),
+    "access.tokens.api_tokens.get": case(
+        lambda text: re.fullmatch(r"[0-9a-f]{8,32}", text), "a"
+    ),
+    "config.validation.http_headers.NAME": case("fullmatch", "a", ("", "a", ":")),
+    "config.validation.http_headers.UNSENDABLE": case("search", "a"),
+    "config.editing.round_trip.text_lines.BREAK": case(
+        "all", "a", "\r\n", "\r", "\u2028"
+    ),
+    "config.editing.round_trip.text_lines.plain": case(
+        text_lines.plain, "\r", "\r\n", "a"
+    ),
+    "config.editing.round_trip.text_lines.dedented": case(
+        lambda text: text_lines.dedented(text, 9), " ", " \n"
+    ),
+    "config.editing.secret_masks.TOKEN": case(
+        secret_masks._pieces, "${", "${}", "$", ("${", "a", "\n")
+    ),
+    "config.editing.secret_masks.COMMENT": case("all", "#", " #", "\n", "#\n"),
+    "config.editing.secret_masks.COMMENTED_FIELD": case(
         "match",
         *(("#", "-", ""), ("#", "-a", ""), ("#k: ", "a", " x"), ("#k: a", " ", "x")),
         *(("#k:", " ", ""), ("#", "'", ""), ("#k: ", "a #", "\n")),
     ),
-    "config.placeholders.TOKEN": case(
+    "config.loading.placeholders.TOKEN": case(
         placeholders.hide, "${", "$${", "${a}", "$${a}", ("${", "a", ""), "$", "$${a"
     ),
-    "config.placeholders.OPENING": case("all", "$", "${", "$${"),
-    "config.placeholders._hidden_token": case(
+    "config.loading.placeholders.OPENING": case("all", "$", "${", "$${"),
+    "config.loading.placeholders._hidden_token": case(
         lambda text: [*placeholders.hidden_spans(placeholders._hide(text))],
         *("${", "$${", "${a}", "$${a}", ("${", "a", ""), "$", "a"),
     ),
-    "config.placeholders.HIDDEN_OPENING": case("all", "\U00100024", "a"),
-    "config.placeholders.NAME": case(
+    "config.loading.placeholders.HIDDEN_OPENING": case("all", "\U00100024", "a"),
+    "config.loading.placeholders.NAME": case(
         "fullmatch", "vars.", "a", ("", "a", "!"), "a:-", ("a:-", "b", "\n")
     ),
-    "config.placeholders.ENVIRONMENT_NAME": case("fullmatch", "a", ("", "a", "!")),
-    "config.placeholders._resolve": case(
+    "config.loading.placeholders.ENVIRONMENT_NAME": case(
+        "fullmatch", "a", ("", "a", "!")
+    ),
+    "config.loading.placeholders._resolve": case(
         lambda text: re.sub(r"\n(?=[^\n])", "\n ", text), "\n", "\na"
     ),
-    "config.secret_values.SECRET_NAME": case("search", "pas", "a", "signatur"),
-    "config.shapes._choices": case(
+    "config.loading.secret_values.SECRET_NAME": case("search", "pas", "a", "signatur"),
+    "config.validation.validator._choices": case(
         lambda text: re.findall("'([^']*)'", text), "'", ("'", "a", ""), "a"
     ),
-    "config.shapes._is_secret": case(lambda text: re.split(r"[_-]", text), "_", "a"),
-    "config.splicing.MARKER": case("search", "-", "---", "---\n", "%", "..."),
-    "config.splicing.PROPERTIES": case("match", "\t", " &", " &a", (" &a", " ", "b")),
-    "config.splicing.DOCUMENT_END": case("search", ".", "\n..", "a"),
-    "core.storable.UNSTORABLE": case("all", "a", "\0"),
-    "config.tree.HALF": case("search", "a", "😀"),
-    "core.loose_json.FENCED": case(
-        lambda text: [*loose_json.readings(text)],
+    "config.validation.validator._is_secret": case(
+        lambda text: re.split(r"[_-]", text), "_", "a"
+    ),
+    "config.editing.round_trip.text_edits.MARKER": case(
+        "search", "-", "---", "---\n", "%", "..."
+    ),
+    "config.editing.round_trip.text_edits.PROPERTIES": case(
+        "match", "\t", " &", " &a", (" &a", " ", "b")
+    ),
+    "config.editing.round_trip.text_edits.DOCUMENT_END": case(
+        "search", ".", "\n..", "a"
+    ),
+    "core.validation.storable_values.UNSTORABLE": case("all", "a", "\0"),
+    "config.loading.constructor.HALF": case("search", "a", "😀"),
+    "core.text.lenient_json.FENCED": case(
+        lambda text: [*lenient_json.readings(text)],
         "`",
         "```",
         "```json",
         ("```", "`", ""),
     ),
-    "core.private_hosts.NUMBER": case("fullmatch", "1", "0x", ("0x", "a", "!")),
-    "core.request_ids.TAKEN": case(lambda t: TAKEN.fullmatch(t.encode()), "a", "é"),
-    "core.tool_names.UNSAFE": case(tool_names.safe, "a", "é"),
-    "gateway.authentication.SECRET": case(
+    "core.network.private_hosts.NUMBER": case("fullmatch", "1", "0x", ("0x", "a", "!")),
+    "core.runtime.request_ids.TAKEN": case(
+        lambda t: TAKEN.fullmatch(t.encode()), "a", "é"
+    ),
+    "core.validation.tool_names.UNSAFE": case(tool_names.safe, "a", "é"),
+    "gateway.auth.authentication.SECRET": case(
         "fullmatch", "sk-coulisse-", ("sk-coulisse-", "a", "!")
     ),
-    "gateway.image_urls.IMAGE_HEAD": case("match", "a", "data:image/"),
-    "gateway.image_urls.SCHEME": case("match", "a", "1", "a:"),
-    "gateway.image_urls.HOST": case(
+    "gateway.request_validation.image_urls.IMAGE_HEAD": case(
+        "match", "a", "data:image/"
+    ),
+    "gateway.request_validation.image_urls.SCHEME": case("match", "a", "1", "a:"),
+    "gateway.request_validation.image_urls.HOST": case(
         "fullmatch", "a", "a.", "[", ("[", ":", ""), ("a:", "1", ""), ("", "a", "!")
     ),
-    "gateway.hosts.PORT": case("all", ":", "1", (":", "1", "x"), ":1"),
-    "judges.answers.FRACTION": case(
+    "gateway.request_validation.hosts.PORT": case(
+        "all", ":", "1", (":", "1", "x"), ":1"
+    ),
+    "judges.verdict_parser.FRACTION": case(
         "fullmatch",
         *(" ", "1", "1 ", ("1", " ", "x"), ("1 /", " ", "x"), ("1", "1", "x")),
         *(("1.", "1", "x"), ("1 out of 1", "1", "x"), ("1 out of 1", " ", "x")),
     ),
-    "judges.answers.plain": case(answers.plain, "_", " ", "- ", "a"),
-    "mcp_bridge.challenge.PARAMETER": case(
+    "judges.verdict_parser.plain": case(verdict_parser.plain, "_", " ", "- ", "a"),
+    "mcp_bridge.oauth.authorization_server.www_authenticate.PARAMETER": case(
         "all", "scope=", 'scope="', "scope=a", ('scope="', "a", ""), "-scope=", "a"
     ),
     "mcp_bridge.config.SERVER_NAME": case("fullmatch", "a"),
-    "mcp_bridge.results._type": case(results._type, "a", "!", " "),
-    "memory.dates.DAY": case("fullmatch", "1", "1111-11-11"),
-    "memory.fact_ids.PATTERN": case("fullmatch", "a", "fact_"),
-    "memory.intake.CONTROLS": case("all", "a", "\x01"),
-    "memory.lexicon.PIECE": case(
+    "mcp_bridge.tools.result_conversion._type": case(
+        result_conversion._type, "a", "!", " "
+    ),
+    "memory.extraction.date_parsing.DAY": case("fullmatch", "1", "1111-11-11"),
+    "memory.facts.public_ids.PATTERN": case("fullmatch", "a", "fact_"),
+    "memory.facts.fact_validation.CONTROLS": case("all", "a", "\x01"),
+    "memory.recall.index.tokenizer.PIECE": case(
         "all", *WORDS, ("", "1", "a"), ("", "1.1,", "中"), "🇦", "ऀ々", "1中", "11a"
     ),
-    "memory.lexicon.PLAIN": case("all", "a", "1", "1.", ("", "1", "a"), "1a", "1,1a"),
-    "memory.lexicon.THOUSANDS": case(
+    "memory.recall.index.tokenizer.PLAIN": case(
+        "all", "a", "1", "1.", ("", "1", "a"), "1a", "1,1a"
+    ),
+    "memory.recall.index.tokenizer.THOUSANDS": case(
         "fullmatch", "1", "1,111", ",111", ("1", ",111", "1")
     ),
-    "memory.lexicon.AFTER_QUESTION": case(lexicon.is_question, "!", "?!"),
-    "memory.lexicon._number": case(lexicon._number, "1", "1.", "."),
-    "memory.lexicon._pairs": case(lexicon._pairs, "中", "ア", "가"),
-    "memory.lexicon._is_word": case(lexicon._pairs, "中", "ア"),
-    "memory.obfuscation.GAP": case("all", " ", "\x01", "   a", "a"),
-    "memory.obfuscation.SPACED": case(
+    "memory.recall.index.tokenizer.AFTER_QUESTION": case(
+        tokenizer.is_question, "!", "?!"
+    ),
+    "memory.recall.index.tokenizer._number": case(tokenizer._number, "1", "1.", "."),
+    "memory.recall.index.tokenizer._pairs": case(tokenizer._pairs, "中", "ア", "가"),
+    "memory.recall.index.tokenizer._is_word": case(tokenizer._pairs, "中", "ア"),
+    "memory.extraction.injection.deobfuscation.GAP": case(
+        "all", " ", "\x01", "   a", "a"
+    ),
+    "memory.extraction.injection.deobfuscation.SPACED": case(
         "all", *WORDS, "a ", "a  ", "a b c ", "a b c de ", ("", "a ", "bc"), "a...."
     ),
-    "memory.obfuscation.BETWEEN": case("all", *WORDS, "a "),
-    "memory.obfuscation.WIDTHLESS": case("all", "a", "\u200b"),
-    "memory.obfuscation.WORD": case("all", *WORDS, "a1"),
-    "memory.passages.SUBJECT": case(
+    "memory.extraction.injection.deobfuscation.BETWEEN": case("all", *WORDS, "a "),
+    "memory.extraction.injection.deobfuscation.WIDTHLESS": case("all", "a", "\u200b"),
+    "memory.extraction.injection.deobfuscation.WORD": case("all", *WORDS, "a1"),
+    "memory.recall.passages.SUBJECT": case(
         "match", " ", "the ", ("the", " ", ""), ("user", " ", "")
     ),
-    "memory.quotes.UNSPACED": case("search", *WORDS),
-    "memory.suspicion.INVISIBLE": case("search", *WORDS),
-    "memory.suspicion.SENTENCE_END": case(
-        suspicion.SENTENCE_END.split, ". ", ".", "。", "\n"
+    "memory.extraction.quote_check.UNSPACED": case("search", *WORDS),
+    "memory.extraction.injection.injection_filter.INVISIBLE": case("search", *WORDS),
+    "memory.extraction.injection.injection_filter.SENTENCE_END": case(
+        injection_filter.SENTENCE_END.split, ". ", ".", "。", "\n"
     ),
-    "memory.wording.HAS_UNSPACED": case("search", *WORDS),
-    "memory.wording.PIECE": case(
+    "memory.facts.text_comparison.sentence_parser.HAS_UNSPACED": case("search", *WORDS),
+    "memory.facts.text_comparison.sentence_parser.PIECE": case(
         "all", *WORDS, " -1", "1:", "1111-11-", "NOT", "c++", "11.1."
     ),
-    "memory.wording.THOUSANDS": case("fullmatch", "1", "1,111", ("1", ",111", "1")),
-    "memory.wording.PAST": case("search", *WORDS, "wa", "use", "had "),
-    "memory.wording.PUNCTUATION": case(
+    "memory.facts.text_comparison.sentence_parser.THOUSANDS": case(
+        "fullmatch", "1", "1,111", ("1", ",111", "1")
+    ),
+    "memory.facts.text_comparison.sentence_parser.PAST": case(
+        "search", *WORDS, "wa", "use", "had "
+    ),
+    "memory.facts.text_comparison.sentence_parser.PUNCTUATION": case(
         "all", *WORDS, ".", "--a", "''", "-1", ("a", ".", "a"), ("a", "-", "a"), ".-"
     ),
     **{
-        f"memory.wording.CONTRACTIONS#{n}": case(
-            lambda text, n=n: wording.CONTRACTIONS[n][0].sub("", text),
+        f"memory.facts.text_comparison.sentence_parser.CONTRACTIONS#{n}": case(
+            lambda text, n=n: sentence_parser.CONTRACTIONS[n][0].sub("", text),
             *WORDS,
             "can",
             "won'",
@@ -182,8 +232,8 @@ PROVEN = {
         for n in range(8)
     },
     **{
-        f"memory.wording.UNSPACED_FORMS#{n}": case(
-            lambda text, n=n: wording.UNSPACED_FORMS[n][0].sub("", text),
+        f"memory.facts.text_comparison.sentence_parser.UNSPACED_FORMS#{n}": case(
+            lambda text, n=n: sentence_parser.UNSPACED_FORMS[n][0].sub("", text),
             *(
                 "用户",
                 "ユーザー",
@@ -198,50 +248,52 @@ PROVEN = {
         )
         for n in range(9)
     },
-    "providers.anthropic_body.VERSION_IN_NAME": case(
+    "providers.wires.anthropic_body.VERSION_IN_NAME": case(
         "search", "claude-", "claude-a", ("claude-", "a", ""), ("claude-", "1", "")
     ),
-    "providers.anthropic_body.UNUSUAL_IN_ID": case("all", "a", "!"),
-    "providers.anthropic_body.DATA_URL": case(
+    "providers.wires.anthropic_body.UNUSUAL_IN_ID": case("all", "a", "!"),
+    "providers.wires.anthropic_body.DATA_URL": case(
         "match",
         *("data:", ("data:", "a", ""), ("data:a/", "a", ""), ("data:a/a", ";a", "")),
         *(("data:a/a;", "a", ""), ("data:a/a", ";", ""), ("data:a/a;base64,", "a", "")),
     ),
-    "providers.embedders.UNWRITABLE": case("all", "a", "\0"),
-    "providers.openai.STRICT_GEMINI": case("search", "gemini-", "a"),
-    "providers.tool_pictures.HEAD": case(
+    "providers.embeddings.embedders.UNWRITABLE": case("all", "a", "\0"),
+    "providers.wires.openai.STRICT_GEMINI": case("search", "gemini-", "a"),
+    "providers.wires.tool_images.HEAD": case(
         "match",
         *("data:", ("data:", "a", ""), ("data:a/", "a", ""), ("data:a/a", ";a", "")),
         *(("data:a/a;", "a", ""), ("data:a/a", ";", "")),
     ),
-    "providers.word_hash.TOKEN": case("all", *WORDS, "aé", "中a"),
-    "smoke.pages.PREFIX": case("fullmatch", "a"),
-    "tasks.task_ids.WRITTEN": case("fullmatch", "a", "task-", "-"),
-    "tasks.templates.PLACE": case(
+    "providers.embeddings.hash_embedder.TOKEN": case("all", *WORDS, "aé", "中a"),
+    "smoke.reports.run_queries.PREFIX": case("fullmatch", "a"),
+    "tasks.reports.task_ids.WRITTEN": case("fullmatch", "a", "task-", "-"),
+    "tasks.agent_triggers.prompt_templates.PLACE": case(
         "all", "{", "{{", "{{a", "{{a}", ("{{", "a", ""), "{{{a}}"
     ),
-    "telemetry.drawing.UNPRINTABLE": case("all", "a", "\x01", "\x01a"),
-    "telemetry.turn_ids.WRITTEN": case("fullmatch", "a", "chatcmpl-", "-"),
-    "turns.language.WELL_FORMED": case("fullmatch", "a", "a-", ("", "a-", "!"), "-"),
+    "telemetry.presentation.terminal.UNPRINTABLE": case("all", "a", "\x01", "\x01a"),
+    "telemetry.presentation.turn_ids.WRITTEN": case("fullmatch", "a", "chatcmpl-", "-"),
+    "turns.preparation.reply_language.WELL_FORMED": case(
+        "fullmatch", "a", "a-", ("", "a-", "!"), "-"
+    ),
 }
 """Patterns that see what clients, models, tools, pages of others or forms send."""
 
 OPERATORS = {
-    "access.user_namespace.PATTERN",  # secrets.env
-    "agents.skill_directory.NAME",  # names of directories
-    "agents.skill_text.HEAD",  # SKILL.md
+    "access.users.user_namespace.PATTERN",  # secrets.env
+    "agents.skills.loader.NAME",  # names of directories
+    "agents.skills.parser.HEAD",  # SKILL.md
     "config.starter.comments",  # the starters of the package
-    "core.entropy.HEX",  # secrets of coulisse.yaml
-    "core.entropy.WORD",  # secrets of coulisse.yaml
+    "core.text.entropy.HEX",  # secrets of coulisse.yaml
+    "core.text.entropy.WORD",  # secrets of coulisse.yaml
     "demo.dialogues.PLACE",  # the demo's own texts
     "mcp_bridge.config._web_address",  # coulisse.yaml, one character class
     "providers.config.clean_url",  # coulisse.yaml, disjoint character classes
-    "studio.description._refusals",  # the studio's own addresses
+    "studio.openapi.document._refusals",  # the studio's own addresses
 }
 """Patterns that only see the operator's own files, or texts of the package."""
 
 ELSEWHERE = {
-    "core.redaction": "tests/core/test_redaction.py",
+    "core.text.redaction": "tests/core/test_redaction.py",
 }
 """Modules whose patterns have tests of their own."""
 
@@ -251,7 +303,7 @@ def known(doc_of: str) -> Use:
 
     def read(text: str) -> None:
         doc = document.of(doc_of.format(text).encode())
-        masks.of.__wrapped__(doc)
+        secret_masks.of.__wrapped__(doc)
 
     return read
 
@@ -261,29 +313,42 @@ RARE = "".join(map(chr, range(0x4E00, 0x4E00 + 150)))
 
 FUNCTIONS: dict[str, Case] = {
     "suspicion.why_held": case(
-        lambda text: suspicion.why_held(text, text),
+        lambda text: injection_filter.why_held(text, text),
         *("https://", "https://a", "ignore ", "forget x ", "<system", "http://x "),
         *("a. ", "你。", "![", "i g n o r e ", "ⅰ", "\u0300", "prefers replies "),
     ),
     "suspicion.is_about_assistant": case(
-        suspicion.is_about_assistant, "ai ", "as an ai "
+        injection_filter.is_about_assistant, "ai ", "as an ai "
     ),
     "suspicion.without_orders": case(
-        suspicion.without_orders, "https://", "a. ", "。", "i g n. ", "あなたは。"
+        injection_filter.without_orders,
+        "https://",
+        "a. ",
+        "。",
+        "i g n. ",
+        "あなたは。",
     ),
-    "quotes.fold": case(quotes.fold, "a", "ﷺ", "\u0300"),
+    "quotes.fold": case(quote_check.fold, "a", "ﷺ", "\u0300"),
     "quotes.is_from": case(
-        lambda text: quotes.is_from("a" * (len(text) // 2) + "b", text), "a", "ab"
+        lambda text: quote_check.is_from("a" * (len(text) // 2) + "b", text), "a", "ab"
     ),
-    "wording.fold": case(wording.fold, *WORDS, "ﷺ"),
-    "wording.read": case(wording.read.__wrapped__, *WORDS, "1 may 2020 ", "not ", "没"),
-    "lexicon.terms": case(lexicon.terms, *WORDS, "ﷺ"),
-    "word_hash.tokens": case(lambda text: [*word_hash.tokens(text)], *WORDS, "ﷺ"),
+    "wording.fold": case(sentence_parser.fold, *WORDS, "ﷺ"),
+    "wording.read": case(
+        sentence_parser.read.__wrapped__, *WORDS, "1 may 2020 ", "not ", "没"
+    ),
+    "lexicon.terms": case(tokenizer.terms, *WORDS, "ﷺ"),
+    "word_hash.tokens": case(lambda text: [*hash_embedder.tokens(text)], *WORDS, "ﷺ"),
     "loose_json.readings": case(
-        lambda text: [*loose_json.readings(text)], "{", "[", "{}", "[]", '{"a":', "```{"
+        lambda text: [*lenient_json.readings(text)],
+        "{",
+        "[",
+        "{}",
+        "[]",
+        '{"a":',
+        "```{",
     ),
     "spelling.did_you_mean": case(
-        lambda text: spelling.did_you_mean(text, [text[::-1]]), RARE, "a"
+        lambda text: suggestions.did_you_mean(text, [text[::-1]]), RARE, "a"
     ),
     "config of placeholders": case(
         known('a: "{}"\n'), "${{", "$${{", "${{A}}", "${{vars.a}}", ("${{A", ":-", "}}")
@@ -292,7 +357,9 @@ FUNCTIONS: dict[str, Case] = {
         known("a: b\n#{}\n"), "-", "# ", " #", ("k: ", "a", " #")
     ),
     "config of secrets": case(
-        lambda text: masks._finder(text.split()).search(text), "secretvalue ", "a b "
+        lambda text: secret_masks._finder(text.split()).search(text),
+        "secretvalue ",
+        "a b ",
     ),
 }
 """What looks at texts in other ways, or through several patterns."""
@@ -347,7 +414,7 @@ def numbered(names: Iterator[str]) -> set[str]:
     }
 
 
-SEVERAL = {"access.instants._at"}
+SEVERAL = {"access.time_parsing._at"}
 """Functions with more than one anchored match of digits, measured together."""
 
 

@@ -4,9 +4,11 @@ from typing import Any
 
 from django.core import checks
 
-from config import checked
-from memory import plan, state
-from turns import experiment_checks, judge_checks, price_table
+from config.loading import checked_file
+from memory import memory_settings
+from memory.maintenance import alerts
+from turns.evaluation import experiment_checks, judge_checks
+from turns.reports import price_table
 
 FEEBLE = "coulisse.W654"
 PARKED = "coulisse.W716"
@@ -18,15 +20,15 @@ def check_memory(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage
 
     Not while tables are being made, which asks for checks too.
     """
-    config = None if databases else checked.load()
-    users = None if config is None else plan.of_users(config)
-    found = state.concerns(users) if users is not None else ()
+    config = None if databases else checked_file.load()
+    users = None if config is None else memory_settings.of_users(config)
+    found = alerts.concerns(users) if users is not None else ()
     return [checks.Warning(message, id=kind) for kind, message in found]
 
 
 def check_prices(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
     """Warn of models whose price nobody knows."""
-    config = None if databases else checked.load()
+    config = None if databases else checked_file.load()
     if config is None:
         return []
     return [
@@ -41,7 +43,7 @@ def check_prices(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage
 
 def check_judges(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
     """Warn of judges that answer in shape and judge nothing."""
-    config = None if databases else checked.load()
+    config = None if databases else checked_file.load()
     if config is None:
         return []
     return [
@@ -56,7 +58,7 @@ def check_judges(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage
 
 def check_bandits(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
     """Warn of bandits that go by the scores of a judge who gives none."""
-    config = None if databases else checked.load()
+    config = None if databases else checked_file.load()
     if config is None:
         return []
     return [

@@ -12,51 +12,50 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 
-from access import identity
-from agents import lineup, loop
+from access.users import identity
+from agents import fallback_chain, loop
 from agents.config import AgentConfig
-from agents.lineup import Lineup
+from agents.fallback_chain import Lineup
 from agents.loop import Offer, Task
 from config import live
 from config.sections import Config
-from core import usage
+from core import token_usage
 from core.errors import CoulisseError, recorded
 from core.events import Begun, Event, Finished
 from core.ids import UserId
 from core.messages import Message
 from core.reply import Reply
 from core.tools import Tool
-from memory import gather, plan, wake
-from memory.gather import Gathered, Wanted
-from memory.lessons import Study
-from memory.plan import Memory
-from memory.transcript import Entry
-from providers import embedding_usage
-from telemetry import logs
+from memory import memory_settings
+from memory.context import turn_context
+from memory.context.turn_context import Gathered, Wanted
+from memory.extraction import notifier
+from memory.extraction.job_queue import Study
+from memory.memory_settings import Memory
+from memory.transcript.message_rows import Entry
+from providers.embeddings import usage_collector
 from telemetry.config import TELEMETRY
-from telemetry.known import Outcome, Record
-from turns import (
-    afterwards,
-    allowances,
-    arrears,
-    context,
-    granting,
-    keeping,
-    lane,
-    leaving,
-    recollection,
-    request_limits,
-    routing,
-    showing,
-    structured,
-    toolbox,
-)
-from turns.afterwards import Ended
-from turns.arrears import Debt
+from telemetry.log_output import logs
+from telemetry.types import Outcome, Record
+from turns import database_executor
+from turns.budget import async_reservations, request_limits, reservations
+from turns.budget.reservations import Allowance, Wish
 from turns.errors import DatabaseDown, Unwanted
-from turns.granting import Allowance, Wish
-from turns.routing import Route
-from turns.toolbox import Toolbox
+from turns.lifecycle import (
+    deferred_charges,
+    live_registration,
+    post_turn_hooks,
+    turn_record,
+    turn_transaction,
+)
+from turns.lifecycle.deferred_charges import Debt
+from turns.lifecycle.post_turn_hooks import Ended
+from turns.preparation import prompt, routing
+from turns.preparation.routing import Route
+from turns.recall import query_embedding
+from turns.structured_output import reply_format
+from turns.tools import toolbox
+from turns.tools.toolbox import Toolbox
 from turns.turn import Moment, Turn, TurnRequest
 
 Write = Callable[[], None]
@@ -75,19 +74,19 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
     turn = await prepare(request)
     reply = Reply()
     has_begun = False
-    showing.begin(turn)
+    live_registration.begin(turn)
     try:
         async with aclosing(events_of(turn)) as events:
             async for event in events:
                 if not has_begun:
                     has_begun = True
-                    yield Begun(leaving.serving(turn), turn.allowance.headers)
+                    yield Begun(turn_record.serving(turn), turn.allowance.headers)
                 if isinstance(event, Finished):
                     reply.add(event)
                     event = replace(
                         event,
-                        usage=usage.of(turn.prompt, reply),
-                        serving=leaving.serving(turn),
+                        usage=token_usage.of(turn.prompt, reply),
+                        serving=turn_record.serving(turn),
                     )
                     await finish(turn, reply)
                 else:
@@ -98,24 +97,24 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
         raise
     except Exception as exc:
         if isinstance(exc, CoulisseError):
-            leaving.sign(exc, turn)
+            turn_record.sign(exc, turn)
         await _finish_early(turn, reply, "error", exc)
         raise
     finally:
-        showing.end(turn)
+        live_registration.end(turn)
 
 
 async def prepare(request: TurnRequest) -> Turn:
     """Find who asks and who answers, and compose the prompt."""
     began = Moment()
-    embeddings = embedding_usage.start()
+    embeddings = usage_collector.start()
     config = live.current()
     user_id = request.user_id
     _check_caller(config, request)
     route = await routing.find(config, request.agent, user_id)
     agent = route.agent
     memory = _memory(config, request, agent)
-    new: Sequence[Message] = context.new_messages(request.messages)
+    new: Sequence[Message] = prompt.new_messages(request.messages)
     tools = await _tools(config, request, user_id, agent)
     system = _system(request, agent)
     offer = loop.offer(request.tools, tools, request.parameters)
@@ -124,12 +123,12 @@ async def prepare(request: TurnRequest) -> Turn:
 
     def count_prompt(past: Gathered) -> int:
         _, spoken = _conversation(request, past, new)
-        return count([*system, *context.told(past.block), *spoken])
+        return count([*system, *prompt.told(past.block), *spoken])
 
     wish = _wish(request, config, route, user_id, count_prompt, began)
     if wish.is_limited and memory.has_paid_embedder:
         # Recall calls its API before anything is reserved, and the call is billed.
-        await lane.run(granting.check, wish)
+        await database_executor.run(reservations.check, wish)
     allowance: Allowance | None = None
     try:
         wanted = await _wanted(request, memory, new, left_tokens)
@@ -141,14 +140,14 @@ async def prepare(request: TurnRequest) -> Turn:
     except BaseException:
         # Embeddings for recall are billed even if the turn does not begin.
         charge = request_limits.charge_of(config, embeddings)
-        allowances.give_back(allowance or Allowance(wish.charged()), charge)
+        async_reservations.give_back(allowance or Allowance(wish.charged()), charge)
         raise
     return Turn(
         request=request,
         agent=agent,
         user_id=user_id,
         new=new,
-        prompt=[*system, *context.told(past.block), *spoken],
+        prompt=[*system, *prompt.told(past.block), *spoken],
         memory=memory.settings,
         study=_study(request, memory, agent),
         telemetry=config.get(TELEMETRY),
@@ -171,7 +170,7 @@ def _check_caller(config: Config, request: TurnRequest) -> None:
 
 def _memory(config: Config, request: TurnRequest, agent: AgentConfig) -> Memory:
     """Return how the agent remembers; without a plan where the request wants none."""
-    memory = plan.of_agent(config, agent.name)
+    memory = memory_settings.of_agent(config, agent.name)
     return Memory(memory.settings, None) if request.options.is_memory_off else memory
 
 
@@ -190,7 +189,7 @@ def _system(request: TurnRequest, agent: AgentConfig) -> list[Message]:
     instructions = [request.options.language_instruction]
     if request.format is not None:
         instructions.append(request.format.instruction)
-    return context.system_messages(agent.preamble, instructions, request.messages)
+    return prompt.system_messages(agent.preamble, instructions, request.messages)
 
 
 def _counter(
@@ -198,10 +197,10 @@ def _counter(
 ) -> Callable[[Sequence[Message]], int]:
     """Return what counts the tokens of a call with some messages of this turn."""
     is_sent = request.response_format is not None and any(
-        model.takes_format for model in lineup.of(config, agent)
+        model.takes_format for model in fallback_chain.of(config, agent)
     )
     return partial(
-        usage.count_sent,
+        token_usage.count_sent,
         tool_tokens=offer.tool_tokens,
         response_format=request.response_format if is_sent else None,
     )
@@ -214,13 +213,13 @@ async def _wanted(
     options = request.options
     recall = None
     if memory.plan is not None:
-        said = recollection.last_said(request.messages)
-        recall = await recollection.query(memory.plan, said)
+        said = query_embedding.last_said(request.messages)
+        recall = await query_embedding.query(memory.plan, said)
     return Wanted(
         options.thread,
         max_tokens,
         memory.settings,
-        mid_exchange=context.is_mid_exchange(new),
+        mid_exchange=prompt.is_mid_exchange(new),
         recall=recall,
         brings_history=options.uses_client_history,
         time_zone=options.time_zone,
@@ -263,19 +262,19 @@ def _conversation(
 ) -> tuple[Sequence[Message], list[Message]]:
     """Return what the turn adds to the transcript, and all the model is told of it."""
     if request.options.uses_client_history:
-        return new, context.join([], context.conversation(request.messages))
-    stored = context.without_audio(past.messages)
-    new = context.with_its_calls(stored, new, request.messages)
-    return new, context.join(stored, new)
+        return new, prompt.join([], prompt.conversation(request.messages))
+    stored = prompt.without_audio(past.messages)
+    new = prompt.with_its_calls(stored, new, request.messages)
+    return new, prompt.join(stored, new)
 
 
 async def _past(wanted: Wanted, wish: Wish) -> tuple[Gathered, Allowance]:
     """Return what the turn needs of the past and may use, in one trip or none."""
     if wish.is_limited:
-        return await allowances.grant(wanted, wish)
+        return await async_reservations.grant(wanted, wish)
     past = Gathered(())
     if wanted.is_anything:
-        past = await lane.run(gather.gather, wish.user_id, wanted)
+        past = await database_executor.run(turn_context.gather, wish.user_id, wanted)
     return past, Allowance(wish.charged())
 
 
@@ -283,7 +282,7 @@ def events_of(turn: Turn) -> AsyncGenerator[Event]:
     """Have the model answer a turn that is ready to run; nothing is stored."""
     request = turn.request
     # One for all that a repair asks, so that who answered goes on.
-    answering = Lineup(lineup.of(turn.config, turn.agent))
+    answering = Lineup(fallback_chain.of(turn.config, turn.agent))
 
     def ask(messages: Sequence[Message]) -> AsyncGenerator[Event]:
         return loop.run(
@@ -306,8 +305,8 @@ def events_of(turn: Turn) -> AsyncGenerator[Event]:
     if request.format is None:
         return ask(turn.prompt)
     if request.stream:
-        return structured.checked(ask(turn.prompt), request.format)
-    return structured.repaired(ask, turn.prompt, request.format)
+        return reply_format.checked(ask(turn.prompt), request.format)
+    return reply_format.repaired(ask, turn.prompt, request.format)
 
 
 async def finish(
@@ -323,11 +322,11 @@ async def finish(
     a task's that failed at all, for it may be tried again. What it used is charged
     whatever became of it. Raises `Unwanted` if nobody may store it any more.
     """
-    charge = leaving.charge(turn)
+    charge = turn_record.charge(turn)
     if turn.embeddings:
         charge += request_limits.charge_of(turn.config, turn.embeddings)
-    record = leaving.record(turn, reply, outcome, error)
-    settle = partial(granting.settle, turn.allowance, charge)
+    record = turn_record.record(turn, reply, outcome, error)
+    settle = partial(reservations.settle, turn.allowance, charge)
     also = partial(_follow, Ended(turn, reply, record), outcome)
     is_incognito = turn.request.options.is_incognito
     is_void = outcome == "error" and (
@@ -338,24 +337,26 @@ async def finish(
         if is_incognito:
             await _keep_nothing(turn, settle, also)
             return
-        entries = () if is_void else leaving.entries(turn, reply, outcome)
+        entries = () if is_void else turn_record.entries(turn, reply, outcome)
         await _keep(turn, record, entries, study, settle, also)
     except DatabaseDown as exc:
         if charge.tokens or turn.allowance.reservation is not None:
             lost = replace(record, outcome="error", error=recorded(error or exc))
             debt = Debt(lost, charge, settle)
-            arrears.owe(debt, turn.telemetry, is_recorded=not is_incognito)
+            deferred_charges.owe(debt, turn.telemetry, is_recorded=not is_incognito)
         raise
     # Here and not beside the tables: their thread has the event loop wait for it.
     if turn.telemetry.fmt.enabled:
         logs.turn_ended(record)
     if study is not None:
-        wake.soon()
+        notifier.soon()
 
 
 async def _keep_nothing(turn: Turn, settle: Write, also: Write) -> None:
     if turn.allowance.is_charged or turn.request.on_end is not None:
-        await lane.run_to_end(keeping.keep_nothing, settle=settle, also=also)
+        await database_executor.run_to_end(
+            turn_transaction.keep_nothing, settle=settle, also=also
+        )
 
 
 async def _keep(
@@ -366,13 +367,13 @@ async def _keep(
     settle: Write,
     also: Write,
 ) -> None:
-    await lane.run_to_end(
-        keeping.keep,
+    await database_executor.run_to_end(
+        turn_transaction.keep,
         record,
         entries,
         study=study,
         cap=turn.memory.working_memory_cap,
-        results=leaving.results(turn.new),
+        results=turn_record.results(turn.new),
         telemetry=turn.telemetry,
         settle=settle,
         also=also,
@@ -381,7 +382,7 @@ async def _keep(
 
 def _follow(ended: Ended, outcome: Outcome) -> None:
     if outcome == "ok":
-        afterwards.write(ended)
+        post_turn_hooks.write(ended)
     elif ended.turn.request.on_break is not None:
         ended.turn.request.on_break()
 

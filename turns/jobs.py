@@ -3,10 +3,10 @@
 from celery import shared_task
 
 from config import live
-from turns import verdicts
+from turns.evaluation import winner_log
 
 
 @shared_task(name="turns.jobs.verdicts", ignore_result=True)
 def tell_winners() -> None:
     """Say which experiments have a winner."""
-    verdicts.tell(live.current())
+    winner_log.tell(live.current())

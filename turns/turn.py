@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from access.caller import OPEN, Caller
+from access.users.caller import OPEN, Caller
 from agents.config import AgentConfig
 from agents.loop import Offer
 from config.sections import Config
@@ -18,13 +18,13 @@ from core.reply import Reply
 from core.tools import Tool
 from core.trace import Call
 from memory.config import MemoryConfig
-from memory.lessons import Study
-from providers.embedding_usage import EmbeddingCall
+from memory.extraction.job_queue import Study
+from providers.embeddings.usage_collector import EmbeddingCall
 from telemetry.config import TelemetryConfig
-from telemetry.known import Origin
-from turns import structured
-from turns.granting import Allowance
-from turns.options import Options
+from telemetry.types import Origin
+from turns.budget.reservations import Allowance
+from turns.preparation.options import Options
+from turns.structured_output import reply_format
 
 OnEnd = Callable[[Reply, Sequence[Call]], None]
 OnBreak = Callable[[], None]
@@ -45,7 +45,7 @@ class TurnRequest:
     """Sampling and tool parameters the request sets, under OpenAI's names."""
     tools: Sequence[dict[str, Any]] = ()
     """The client's own tools; their calls go back to the client."""
-    format: structured.Format | None = None
+    format: reply_format.Format | None = None
     response_format: Mapping[str, Any] | None = None
     """The same as `format`, for providers that enforce it themselves."""
     stream: bool = False

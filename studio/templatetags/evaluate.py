@@ -6,12 +6,12 @@ from typing import Any
 
 from django import template
 
-from smoke import drawing
 from smoke.models import Run
-from studio import score_chart
-from studio.score_chart import Chart, OfDay
+from smoke.reports import terminal
+from studio.evaluation import score_chart
+from studio.evaluation.score_chart import Chart, OfDay
 from studio.templatetags.studio import NOTHING, duration, percent, usd
-from turns import experiment_lines
+from turns.evaluation import experiment_formats
 
 register = template.Library()
 
@@ -47,13 +47,13 @@ def change(value: float | None, unit: str) -> str:
 @register.filter
 def ending(why: str | None) -> str:
     """Write why a conversation ended."""
-    return drawing.ENDS[Run.Stop(why)] if why else ""
+    return terminal.ENDS[Run.Stop(why)] if why else ""
 
 
 @register.filter
 def tools_told(calls: Sequence[dict[str, Any]]) -> str:
     """Write the tools a line called, in order."""
-    return ", ".join(drawing.tools(calls))
+    return ", ".join(terminal.tools(calls))
 
 
 @register.filter
@@ -65,7 +65,7 @@ def day_lines(days: Sequence[OfDay]) -> Chart | None:
 @register.filter
 def chance(share: float) -> str:
     """Write how likely something is, and never that it is certain."""
-    return experiment_lines.chance(share)
+    return experiment_formats.chance(share)
 
 
 @register.filter

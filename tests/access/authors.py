@@ -1,5 +1,5 @@
 """Who does what is audited."""
 
-from access.deeds import Author
+from access.audit.audit_events import Author
 
 ADA = Author("command line: ada", "command line on desk")

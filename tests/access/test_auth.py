@@ -15,18 +15,20 @@ import pytest
 from django.contrib.auth.hashers import make_password
 from django.core.management import CommandError, call_command
 
-from access import basic, checks
-from access.auth_config import AUTH, Login
-from access.basic import Passwords
+from access import checks
+from access.authentication import basic_auth
+from access.authentication.basic_auth import Passwords
+from access.authentication.config import AUTH, Login
+from access.authentication.login_throttle import LoginThrottle
 from access.errors import (
     CredentialRefused,
     CredentialRequired,
     LoginDelayed,
     TooManyGuesses,
 )
-from access.login_throttle import LoginThrottle
-from config import loader, outline, secret_values
 from config.errors import ConfigInvalid
+from config.loading import loader, secret_values
+from config.validation import schema_paths
 
 WAIT_SECONDS = 60.0
 
@@ -104,7 +106,7 @@ def test_the_schema_marks_digests_as_secrets():
         ("mcp_consumer_secret",),
         *(("proxy", "basic", "password"), ("admin", "basic", 0, "password")),
     ):
-        assert outline.is_secret(AUTH.schema, place), place
+        assert schema_paths.is_secret(AUTH.schema, place), place
     assert AUTH.schema["$defs"]["Login"]["properties"]["password"]["format"] == (
         "password"
     )
@@ -364,12 +366,12 @@ def computed(monkeypatch) -> list[str]:
         computed.append(given)
         return given == "right"
 
-    monkeypatch.setattr(basic.hashers, "check_password", check_password)
+    monkeypatch.setattr(basic_auth.hashers, "check_password", check_password)
     return computed
 
 
 async def test_guesses_do_not_push_out_what_is_right(monkeypatch, computed):
-    monkeypatch.setattr(basic, "MAX_REMEMBERED", 3)
+    monkeypatch.setattr(basic_auth, "MAX_REMEMBERED", 3)
     known = passwords(ada=HASHED)
     assert await is_right(known, "ada", "right")
     for number, address in zip(range(4), addresses(), strict=False):
@@ -413,7 +415,7 @@ async def test_one_hash_is_computed_at_a_time(monkeypatch):
         running.remove(given)
         return False
 
-    monkeypatch.setattr(basic.hashers, "check_password", check_password)
+    monkeypatch.setattr(basic_auth.hashers, "check_password", check_password)
     scopes = [passwords(ada=HASHED), passwords(ada=HASHED)]
     guesses = [
         is_right(scopes[number % 2], "ada", f"wrong-{number}", address)
@@ -426,7 +428,7 @@ async def test_one_hash_is_computed_at_a_time(monkeypatch):
 
 
 async def test_too_many_hashes_are_not_waited_for(monkeypatch):
-    monkeypatch.setattr(basic, "MAX_WAITING", 0)
+    monkeypatch.setattr(basic_auth, "MAX_WAITING", 0)
     known = passwords(ada=HASHED)
     for _ in range(6):  # What was not checked is no failure.
         with pytest.raises(TooManyGuesses) as refused:
@@ -465,7 +467,7 @@ async def test_shared_check_that_fails_counts_once_for_an_address(computed):
 async def test_a_client_that_leaves_has_failed_all_the_same(monkeypatch):
     may_end = threading.Event()
     monkeypatch.setattr(
-        basic.hashers, "check_password", lambda *_: not may_end.wait(WAIT_SECONDS)
+        basic_auth.hashers, "check_password", lambda *_: not may_end.wait(WAIT_SECONDS)
     )
     known = passwords(ada=HASHED)
     for number in range(5):
@@ -489,7 +491,7 @@ async def test_guesses_of_one_address_are_checked_in_no_greater_number(monkeypat
         may_end.wait(WAIT_SECONDS)
         return False
 
-    monkeypatch.setattr(basic.hashers, "check_password", check_password)
+    monkeypatch.setattr(basic_auth.hashers, "check_password", check_password)
     known = passwords(ada=HASHED)
     guesses = [
         asyncio.ensure_future(is_right(known, "ada", f"wrong-{number}"))

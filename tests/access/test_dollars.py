@@ -2,8 +2,8 @@
 
 import pytest
 
-from access import dollars
-from access.dollars import DollarsInvalid
+from access.limits import dollars
+from access.limits.dollars import DollarsInvalid
 
 
 @pytest.mark.parametrize(

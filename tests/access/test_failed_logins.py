@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from access import audit, failed_logins
-from access.failed_logins import Burst
+from access.audit import audit_log
+from access.authentication import failed_logins
+from access.authentication.failed_logins import Burst
 from access.models import AuditEntry
 from tests.gateway.calls import until
 
@@ -91,7 +92,7 @@ def test_a_database_that_is_away_stops_nothing(scope, caplog, monkeypatch):
     def fail(deed: object) -> None:
         raise OSError("away")
 
-    monkeypatch.setattr(audit, "write", fail)
+    monkeypatch.setattr(audit_log, "write", fail)
     failed_logins.report(Burst(scope, "192.0.2.1", "ada", failures=5))
     until(lambda: [r for r in caplog.records if "not in the audit" in r.getMessage()])
     assert entries(scope) == []

@@ -4,9 +4,9 @@ import uuid
 
 import pytest
 
-from access import identity, user_namespace
-from config import loader
+from access.users import identity, user_namespace
 from config.errors import ConfigInvalid
+from config.loading import loader
 from memory.models import Thread
 from tests.gateway.calls import ask, post, refused, says, stored
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from access import instants
-from access.instants import InstantInvalid
+from access import time_parsing
+from access.time_parsing import InstantInvalid
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -19,15 +19,15 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
     ],
 )
 def test_a_length_goes_either_way(text, length):
-    assert instants.ahead(text, NOW) == NOW + length
-    assert instants.ago(text, NOW) == NOW - length
+    assert time_parsing.ahead(text, NOW) == NOW + length
+    assert time_parsing.ago(text, NOW) == NOW - length
 
 
 def test_a_day_is_over_at_its_end_and_begins_at_its_beginning():
-    assert instants.ahead("2026-12-31", NOW) == datetime(
+    assert time_parsing.ahead("2026-12-31", NOW) == datetime(
         2026, 12, 31, 23, 59, 59, 999999, tzinfo=UTC
     )
-    assert instants.ago("2026-12-31", NOW) == datetime(2026, 12, 31, tzinfo=UTC)
+    assert time_parsing.ago("2026-12-31", NOW) == datetime(2026, 12, 31, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_day_is_over_at_its_end_and_begins_at_its_beginning():
 )
 def test_a_time_is_utc_unless_it_says_otherwise(text, hour):
     instant = datetime(2026, 12, 31, hour, tzinfo=UTC)
-    assert instants.ahead(text, NOW) == instants.ago(text, NOW) == instant
+    assert time_parsing.ahead(text, NOW) == time_parsing.ago(text, NOW) == instant
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,6 @@ def test_a_time_is_utc_unless_it_says_otherwise(text, hour):
     ],
 )
 def test_what_is_neither_is_refused(text):
-    for read in (instants.ahead, instants.ago):
+    for read in (time_parsing.ahead, time_parsing.ago):
         with pytest.raises(InstantInvalid, match="2026-12-31, a time such as"):
             read(text, NOW)

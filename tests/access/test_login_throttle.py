@@ -2,11 +2,11 @@
 
 import pytest
 
-from access import login_throttle
+from access.authentication import login_throttle
+from access.authentication.failed_logins import Burst
+from access.authentication.login_throttle import LoginThrottle
 from access.errors import LoginDelayed
-from access.failed_logins import Burst
-from access.login_throttle import LoginThrottle
-from core.networks import client_network
+from core.network.client_addresses import client_network
 from tests.access.clock import Clock
 
 A, B = "192.0.2.1", "192.0.2.2"

@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connection, transaction
 
-from access import meters, tokens, windows
-from access.meters import EPOCH_SECONDS, Charge, Key, Reservation
+from access.limits import time_windows, usage_counters
+from access.limits.time_windows import Window
+from access.limits.usage_counters import EPOCH_SECONDS, Charge, Key, Reservation
 from access.models import Meter
 from access.models import Token as TokenRow
-from access.windows import Window
+from access.tokens import api_tokens
 from tests.access.authors import ADA
 
 pytestmark = pytest.mark.database
@@ -26,12 +27,14 @@ def subject(database: None) -> str:
 
 
 def hour(subject: str, now: int = NOW) -> Key:
-    return Key(subject, windows.at(windows.HOUR, now))
+    return Key(subject, time_windows.at(time_windows.HOUR, now))
 
 
 def aside(key: Key, *, tokens: int = 100, micro_usd: int = 10, now: int = NOW):
     """Set aside, and return what the meter says and what is to be given back."""
-    used = meters.reserve([key], None, tokens=tokens, micro_usd=micro_usd, now=now)
+    used = usage_counters.reserve(
+        [key], None, tokens=tokens, micro_usd=micro_usd, now=now
+    )
     return used[key], Reservation({key: used[key].epoch}, tokens, micro_usd)
 
 
@@ -63,7 +66,7 @@ def test_a_charge_takes_the_place_of_what_was_set_aside(subject):
     key = hour(subject)
     _, first = aside(key)
     aside(key, tokens=7, micro_usd=3)
-    meters.settle([key], first, Charge(40, 4, is_priced=True), now=NOW)
+    usage_counters.settle([key], first, Charge(40, 4, is_priced=True), now=NOW)
     found = row(key)
     assert held(key) == (1, 7, 3)
     assert (found.requests, found.tokens, found.micro_usd) == (2, 40, 4)
@@ -72,8 +75,8 @@ def test_a_charge_takes_the_place_of_what_was_set_aside(subject):
 
 def test_a_turn_of_unknown_price_is_counted(subject):
     key = hour(subject)
-    meters.settle([key], None, Charge(40, 0, is_priced=False), now=NOW)
-    meters.settle([key], None, Charge(2, 5, is_priced=True), now=NOW + 1)
+    usage_counters.settle([key], None, Charge(40, 0, is_priced=False), now=NOW)
+    usage_counters.settle([key], None, Charge(2, 5, is_priced=True), now=NOW + 1)
     found = row(key)
     assert (found.requests, found.tokens, found.micro_usd) == (2, 42, 5)
     assert (found.unpriced, found.last_at) == (1, NOW + 1)
@@ -82,7 +85,7 @@ def test_a_turn_of_unknown_price_is_counted(subject):
 def test_what_was_never_begun_leaves_no_trace(subject):
     key = hour(subject)
     _, first = aside(key)
-    meters.release(first, now=NOW)
+    usage_counters.release(first, now=NOW)
     assert held(key) == (0, 0, 0)
     assert (row(key).requests, row(key).tokens) == (0, 0)
 
@@ -109,9 +112,9 @@ def test_a_late_charge_gives_back_its_own_alone(subject, epochs):
     _, first = aside(key)
     later = NOW + epochs * EPOCH_SECONDS
     _, second = aside(key, tokens=7, micro_usd=3, now=later)
-    meters.settle([key], first, Charge(40, 4, is_priced=True), now=later)
+    usage_counters.settle([key], first, Charge(40, 4, is_priced=True), now=later)
     assert held(key) == (1, 7, 3)
-    meters.settle([key], second, Charge(1, 1, is_priced=True), now=later)
+    usage_counters.settle([key], second, Charge(1, 1, is_priced=True), now=later)
     assert held(key) == (0, 0, 0)
     assert row(key).tokens == 41
 
@@ -121,18 +124,18 @@ def test_a_clock_that_is_behind_voids_nothing(subject):
     aside(key, now=NOW + EPOCH_SECONDS)
     used, behind = aside(key, now=NOW)
     assert used.turns_aside == 2
-    meters.settle([key], behind, meters.NOTHING, now=NOW)
+    usage_counters.settle([key], behind, usage_counters.NOTHING, now=NOW)
     assert held(key) == (1, 100, 10)
 
 
 def test_subjects_and_windows_are_apart(subject):
-    day = Key(subject, windows.at(windows.DAY, NOW))
+    day = Key(subject, time_windows.at(time_windows.DAY, NOW))
     other = hour(f"user:{uuid.uuid4().hex}")
-    used = meters.reserve(
+    used = usage_counters.reserve(
         [hour(subject), day, other], None, tokens=1, micro_usd=1, now=NOW
     )
     assert set(used) == {hour(subject), day, other}
-    meters.settle([day], None, Charge(5, 5, is_priced=True), now=NOW)
+    usage_counters.settle([day], None, Charge(5, 5, is_priced=True), now=NOW)
     assert [row(key).tokens for key in (hour(subject), day, other)] == [0, 5, 0]
 
 
@@ -140,18 +143,25 @@ def test_two_statements_are_all_a_turn_takes(
     subject, database, django_assert_num_queries
 ):
     keys = [
-        Key(subject, windows.at(length, NOW))
-        for length in (windows.EVER, windows.HOUR, windows.DAY, windows.MONTH)
+        Key(subject, time_windows.at(length, NOW))
+        for length in (
+            time_windows.EVER,
+            time_windows.HOUR,
+            time_windows.DAY,
+            time_windows.MONTH,
+        )
     ]
     with django_assert_num_queries(2):
-        used = meters.reserve(keys, None, tokens=1, micro_usd=1, now=NOW)
+        used = usage_counters.reserve(keys, None, tokens=1, micro_usd=1, now=NOW)
         epochs = {key: each.epoch for key, each in used.items()}
-        meters.settle(keys, Reservation(epochs, 1, 1), meters.NOTHING, now=NOW)
+        usage_counters.settle(
+            keys, Reservation(epochs, 1, 1), usage_counters.NOTHING, now=NOW
+        )
 
 
-def minted(**fields) -> tuple[TokenRow, tokens.caller.Token]:
-    made, secret = tokens.mint("ci", f"user-{uuid.uuid4()}", by=ADA, **fields)
-    found = tokens.find(tokens.digest(secret), datetime.now(UTC))
+def minted(**fields) -> tuple[TokenRow, api_tokens.caller.Token]:
+    made, secret = api_tokens.mint("ci", f"user-{uuid.uuid4()}", by=ADA, **fields)
+    found = api_tokens.find(api_tokens.digest(secret), datetime.now(UTC))
     assert found is not None
     return made, found
 
@@ -159,16 +169,20 @@ def minted(**fields) -> tuple[TokenRow, tokens.caller.Token]:
 def test_a_token_that_is_valid_may_set_aside(subject):
     _, token = minted()
     now = int(datetime.now(UTC).timestamp())
-    assert meters.is_valid(token, now=now)
-    assert meters.reserve([hour(subject)], token, tokens=1, micro_usd=1, now=now)
+    assert usage_counters.is_valid(token, now=now)
+    assert usage_counters.reserve(
+        [hour(subject)], token, tokens=1, micro_usd=1, now=now
+    )
 
 
 def test_a_revoked_token_sets_nothing_aside(subject):
     made, token = minted()
-    tokens.revoke(str(made.id), by=ADA)
+    api_tokens.revoke(str(made.id), by=ADA)
     now = int(datetime.now(UTC).timestamp())
-    assert not meters.is_valid(token, now=now)
-    assert not meters.reserve([hour(subject)], token, tokens=1, micro_usd=1, now=now)
+    assert not usage_counters.is_valid(token, now=now)
+    assert not usage_counters.reserve(
+        [hour(subject)], token, tokens=1, micro_usd=1, now=now
+    )
     assert not Meter.objects.filter(subject=subject).exists()
 
 
@@ -176,20 +190,20 @@ def test_an_expired_token_sets_nothing_aside(subject):
     end = datetime.now(UTC) + timedelta(hours=1)
     _, token = minted(expires_at=end)
     before, after = int(end.timestamp()) - 1, int(end.timestamp()) + 1
-    assert meters.is_valid(token, now=before)
-    assert not meters.is_valid(token, now=after)
+    assert usage_counters.is_valid(token, now=before)
+    assert not usage_counters.is_valid(token, now=after)
     key = hour(subject)
-    assert not meters.reserve([key], token, tokens=1, micro_usd=1, now=after)
+    assert not usage_counters.reserve([key], token, tokens=1, micro_usd=1, now=after)
 
 
 def test_a_changed_token_is_looked_up_again(subject):
     made, token = minted()
     TokenRow.objects.filter(pk=made.pk).update(version=2)
     now = int(datetime.now(UTC).timestamp())
-    assert not meters.is_valid(token, now=now)
-    again = tokens.again(token, datetime.now(UTC))
+    assert not usage_counters.is_valid(token, now=now)
+    again = api_tokens.again(token, datetime.now(UTC))
     assert again is not None
-    assert meters.is_valid(again, now=now)
+    assert usage_counters.is_valid(again, now=now)
 
 
 def test_many_at_once_pass_no_limit(subject):
@@ -202,7 +216,9 @@ def test_many_at_once_pass_no_limit(subject):
         barrier.wait()
         try:
             with transaction.atomic():
-                used = meters.reserve([key], None, tokens=1, micro_usd=1, now=NOW)
+                used = usage_counters.reserve(
+                    [key], None, tokens=1, micro_usd=1, now=NOW
+                )
                 if used[key].requests > 10:
                     raise LookupError
             served.append(used[key].requests)
@@ -221,28 +237,33 @@ def test_many_at_once_pass_no_limit(subject):
 
 
 def test_windows_that_are_over_are_deleted(subject):
-    lengths = (windows.MINUTE, windows.HOUR, windows.DAY, windows.MONTH)
-    lengths += (windows.CALENDAR_MONTH, windows.EVER)
+    lengths = (
+        time_windows.MINUTE,
+        time_windows.HOUR,
+        time_windows.DAY,
+        time_windows.MONTH,
+    )
+    lengths += (time_windows.CALENDAR_MONTH, time_windows.EVER)
     token = f"token:{uuid.uuid4().hex}"
     for name in (subject, token):
         for length in lengths:
-            key = Key(name, windows.at(length, NOW))
-            meters.settle([key], None, meters.NOTHING, now=NOW)
+            key = Key(name, time_windows.at(length, NOW))
+            usage_counters.settle([key], None, usage_counters.NOTHING, now=NOW)
 
     def kept(name: str) -> list[int]:
         found = Meter.objects.filter(subject=name).values_list("window", flat=True)
         return sorted(found)
 
-    meters.prune(NOW + 1)
+    usage_counters.prune(NOW + 1)
     assert kept(subject) == sorted(lengths)
-    meters.prune(NOW + 3 * windows.DAY)
-    assert kept(subject) == [windows.CALENDAR_MONTH, windows.MONTH]
-    meters.prune(NOW + 62 * windows.DAY)
-    assert kept(subject) == [windows.CALENDAR_MONTH]
-    meters.prune(NOW + 800 * windows.DAY)
+    usage_counters.prune(NOW + 3 * time_windows.DAY)
+    assert kept(subject) == [time_windows.CALENDAR_MONTH, time_windows.MONTH]
+    usage_counters.prune(NOW + 62 * time_windows.DAY)
+    assert kept(subject) == [time_windows.CALENDAR_MONTH]
+    usage_counters.prune(NOW + 800 * time_windows.DAY)
     assert kept(subject) == []
     # What a token has spent is told for as long as there is the token.
-    assert kept(token) == [windows.EVER]
+    assert kept(token) == [time_windows.EVER]
 
 
 # Windows.
@@ -254,10 +275,14 @@ def epoch_seconds(*date: int) -> int:
 
 def test_windows_are_cut_from_the_epoch():
     now = epoch_seconds(2026, 5, 6, 13, 45, 30)
-    assert windows.at(windows.MINUTE, now).start == epoch_seconds(2026, 5, 6, 13, 45)
-    assert windows.at(windows.HOUR, now) == Window(3600, epoch_seconds(2026, 5, 6, 13))
-    assert windows.at(windows.DAY, now).end == epoch_seconds(2026, 5, 7)
-    month = windows.at(windows.MONTH, now)
+    assert time_windows.at(time_windows.MINUTE, now).start == epoch_seconds(
+        2026, 5, 6, 13, 45
+    )
+    assert time_windows.at(time_windows.HOUR, now) == Window(
+        3600, epoch_seconds(2026, 5, 6, 13)
+    )
+    assert time_windows.at(time_windows.DAY, now).end == epoch_seconds(2026, 5, 7)
+    month = time_windows.at(time_windows.MONTH, now)
     assert month.start % (30 * 86_400) == 0
     assert month.start <= now < month.end == month.start + 30 * 86_400
 
@@ -273,5 +298,5 @@ def test_windows_are_cut_from_the_epoch():
     ],
 )
 def test_calendar_months_are_the_calendars(now, start, end):
-    window = windows.at(windows.CALENDAR_MONTH, epoch_seconds(*now))
+    window = time_windows.at(time_windows.CALENDAR_MONTH, epoch_seconds(*now))
     assert (window.start, window.end) == (epoch_seconds(*start), epoch_seconds(*end))

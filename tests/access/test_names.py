@@ -4,8 +4,10 @@ import uuid
 
 import pytest
 
-from access import identity, names, tokens
-from config import loader
+from access import user_lookup
+from access.tokens import api_tokens
+from access.users import identity
+from config.loading import loader
 from tests.access.authors import ADA
 
 YAML = """
@@ -28,8 +30,8 @@ def config(tmp_path):
 def test_names_of_tokens_and_of_the_file_are_known(config):
     principal, unnamed = f"alice-{uuid.uuid4()}", str(uuid.uuid4())
     for name in (principal, principal, unnamed):
-        tokens.mint("laptop", name, by=ADA)
-    known = names.known(config)
+        api_tokens.mint("laptop", name, by=ADA)
+    known = user_lookup.known(config)
     assert known[identity.derive(principal)] == principal
     assert known[identity.derive("main")] == "main"
     assert known[identity.derive("Bob")] == "Bob"
@@ -38,11 +40,11 @@ def test_names_of_tokens_and_of_the_file_are_known(config):
 
 def test_a_text_may_name_somebody_unknown_and_those_it_is_a_part_of():
     known = {identity.derive(name): name for name in ("Alice", "malice", "bob")}
-    assert names.alike(" ALICE ", known) == {
+    assert user_lookup.alike(" ALICE ", known) == {
         *(identity.derive(name) for name in ("ALICE", "Alice", "malice")),
     }
-    assert names.alike("", known) == set(known)
-    assert names.alike("x" * 513, known) == set()
+    assert user_lookup.alike("", known) == set(known)
+    assert user_lookup.alike("x" * 513, known) == set()
 
 
 @pytest.mark.parametrize(
@@ -54,10 +56,10 @@ def test_a_text_may_name_somebody_unknown_and_those_it_is_a_part_of():
     ],
 )
 def test_the_beginning_of_an_id_is_a_range_of_ids(text, first, last):
-    found = names.ids_from(text)
+    found = user_lookup.ids_from(text)
     assert [str(end)[:13] for end in found] == [first, last]
 
 
 @pytest.mark.parametrize("text", ["01a", "alice", "0" * 33, "", "01a1 x", "٠١٢٣"])
 def test_others_are_no_beginning_of_an_id(text):
-    assert names.ids_from(text) is None
+    assert user_lookup.ids_from(text) is None

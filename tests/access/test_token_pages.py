@@ -8,9 +8,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from access import identity, token_lines, token_pages, tokens, windows
+from access.limits import time_windows
 from access.models import Meter
-from access.token_pages import Listed
+from access.tokens import api_tokens, formatting, token_queries
+from access.tokens.token_queries import Listed
+from access.users import identity
 from tests.access.authors import ADA
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -25,11 +27,11 @@ def principal() -> str:
 
 
 def mint(principal, label="laptop", at=NOW, **terms):
-    return tokens.mint(label, principal, now=at, by=ADA, **terms)[0]
+    return api_tokens.mint(label, principal, now=at, by=ADA, **terms)[0]
 
 
-def use(row, *, length=windows.EVER, at=NOW, **figures):
-    window = windows.at(length, int(at.timestamp()))
+def use(row, *, length=time_windows.EVER, at=NOW, **figures):
+    window = time_windows.at(length, int(at.timestamp()))
     Meter.objects.create(
         subject=f"token:{row.id.hex}",
         window=window.length,
@@ -42,7 +44,7 @@ def use(row, *, length=windows.EVER, at=NOW, **figures):
 def listed(principal, now=NOW, **terms):
     return [
         each
-        for each in token_pages.every(now=now, **terms)
+        for each in token_queries.every(now=now, **terms)
         if each.row.principal == principal
     ]
 
@@ -55,9 +57,9 @@ def test_a_token_nobody_used_has_spent_nothing(principal):
 def test_its_spend_is_this_months_and_that_of_all_time(principal):
     row = mint(principal)
     use(row, micro_usd=3_100_000, unpriced=3, at=NOW - HOUR)
-    use(row, length=windows.CALENDAR_MONTH, micro_usd=40_000)
+    use(row, length=time_windows.CALENDAR_MONTH, micro_usd=40_000)
     last_month = NOW - timedelta(days=30)
-    use(row, length=windows.CALENDAR_MONTH, micro_usd=7, at=last_month)
+    use(row, length=time_windows.CALENDAR_MONTH, micro_usd=7, at=last_month)
     assert listed(principal) == [
         Listed(row, "active", 3_100_000, 40_000, 3, NOW - HOUR)
     ]
@@ -66,7 +68,7 @@ def test_its_spend_is_this_months_and_that_of_all_time(principal):
 
 def test_the_newest_are_first_and_those_that_ended_are_left_out(principal):
     revoked = mint(principal, at=NOW - 3 * HOUR)
-    tokens.revoke(str(revoked.id), now=NOW, by=ADA)
+    api_tokens.revoke(str(revoked.id), now=NOW, by=ADA)
     expired = mint(principal, at=NOW - 2 * HOUR, expires_at=NOW)
     old = mint(principal, at=NOW - HOUR, expires_at=NOW + HOUR)
     new = mint(principal)
@@ -81,8 +83,8 @@ def test_the_newest_are_first_and_those_that_ended_are_left_out(principal):
 def test_pages_follow_each_other_also_within_one_instant(principal, monkeypatch):
     at = NOW + timedelta(days=3650 + uuid.uuid4().int % 10_000)
     rows = [mint(principal, at=at).id for _ in range(5)]
-    monkeypatch.setattr(token_pages, "PAGE", 2)
-    found = [each.row.id for each in token_pages.every(now=NOW)]
+    monkeypatch.setattr(token_queries, "PAGE", 2)
+    found = [each.row.id for each in token_queries.every(now=NOW)]
     assert len(set(found)) == len(found)
     # PostgreSQL and SQLite order ids alike: by their digits.
     assert [each for each in found if each in rows] == sorted(rows, reverse=True)
@@ -92,7 +94,7 @@ def test_a_page_is_two_queries(principal):
     for number in range(5):
         use(mint(principal, label=str(number)), micro_usd=number)
     with CaptureQueriesContext(connection) as queries:
-        token_pages.page(now=NOW)
+        token_queries.page(now=NOW)
     assert len(queries) == 2
 
 
@@ -100,10 +102,10 @@ def test_a_users_tokens_are_found_by_each_name_of_the_user(principal):
     user_id = identity.derive(principal)
     by_name, by_id = mint(principal), mint(str(user_id).upper())
     mint(f"{principal}x")
-    assert set(token_pages.of_user(user_id)) == {by_name, by_id}
-    assert token_pages.count_active(user_id, now=NOW) == 2
-    tokens.revoke(str(by_id.id), now=NOW, by=ADA)
-    assert token_pages.count_active(user_id, now=NOW) == 1
+    assert set(token_queries.of_user(user_id)) == {by_name, by_id}
+    assert token_queries.count_active(user_id, now=NOW) == 2
+    api_tokens.revoke(str(by_id.id), now=NOW, by=ADA)
+    assert token_queries.count_active(user_id, now=NOW) == 1
 
 
 # In words
@@ -119,7 +121,7 @@ def test_a_line_says_all_there_is_to_say(principal):
         agents=["writer", "coder"],
     )
     told = Listed(row, "active", 3_100_000, 40_000, 1, NOW)
-    assert re.split(" {2,}", token_lines.line(told)) == [
+    assert re.split(" {2,}", formatting.line(told)) == [
         *(row.id.hex[:8], "active", "ci", "$20.00 / month"),
         "spent $0.04 this month, $3.10 in all + 1 turn of unknown price",
         *(f"[{principal}]", "last used 2026-11-21 12:00"),
@@ -129,9 +131,9 @@ def test_a_line_says_all_there_is_to_say(principal):
 
 def test_what_has_ended_says_when(principal):
     row = mint(principal, budget="total", limit_micro_usd=500, expires_at=NOW + HOUR)
-    line = token_lines.line(Listed(row, "expired", 400, 400, 3))
+    line = formatting.line(Listed(row, "expired", 400, 400, 3))
     assert "  $0.0005 in all  " in line
     assert "  spent $0.0004 + 3 turns of unknown price  " in line
     assert line.endswith("never used  expired 2026-11-21 13:00")
-    row, _ = tokens.revoke(str(row.id), now=NOW, by=ADA)
-    assert "revoked 2026-11-21 12:00" in token_lines.line(Listed(row, "revoked"))
+    row, _ = api_tokens.revoke(str(row.id), now=NOW, by=ADA)
+    assert "revoked 2026-11-21 12:00" in formatting.line(Listed(row, "revoked"))

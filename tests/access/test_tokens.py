@@ -10,9 +10,11 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from access import audit, caller, tokens
+from access.audit import audit_log
 from access.errors import TokenAmbiguous, TokenInvalid, TokenUnknown
 from access.models import AuditEntry, Token
+from access.tokens import api_tokens
+from access.users import caller
 from tests.access.authors import ADA
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -22,11 +24,11 @@ HOUR = timedelta(hours=1)
 
 
 def mint(label="laptop", principal="alice", **terms):
-    return tokens.mint(label, principal, by=ADA, **{"now": NOW, **terms})
+    return api_tokens.mint(label, principal, by=ADA, **{"now": NOW, **terms})
 
 
 def find(secret, at=NOW):
-    return tokens.find(tokens.digest(secret), at)
+    return api_tokens.find(api_tokens.digest(secret), at)
 
 
 # Made and found
@@ -35,11 +37,11 @@ def find(secret, at=NOW):
 def test_a_secret_is_found_by_its_digest_alone():
     row, secret = mint()
     assert re.fullmatch(r"sk-coulisse-[A-Za-z0-9_-]{43}", secret)
-    assert tokens.digest(secret) == hashlib.sha256(secret.encode()).hexdigest()
+    assert api_tokens.digest(secret) == hashlib.sha256(secret.encode()).hexdigest()
     assert find(secret) == caller.Token(row.id, "laptop", "alice")
     assert find(secret[:-1]) is None
     assert find(f"{secret}x") is None
-    assert find(tokens.digest(secret)) is None
+    assert find(api_tokens.digest(secret)) is None
 
 
 @pytest.mark.parametrize(
@@ -55,9 +57,9 @@ def test_nothing_stored_is_the_secret():
     written = repr(AuditEntry.objects.filter(target=row.pk).values_list().get())
     for text in (stored, written):
         assert secret not in text
-        assert secret.removeprefix(tokens.PREFIX) not in text
-    assert tokens.digest(secret) in stored
-    assert tokens.digest(secret) not in written
+        assert secret.removeprefix(api_tokens.PREFIX) not in text
+    assert api_tokens.digest(secret) in stored
+    assert api_tokens.digest(secret) not in written
 
 
 def test_two_tokens_of_one_name_are_two():
@@ -154,11 +156,11 @@ def test_limits_are_kept_to_the_micro_dollar(limit):
 
 def test_a_revoked_token_is_refused_at_once_and_stays_so():
     row, secret = mint()
-    revoked, is_new = tokens.revoke(str(row.id), now=NOW, by=ADA)
+    revoked, is_new = api_tokens.revoke(str(row.id), now=NOW, by=ADA)
     assert is_new
     assert (revoked.revoked_at, revoked.version) == (NOW, 2)
     assert find(secret) is None
-    again, is_new = tokens.revoke(str(row.id), now=NOW + HOUR, by=ADA)
+    again, is_new = api_tokens.revoke(str(row.id), now=NOW + HOUR, by=ADA)
     assert not is_new
     assert (again.revoked_at, again.version) == (NOW, 2)
 
@@ -170,7 +172,7 @@ def test_of_many_who_revoke_at_once_one_does():
 
     def revoke():
         barrier.wait(60)
-        outcomes.append(tokens.revoke(str(row.id), by=ADA)[1])
+        outcomes.append(api_tokens.revoke(str(row.id), by=ADA)[1])
         connection.close()
 
     threads = [threading.Thread(target=revoke) for _ in range(4)]
@@ -185,7 +187,7 @@ def test_of_many_who_revoke_at_once_one_does():
 def with_id(text):
     row = Token(
         id=uuid.UUID(text),
-        digest=tokens.digest(str(uuid.uuid4())),
+        digest=api_tokens.digest(str(uuid.uuid4())),
         label=text[:8],
         principal="alice",
         created_at=NOW,
@@ -199,14 +201,14 @@ def test_an_id_may_be_cut_short():
     one = with_id(f"{start}a{'0' * 24}")
     two = with_id(f"{start}b{'f' * 24}")
     for text in (f"{start}a", f"{start}A…", one.id.hex, str(one.id), f" {one.id} "):
-        assert tokens.get(text) == one
-    assert tokens.get(f"{start}bfffffffffffffffffffffff") == two
+        assert api_tokens.get(text) == one
+    assert api_tokens.get(f"{start}bfffffffffffffffffffffff") == two
     with pytest.raises(TokenAmbiguous, match="several tokens begin with") as caught:
-        tokens.revoke(start, by=ADA)
+        api_tokens.revoke(start, by=ADA)
     assert str(one.id) in caught.value.message
     assert str(two.id) in caught.value.message
     assert not Token.objects.filter(revoked_at=NOW, pk__in=[one.pk, two.pk]).exists()
-    assert tokens.get(f"{start}a").revoked_at is None
+    assert api_tokens.get(f"{start}a").revoked_at is None
 
 
 @pytest.mark.parametrize(
@@ -214,7 +216,7 @@ def test_an_id_may_be_cut_short():
 )
 def test_what_is_no_id_of_a_token_is_unknown(text):
     with pytest.raises(TokenUnknown):
-        tokens.revoke(text, by=ADA)
+        api_tokens.revoke(text, by=ADA)
 
 
 # Written down
@@ -222,9 +224,9 @@ def test_what_is_no_id_of_a_token_is_unknown(text):
 
 def test_minting_and_revoking_are_written_down():
     row, _ = mint(budget="total", limit_micro_usd=5, agents=["writer"])
-    tokens.revoke(str(row.id), by=ADA)
-    tokens.revoke(str(row.id), by=ADA)
-    (revoked, minted), has_more = audit.page(target=str(row.id))
+    api_tokens.revoke(str(row.id), by=ADA)
+    api_tokens.revoke(str(row.id), by=ADA)
+    (revoked, minted), has_more = audit_log.page(target=str(row.id))
     assert not has_more
     assert (minted.action, revoked.action) == ("token.create", "token.revoke")
     assert {minted.actor, revoked.actor} == {ADA.actor}
@@ -247,7 +249,7 @@ def token(principal="alice"):
 
 
 def test_what_is_remembered_is_recalled_until_it_is_forgotten():
-    remembered = tokens.Remembered()
+    remembered = api_tokens.Remembered()
     one, two = token(), token()
     remembered.remember("1", one)
     remembered.remember("2", two)
@@ -260,7 +262,7 @@ def test_what_is_remembered_is_recalled_until_it_is_forgotten():
 
 
 def test_the_oldest_gives_way():
-    remembered = tokens.Remembered(limit=2)
+    remembered = api_tokens.Remembered(limit=2)
     one, two, three = token(), token(), token()
     for digest, each in (("1", one), ("2", two), ("2", two), ("3", three)):
         remembered.remember(digest, each)
@@ -270,7 +272,7 @@ def test_the_oldest_gives_way():
 
 
 def test_threads_may_share_it():
-    remembered = tokens.Remembered(limit=8)
+    remembered = api_tokens.Remembered(limit=8)
     many = [token() for _ in range(64)]
     faults = []
 

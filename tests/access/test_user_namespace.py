@@ -10,13 +10,14 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext, override_settings
 
-from access import checks, identity, user_namespace
+from access import checks
 from access.errors import NamespaceMismatch, NamespaceUnknown
 from access.models import Meter, UserNamespace
-from access.user_namespace import PUBLIC, fingerprint
-from config import secrets_file
+from access.users import identity, user_namespace
+from access.users.user_namespace import PUBLIC, fingerprint
 from config.errors import SecretsInvalid
-from config.secrets_file import HMAC_KEY, USER_NAMESPACE, VAULT_KEY
+from config.loading import secrets_file
+from config.loading.secrets_file import HMAC_KEY, USER_NAMESPACE, VAULT_KEY
 from memory.models import Thread
 
 pytestmark = pytest.mark.database

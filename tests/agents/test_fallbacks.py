@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agents import lineup, loop
+from agents import fallback_chain, loop
 from agents.config import AGENTS, AgentConfig
-from agents.lineup import Lineup
+from agents.fallback_chain import Lineup
 from agents.loop import Task
 from agents.subagents import Subagent
 from config.sections import Config
@@ -31,7 +31,7 @@ from providers.errors import (
     RateLimited,
     RequestRefused,
 )
-from providers.fake import FakeProvider
+from testing.scripted_provider import FakeProvider
 from tests.agents.test_loop import Tool
 from tests.agents.test_subagents import answering
 
@@ -87,7 +87,7 @@ class Stage:
         )
         return Task(
             agent,
-            Lineup(lineup.of(config, agent)),
+            Lineup(fallback_chain.of(config, agent)),
             messages or [Message("user", "hi")],
             requested or {},
             own_tools=tools,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from agents import lineup, loop, toolcalls
+from agents import fallback_chain, loop, tool_execution
 from agents.config import AgentConfig
-from agents.lineup import Lineup
+from agents.fallback_chain import Lineup
 from agents.loop import Task
 from core.errors import CoulisseError, Upstream
 from core.events import (
@@ -72,7 +72,7 @@ def take(fake):
         config = AgentConfig.model_validate(fields)
         task = Task(
             config,
-            Lineup([lineup.own_model(config, fake.provider(kind))]),
+            Lineup([fallback_chain.own_model(config, fake.provider(kind))]),
             [Message("user", "hi")],
             {} if choice is None else {"tool_choice": choice},
             client_tools=client_tools,
@@ -296,10 +296,10 @@ async def test_a_client_that_wants_no_call_is_heard_where_there_are_no_others(
 
 
 async def test_a_slow_tool_makes_the_heart_beat(take, fake, monkeypatch):
-    monkeypatch.setattr(toolcalls, "HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr(tool_execution, "HEARTBEAT_SECONDS", 0.01)
     fake.call_tool("add", {})
     fake.reply("Two.")
-    looks, enough, are_in = [], asyncio.Event(), toolcalls.Answers.are_in
+    looks, enough, are_in = [], asyncio.Event(), tool_execution.Answers.are_in
 
     async def look(calls):
         looks.append(await are_in(calls))
@@ -311,7 +311,7 @@ async def test_a_slow_tool_makes_the_heart_beat(take, fake, monkeypatch):
         await enough.wait()
         return "done"
 
-    monkeypatch.setattr(toolcalls.Answers, "are_in", look)
+    monkeypatch.setattr(tool_execution.Answers, "are_in", look)
     events = await take(Tool("add", wait))
     assert sum(isinstance(event, Heartbeat) for event in events) >= 2
     assert looks[-1]
@@ -498,7 +498,7 @@ def one(fake):
     def one(kind, record):
         agent = AgentConfig(name="a", provider="p", model="m")
         asked = [Message("user", "hi")]
-        alone = Lineup([lineup.own_model(agent, fake.provider(kind))])
+        alone = Lineup([fallback_chain.own_model(agent, fake.provider(kind))])
         return Task(agent, alone, asked, {}, record=record)
 
     return one
@@ -561,7 +561,7 @@ async def test_of_a_fault_of_ours_the_record_has_the_kind_alone(
 )
 def test_two_names_of_one_parameter_are_not_both_sent(asked, expected):
     agent = AgentConfig(name="a", provider="p", model="m", max_tokens=50)
-    assert lineup.merged(agent.parameters, asked) == expected
+    assert fallback_chain.merged(agent.parameters, asked) == expected
 
 
 async def test_a_model_that_calls_to_the_end_has_not_answered(take, fake):
@@ -588,10 +588,10 @@ async def test_only_so_many_tools_run_at_once(take, fake):
         running -= 1
         return "done"
 
-    fake.reply(tool_calls=[("add", {})] * (2 * toolcalls.MAX_AT_ONCE))
+    fake.reply(tool_calls=[("add", {})] * (2 * tool_execution.MAX_AT_ONCE))
     fake.reply("Done.")
     await take(Tool("add", lambda arguments: work()))
-    assert most == toolcalls.MAX_AT_ONCE
+    assert most == tool_execution.MAX_AT_ONCE
 
 
 async def test_a_tool_that_is_broken_off_is_waited_for(take, fake):
@@ -615,7 +615,7 @@ async def test_a_tool_that_is_broken_off_is_waited_for(take, fake):
 
 
 async def test_the_record_has_what_the_model_was_not_told(take, fake):
-    record, long = [], "x" * (2 * toolcalls.MAX_RESULT_LENGTH)
+    record, long = [], "x" * (2 * tool_execution.MAX_RESULT_LENGTH)
     fake.call_tool("add", {})
     fake.reply("Done.")
     await take(Tool("add", lambda arguments: long), record=record)
@@ -625,7 +625,7 @@ async def test_the_record_has_what_the_model_was_not_told(take, fake):
 
 def test_parts_of_a_result_share_their_room():
     parts = [{"type": "text", "text": "x" * 8} for _ in range(3)]
-    told = toolcalls.cut(parts, 12)
+    told = tool_execution.cut(parts, 12)
     assert [part["text"].split("\n")[0] for part in told] == ["x" * 8, "x" * 4, ""]
 
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from agents import lineup, loop, subagents
+from agents import fallback_chain, loop, subagents
 from agents.config import AgentConfig
-from agents.lineup import Lineup
+from agents.fallback_chain import Lineup
 from agents.loop import Task
 from agents.subagents import MAX_DEPTH, Answering, Subagent
 from core import trace
@@ -30,7 +30,7 @@ def critic(fake, *, depth=1, open_tools=None, **fields) -> Subagent:
         return []
 
     agent = AgentConfig.model_validate({**CRITIC, **fields})
-    models = [lineup.own_model(agent, fake.provider("openai"))]
+    models = [fallback_chain.own_model(agent, fake.provider("openai"))]
     return Subagent(
         *(agent.name, agent.purpose, answering(agent, models), open_tools or none),
         depth=depth,
@@ -46,7 +46,7 @@ def take(fake):
         coach = AgentConfig.model_validate(COACH)
         task = Task(
             coach,
-            Lineup([lineup.own_model(coach, fake.provider("openai"))]),
+            Lineup([fallback_chain.own_model(coach, fake.provider("openai"))]),
             [Message("system", "You coach."), Message("user", "my secret is 42")],
             {},
             own_tools=tools,

@@ -1,6 +1,6 @@
 import pytest
 
-from agents import toolcalls
+from agents import tool_execution
 from core.errors import CoulisseError
 from core.messages import ToolCall
 
@@ -10,10 +10,10 @@ def nested(depth: int) -> ToolCall:
 
 
 def test_arguments_may_be_nested():
-    assert toolcalls.arguments(nested(64))
+    assert tool_execution.arguments(nested(64))
 
 
 @pytest.mark.parametrize("depth", [65, 400])
 def test_arguments_nested_too_deep_to_send_are_the_models_fault(depth):
     with pytest.raises(CoulisseError, match="nested more than 64 deep"):
-        toolcalls.arguments(nested(depth))
+        tool_execution.arguments(nested(depth))

@@ -1,7 +1,7 @@
 """What of an agent's rounds the client hears, and what a blind model is told."""
 
-from agents import pictures
-from agents.voice import Screen, Voice
+from agents import images
+from agents.stream_filter import Screen, Voice
 from core.events import TextDelta, ToolCallDelta
 from core.messages import Message
 
@@ -32,6 +32,6 @@ def test_pieces_that_come_before_the_name_wait_for_it():
 def test_only_pictures_of_tools_are_left_out():
     seen = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     mine = Message("user", [seen])
-    assert pictures.left_out([mine]) is None
-    told = pictures.left_out([mine, Message("tool", [seen], tool_call_id="c")])
-    assert told == [mine, Message("tool", pictures.UNSEEN, tool_call_id="c")]
+    assert images.left_out([mine]) is None
+    told = images.left_out([mine, Message("tool", [seen], tool_call_id="c")])
+    assert told == [mine, Message("tool", images.UNSEEN, tool_call_id="c")]

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from bench.__main__ import FIGURES, measure
-from bench.cast import SMALL
-from bench.figures import quantile
-from bench.table import Row, render
+from bench.harness.fixtures import SMALL
+from bench.harness.result_table import Row, render
+from bench.turn_costs.plain_turns import quantile
 
 
 def test_it_measures_every_figure_without_an_error():

@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 
-from bench import dataset
-from bench.dataset import DATA, Label
-from memory.known import Category
+from bench.memory_search import dataset
+from bench.memory_search.dataset import DATA, Label
+from memory.types import Category
 
 SET = dataset.load()
 KINDS = {"crosslingual", "direct", "indirect", "multi", "paraphrased"}

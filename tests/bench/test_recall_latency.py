@@ -2,17 +2,17 @@
 
 import math
 
-from bench import recall_latency
+from bench.memory_search import latency
 
 
 def test_it_measures_every_way_of_asking():
-    rows = recall_latency.measure("sqlite", [30], 60)
+    rows = latency.measure("sqlite", [30], 60)
     ways = ["words and meaning", "words", "meaning", "cold"]
     assert [row.name for row in rows] == [f"30 facts, {way}, p95" for way in ways]
     assert all(math.isfinite(row.value) and row.value > 0 for row in rows)
 
 
 def test_what_was_promised_is_marked():
-    row = recall_latency._row(10_000, "words", 1.0, 6.0, 0.5)
+    row = latency._row(10_000, "words", 1.0, 6.0, 0.5)
     assert (row.target, row.verdict) == (5.0, "MISSED")
-    assert recall_latency._row(10_000, "cold", 1.0, 50.0, 0.5).verdict == "ok"
+    assert latency._row(10_000, "cold", 1.0, 50.0, 0.5).verdict == "ok"

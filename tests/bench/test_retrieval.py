@@ -5,11 +5,25 @@ import json
 import numpy as np
 import pytest
 
-from bench import __main__, dedup, recall, retrieval, scores, vectors
-from bench.dataset import Conversation, Dataset, KnownText, Line, Pair, Question
-from bench.quality_table import Report, render
-from bench.scores import LEGS, Asked, Tried
-from bench.vectors import Vectors
+from bench import __main__
+from bench.memory_search import (
+    deduplication,
+    embeddings,
+    metrics,
+    quality,
+    question_ranks,
+)
+from bench.memory_search.dataset import (
+    Conversation,
+    Dataset,
+    KnownText,
+    Line,
+    Pair,
+    Question,
+)
+from bench.memory_search.embeddings import Vectors
+from bench.memory_search.metrics import LEGS, Asked, Tried
+from bench.memory_search.quality_report import Report, render
 
 FACTS = (
     KnownText("a-old", "ann", "en", "fact", "The user lives in Bergen."),
@@ -45,16 +59,16 @@ def asked(ranks, **fields) -> Asked:
 
 def test_recall_is_the_share_of_the_answers_found_so_far():
     one, two = asked([5]), asked([1, 10, None, 12])
-    assert scores.recall([one], 4) == 0
-    assert scores.recall([one], 5) == 1
-    assert scores.recall([two], 5) == 0.25
-    assert scores.recall([two], 10) == 0.5
-    assert scores.recall([one, two], 10) == 0.75
+    assert metrics.recall([one], 4) == 0
+    assert metrics.recall([one], 5) == 1
+    assert metrics.recall([two], 5) == 0.25
+    assert metrics.recall([two], 10) == 0.5
+    assert metrics.recall([one, two], 10) == 0.75
 
 
 def test_the_reciprocal_rank_is_that_of_the_first_answer():
-    assert scores.reciprocal_rank([asked([4, 2])]) == 0.5
-    assert scores.reciprocal_rank([asked([None]), asked([1])]) == 0.5
+    assert metrics.reciprocal_rank([asked([4, 2])]) == 0.5
+    assert metrics.reciprocal_rank([asked([None]), asked([1])]) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -72,10 +86,10 @@ def test_the_reciprocal_rank_is_that_of_the_first_answer():
     ],
 )
 def test_verdicts_are_judged_by_their_label(label, verdict, wrong):
-    assert scores.WRONG.get((label, verdict)) == wrong
+    assert metrics.WRONG.get((label, verdict)) == wrong
     tried = [Tried("p", "en", label, "local", verdict)]
     if wrong:
-        assert scores.errors(tried, label, wrong) == "1 of 1 (100 %)"
+        assert metrics.errors(tried, label, wrong) == "1 of 1 (100 %)"
 
 
 # Measuring.
@@ -83,13 +97,13 @@ def test_verdicts_are_judged_by_their_label(label, verdict, wrong):
 
 @pytest.fixture(scope="module")
 def made() -> Vectors:
-    return vectors.make("hash:32", SMALL)
+    return embeddings.make("hash:32", SMALL)
 
 
 @pytest.mark.database
 @pytest.mark.usefixtures("database")
 def test_each_leg_finds_what_answers_and_nothing_of_others(made):
-    told = list(recall.ask(SMALL, made))
+    told = list(question_ranks.ask(SMALL, made))
 
     assert [(one.holds, one.leg) for one in told] == [
         *(("facts", leg) for leg in LEGS),
@@ -102,7 +116,7 @@ def test_each_leg_finds_what_answers_and_nothing_of_others(made):
 @pytest.mark.database
 @pytest.mark.usefixtures("database")
 def test_what_is_no_longer_so_is_not_to_be_found(made):
-    ann, cy, pets = recall.settle(SMALL, made)
+    ann, cy, pets = question_ranks.settle(SMALL, made)
     assert [set(one.names.values()) for one in (ann, cy)] == [{"a", "b"}, {"c"}]
     assert list(pets.names.values()) == ["1", "2", "3"]
 
@@ -111,11 +125,11 @@ def test_what_is_no_longer_so_is_not_to_be_found(made):
 @pytest.mark.usefixtures("database")
 def test_what_is_no_longer_so_counts_as_a_stranger(made, monkeypatch):
     """Shown by hiding from the harness which of the facts is the old one."""
-    place = next(iter(recall.settle(SMALL, made)))
+    place = next(iter(question_ranks.settle(SMALL, made)))
     unknown = type(place)(place.holds, place.user_id, {}, place.questions)
 
-    monkeypatch.setattr(recall, "settle", lambda wanted, vectors: [unknown])
-    [told] = recall.ask(SMALL, made, ["lexical"])
+    monkeypatch.setattr(question_ranks, "settle", lambda wanted, vectors: [unknown])
+    [told] = question_ranks.ask(SMALL, made, ["lexical"])
 
     assert told.strangers == 1
     assert told.ranks == [None]
@@ -127,7 +141,7 @@ def test_pairs_go_through_what_saves_facts(made):
     same = Pair("s", "en", "paraphrase", "The user keeps bees.", "The user keeps BEES.")
     other = Pair("o", "en", "different", "The user keeps bees.", "The user lives here.")
     wanted = Dataset(pairs=(same, other))
-    tried = dedup.attempt(wanted.pairs, vectors.make("hash:32", wanted))
+    tried = deduplication.attempt(wanted.pairs, embeddings.make("hash:32", wanted))
     assert [(one.pair, one.verdict) for one in tried] == [
         ("s", "merged"),
         ("o", "kept both"),
@@ -135,9 +149,9 @@ def test_pairs_go_through_what_saves_facts(made):
 
 
 def test_vectors_are_kept_for_the_next_database(tmp_path, monkeypatch):
-    made = vectors.of("hash:32", SMALL, tmp_path)
-    monkeypatch.delattr(vectors, "make")
-    again = vectors.of("hash:32", SMALL, tmp_path)
+    made = embeddings.of("hash:32", SMALL, tmp_path)
+    monkeypatch.delattr(embeddings, "make")
+    again = embeddings.of("hash:32", SMALL, tmp_path)
 
     assert (again.embedder, again.floor) == (made.embedder, made.floor)
     assert made.texts.keys() == again.texts.keys()
@@ -203,4 +217,4 @@ def test_a_file_that_cannot_be_read_is_named_at_once(tmp_path, capsys, text):
 
 def test_a_measurement_that_breaks_off_is_not_reported(tmp_path):
     with pytest.raises(RuntimeError, match="on sqlite broke off"):
-        retrieval.measure([tmp_path / "none"], backends=["sqlite"])
+        quality.measure([tmp_path / "none"], backends=["sqlite"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from providers.fake import FakeProvider
+from testing.scripted_provider import FakeProvider
 from tests.browser import theatre
 from tests.browser.theatre import Theatre
 from tests.browser.window import Window

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from studio.navigation import GROUPS
+from studio.base.navigation import GROUPS
 from tests.browser.theatre import Theatre
 
 

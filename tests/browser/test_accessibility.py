@@ -9,7 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from access.errors import CredentialRequired
-from gateway import login
+from gateway.auth import oidc_login
 from tests.browser.places import PLACES, Place, found
 from tests.browser.theatre import Theatre
 from tests.browser.window import Window
@@ -70,7 +70,7 @@ def test_nobody_stumbles_over_a_refusal(window: Window) -> None:
 
 
 def test_nobody_stumbles_at_the_door(window: Window) -> None:
-    refused = login.failed(CredentialRequired("Log in first"), again="/admin/")
+    refused = oidc_login.failed(CredentialRequired("Log in first"), again="/admin/")
     window.page.route(
         "**/admin/",
         lambda route: route.fulfill(

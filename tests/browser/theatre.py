@@ -9,8 +9,8 @@ import httpx2
 import openai
 
 from config import starter
-from providers.fake import FakeProvider, Request
-from providers.fake_wires import Answer, Place
+from testing.scripted_provider import FakeProvider, Request
+from testing.wires import Answer, Place
 from tests.processes.conftest import Project
 
 IN_PLACE = {

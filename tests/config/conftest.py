@@ -7,8 +7,9 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from config import live, loader
+from config import live
 from config.errors import ConfigInvalid
+from config.loading import loader
 from config.sections import Config, Problem, Section
 
 

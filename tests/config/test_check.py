@@ -2,7 +2,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.core.management.base import SystemCheckError
 
-from access import user_namespace
+from access.users import user_namespace
 from config import checks
 
 from .conftest import COOK

@@ -8,7 +8,8 @@ from django.core.management import call_command
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
-from config import loader, starter
+from config import starter
+from config.loading import loader
 
 pytestmark = pytest.mark.usefixtures("real_sections")
 

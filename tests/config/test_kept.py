@@ -2,8 +2,9 @@
 
 import pytest
 
-from config import kept, live
+from config import live
 from config.errors import ConfigInvalid
+from config.loading import last_valid_copy
 
 GOOD = "cooks: [{name: ann}]\n"
 
@@ -37,7 +38,7 @@ def test_a_valid_edit_is_kept(file):
     watcher = live.Watcher()
     file.write_text("cooks: [{name: bob}]\n")
     watcher.look()
-    assert kept.read() == b"cooks: [{name: bob}]\n"
+    assert last_valid_copy.read() == b"cooks: [{name: bob}]\n"
 
 
 def test_a_directory_that_takes_no_copy_stops_nobody(file, settings):

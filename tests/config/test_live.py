@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from config import live, loader
+from config import live
 from config.errors import ConfigInvalid
+from config.loading import loader
 
 from .conftest import COOK, COOKS, KITCHEN, MENU
 

@@ -1,8 +1,9 @@
 import pytest
 
-from config import loader, spelling
 from config.errors import ConfigInvalid
+from config.loading import loader
 from config.sections import Config, Section
+from config.validation import suggestions
 
 from .conftest import COOK, COOKS, KITCHEN, MENU
 
@@ -143,7 +144,7 @@ def test_of_many_problems_the_first_are_told_and_how_many_more_there_are(refusal
 
 
 def test_of_many_mistakes_the_first_are_guessed_at():
-    with spelling.sparingly():
-        hints = [spelling.did_you_mean("sop", ["soup"]) for _ in range(150)]
+    with suggestions.sparingly():
+        hints = [suggestions.did_you_mean("sop", ["soup"]) for _ in range(150)]
     assert hints == ["; did you mean 'soup'?"] * 100 + [""] * 50
-    assert spelling.did_you_mean("sop", ["soup"]) == hints[0]
+    assert suggestions.did_you_mean("sop", ["soup"]) == hints[0]

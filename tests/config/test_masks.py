@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, SecretStr
 from ruamel.yaml import YAML
 
-from config import document, masks, rewriting, unmasking
+from config.editing import content_patch, secret_masks, secret_restoration
+from config.editing.round_trip import document
 from config.errors import ConfigInvalid
 from config.sections import Section
 from tests import growth
@@ -18,7 +19,7 @@ from tests import growth
 from .writing import written
 
 MANY = settings(max_examples=15, derandomize=True)
-MASK = masks.MASK
+MASK = secret_masks.MASK
 
 
 class Strict(BaseModel):
@@ -61,11 +62,11 @@ def _sections(_stand_ins, settings):
 
 
 def shown(text):
-    return masks.shown(document.of(text.encode())).decode()
+    return secret_masks.shown(document.of(text.encode())).decode()
 
 
 def kept(typed, text):
-    return unmasking.unmasked(
+    return secret_restoration.unmasked(
         typed.encode(), document.of(text.encode()), "file"
     ).decode()
 
@@ -127,7 +128,7 @@ def test_what_is_shown_is_yaml_to_other_readers_too():
     text = "loose: {auth: 'Bearer ${TOKEN:-fallback1}', plain: words}\n"
     told = shown(text)
     assert told == text.replace("fallback1", MASK).replace("'", '"')
-    assert YAML(typ="safe").load(told) == masks.data(document.of(text.encode()))
+    assert YAML(typ="safe").load(told) == secret_masks.data(document.of(text.encode()))
     assert kept(told, text).replace('"', "'") == text
 
 
@@ -147,7 +148,10 @@ def test_many_secrets_take_no_longer_each(text, count):
 
     def unmask(text: str) -> None:
         old = document.of(text.encode())
-        assert unmasking.unmasked(masks.shown(old), old, "") == text.encode()
+        assert (
+            secret_restoration.unmasked(secret_masks.shown(old), old, "")
+            == text.encode()
+        )
 
     assert growth.grows_slowly(
         partial(unmask, text(count // 8)), partial(unmask, text(count))
@@ -155,7 +159,7 @@ def test_many_secrets_take_no_longer_each(text, count):
 
 
 def test_data_has_the_same_masks():
-    data = masks.data(document.of(FILE.encode()))
+    data = secret_masks.data(document.of(FILE.encode()))
     assert data["vaults"]["main"]["password"] == MASK
     assert data["vaults"]["spare"]["doors"][0] == {"name": "front", "key": MASK}
     assert data["vaults"]["spare"]["extra"]["max_tokens"] == 200
@@ -253,7 +257,7 @@ def test_a_secret_an_alias_leads_to_is_hidden_where_it_stands():
     text = "loose: {word: &w swordfish}\nvaults: {a: {password: *w}}\n"
     assert shown(text) == text.replace("swordfish", MASK)
     assert kept(shown(text), text) == text
-    assert masks.data(document.of(text.encode()))["loose"]["word"] == MASK
+    assert secret_masks.data(document.of(text.encode()))["loose"]["word"] == MASK
 
 
 def test_an_argument_is_a_secret_by_the_option_before_it():
@@ -292,17 +296,17 @@ def test_a_private_key_moves_with_its_lines():
 
 def test_data_with_masks_keeps_secrets_under_other_entries():
     doc = document.of(FILE.encode())
-    data = masks.data(doc)["vaults"]
+    data = secret_masks.data(doc)["vaults"]
     data["main"]["note"] = "new"
     data["main"]["doors"].reverse()
-    after = said(rewriting.with_data(doc, ("vaults",), data).decode())
+    after = said(content_patch.with_data(doc, ("vaults",), data).decode())
     assert after["vaults"]["main"]["password"] == "hunter2"
     assert after["vaults"]["main"]["doors"] == [
         {"name": "back", "key": "back key", "colour": "red"},
         {"name": "front", "key": "front key"},
     ]
     with pytest.raises(ConfigInvalid, match=r"vaults\.new\.password"):
-        rewriting.with_data(doc, ("vaults", "new"), {"password": MASK})
+        content_patch.with_data(doc, ("vaults", "new"), {"password": MASK})
 
 
 # Any vaults, any edit.
@@ -360,13 +364,13 @@ def test_nothing_secret_is_shown_and_nothing_is_lost(sample):
 def test_any_edit_keeps_each_secret_at_its_place_or_is_refused(sample, draw):
     data, text = sample
     doc = document.of(text.encode())
-    wanted = masks.data(doc)["vaults"]
+    wanted = secret_masks.data(doc)["vaults"]
     for _ in range(draw.draw(st.integers(1, 3))):
         wanted = edited(wanted, draw.draw)
     before = secrets_of(data["vaults"])
     masked = {path for path, it in walked(wanted) if it == MASK}
     try:
-        content = rewriting.with_data(doc, ("vaults",), wanted)
+        content = content_patch.with_data(doc, ("vaults",), wanted)
     except ConfigInvalid:
         assert masked - before.keys()
         return
@@ -374,7 +378,7 @@ def test_any_edit_keeps_each_secret_at_its_place_or_is_refused(sample, draw):
     assert MASK not in content.decode()
     for path in masked:
         assert secrets_of(after)[path] == before[path]
-    assert "s3cr3t" not in masks.shown(document.of(content)).decode()
+    assert "s3cr3t" not in secret_masks.shown(document.of(content)).decode()
 
 
 def walked(value, path=()):

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config import document, merging, rewriting, splicing
+from config.editing import content_patch
+from config.editing.round_trip import data_merge, document, text_edits
 from config.errors import ConfigInvalid
 
 from .writing import DATA, SECTIONS, written
@@ -13,7 +14,7 @@ MANY = settings(max_examples=15, derandomize=True)
 
 
 def merge(text, place, data):
-    return rewriting.with_data(document.of(text.encode()), place, data).decode()
+    return content_patch.with_data(document.of(text.encode()), place, data).decode()
 
 
 FILE = """\
@@ -109,7 +110,7 @@ def test_a_text_in_quotes_stays_one():
 def test_it_says_then_what_was_wanted(sample, key, new):
     data, text = sample
     after = document.of(merge(text, (key,), new).encode())
-    assert merging.same(after.data, {**data, key: new})
+    assert data_merge.same(after.data, {**data, key: new})
 
 
 @MANY
@@ -119,9 +120,9 @@ def test_the_gentle_way_is_always_found(sample, draw):
     key = draw.draw(st.sampled_from(SECTIONS))
     new = draw.draw(DATA)
     doc = document.of(text.encode())
-    gentle = rewriting.ways(doc, (key,), data[key], new)[0]
-    content = doc.with_text(splicing.apply(doc.text, gentle()))
-    assert merging.same(document.of(content).data, {**data, key: new})
+    gentle = content_patch.ways(doc, (key,), data[key], new)[0]
+    content = doc.with_text(text_edits.apply(doc.text, gentle()))
+    assert data_merge.same(document.of(content).data, {**data, key: new})
 
 
 @MANY
@@ -130,9 +131,9 @@ def test_two_values_have_a_gist_in_common_if_they_say_the_same(values):
     known = [*values, 1, 1.0, True, "1", "", None, False, 0, [], {}, [1], {"a": [0]}]
     for one in known:
         for other in known:
-            alike = merging.gist(one) == merging.gist(other)
-            assert alike == merging.same(one, other)
+            alike = data_merge.gist(one) == data_merge.gist(other)
+            assert alike == data_merge.same(one, other)
 
 
 def test_a_name_is_no_text_that_reads_like_one():
-    assert merging.known_by({"name": "a"}) != merging.known_by("name:a")
+    assert data_merge.known_by({"name": "a"}) != data_merge.known_by("name:a")

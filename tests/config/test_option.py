@@ -7,8 +7,8 @@ import pytest
 from django.core.management import CommandError, get_commands, load_command_class
 
 import manage
-from config import option
-from config.command import ConfigCommand
+from config.management import config_option
+from config.management.base import ConfigCommand
 
 ROOT = Path(manage.__file__).parent
 OURS = {folder.parent.parent.name for folder in ROOT.glob("*/management/commands")}
@@ -45,12 +45,12 @@ def parser(name):
     ],
 )
 def test_it_is_the_path_the_command_reads(words):
-    assert option.find(words) == parser("start").parse_args(words).config
+    assert config_option.find(words) == parser("start").parse_args(words).config
 
 
 @pytest.mark.parametrize("words", [["--conf", "c.yaml"], ["-c"], ["-C", "c.yaml"]])
 def test_what_the_command_refuses_names_no_path(words):
-    assert option.find(words) is None
+    assert config_option.find(words) is None
     with pytest.raises(CommandError):
         parser("start").parse_args(words)
 
@@ -71,7 +71,7 @@ def test_options_it_may_stand_behind_are_known():
         for spelling in action.option_strings
         if action.nargs == 0 and len(spelling) == 2 and spelling != "-h"
     }
-    assert found == set(option.FLAGS)
+    assert found == set(config_option.FLAGS)
 
 
 def test_the_option_of_another_command_is_its_own(monkeypatch):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from django.db import connection, connections
 
-from config import entries, kept, live, overrides
+from config import live
 from config.errors import (
     ConfigInvalid,
     EntryChanged,
@@ -15,7 +15,9 @@ from config.errors import (
     EntryUnknown,
     NothingToReset,
 )
+from config.loading import last_valid_copy
 from config.models import Override, OverrideVersion
+from config.overrides import entry_texts, override_editor
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database", "own")]
 
@@ -83,18 +85,18 @@ def forget():
 
 @pytest.fixture
 def agents():
-    return overrides.section_of("agents")
+    return override_editor.section_of("agents")
 
 
 def models():
-    section = overrides.section_of("agents")
+    section = override_editor.section_of("agents")
     found = live.current().get(section)
     return {name: agent.model for name, agent in found.items()}
 
 
 def labels():
-    section = overrides.section_of("agents")
-    return {entry.name: entry.label for entry in overrides.listed(section)}
+    section = override_editor.section_of("agents")
+    return {entry.name: entry.label for entry in override_editor.listed(section)}
 
 
 def refusal(function, *args, **kwargs):
@@ -107,68 +109,70 @@ def refusal(function, *args, **kwargs):
 
 
 def test_an_override_runs_at_once_in_the_place_of_the_files(agents):
-    overrides.save(agents, "bob", BOB, by=BY)
+    override_editor.save(agents, "bob", BOB, by=BY)
     assert models() == {"ann": "gpt-a", "bob": "gpt-x", "cleo": "gpt-c"}
     assert list(models()) == ["ann", "bob", "cleo"]
 
 
 def test_a_new_one_comes_last_and_goes_again(agents):
-    assert overrides.create(agents, DAN, by=BY) == "dan"
+    assert override_editor.create(agents, DAN, by=BY) == "dan"
     assert list(models()) == ["ann", "bob", "cleo", "dan"]
     assert labels()["dan"] == "dynamic"
-    overrides.tombstone(agents, "dan", by=BY)
+    override_editor.tombstone(agents, "dan", by=BY)
     assert "dan" not in models() | labels()
 
 
 def test_a_tombstone_disables_and_a_reset_enables(agents):
-    overrides.tombstone(agents, "cleo", by=BY)
+    override_editor.tombstone(agents, "cleo", by=BY)
     assert list(models()) == ["ann", "bob"]
     assert labels() == {"ann": "yaml", "bob": "yaml", "cleo": "tombstoned"}
-    overrides.tombstone(agents, "cleo", by=BY)  # changes nothing
-    overrides.reset(agents, "cleo", by=BY)
+    override_editor.tombstone(agents, "cleo", by=BY)  # changes nothing
+    override_editor.reset(agents, "cleo", by=BY)
     assert list(models()) == ["ann", "bob", "cleo"]
 
 
 def test_a_reset_has_the_file_run_again(agents):
-    overrides.save(agents, "bob", BOB, by=BY)
-    overrides.reset(agents, "bob", by=BY)
+    override_editor.save(agents, "bob", BOB, by=BY)
+    override_editor.reset(agents, "bob", by=BY)
     assert models()["bob"] == "gpt-b"
     assert labels()["bob"] == "yaml"
     with pytest.raises(NothingToReset, match="as the file says"):
-        overrides.reset(agents, "bob", by=BY)
-    overrides.create(agents, DAN, by=BY)
+        override_editor.reset(agents, "bob", by=BY)
+    override_editor.create(agents, DAN, by=BY)
     with pytest.raises(NothingToReset, match="delete it instead"):
-        overrides.reset(agents, "dan", by=BY)
+        override_editor.reset(agents, "dan", by=BY)
 
 
 def test_an_override_of_a_tombstone_runs(agents):
-    overrides.tombstone(agents, "cleo", by=BY)
-    overrides.save(agents, "cleo", DAN.replace("dan", "cleo"), by=BY)
+    override_editor.tombstone(agents, "cleo", by=BY)
+    override_editor.save(agents, "cleo", DAN.replace("dan", "cleo"), by=BY)
     assert models()["cleo"] == "gpt-d"
 
 
 def test_a_section_the_file_has_not_can_be_filled(agents):
-    tests = overrides.section_of("smoke_tests")
+    tests = override_editor.section_of("smoke_tests")
     text = "name: s\ntarget: ann\npersona: {provider: openai, model: p, preamble: x}\n"
-    overrides.create(tests, text, by=BY)
+    override_editor.create(tests, text, by=BY)
     assert list(live.current().get(tests)) == ["s"]
-    assert [(e.name, e.label) for e in overrides.listed(tests)] == [("s", "dynamic")]
+    assert [(e.name, e.label) for e in override_editor.listed(tests)] == [
+        ("s", "dynamic")
+    ]
 
 
 def test_placeholders_and_variables_work_and_stay_as_written(agents, monkeypatch):
     monkeypatch.setenv("MODEL", "gpt-env")
     text = "name: dan\nprovider: openai\nmodel: ${MODEL}\npreamble: ${vars.tone}\n"
-    overrides.create(agents, text, by=BY)
-    entry = overrides.find(agents, "dan")
+    override_editor.create(agents, text, by=BY)
+    entry = override_editor.find(agents, "dan")
     assert (entry.value.model, entry.value.preamble) == ("gpt-env", "kind")
     assert entry.text == text
 
 
 def test_every_kind_that_is_overridable_is_one():
     for key in ("agents", "judges", "experiments", "smoke_tests"):
-        assert overrides.section_of(key).key == key
+        assert override_editor.section_of(key).key == key
     with pytest.raises(EntryUnknown, match="only agents, experiments, judges"):
-        overrides.section_of("agent")
+        override_editor.section_of("agent")
 
 
 # What is refused.
@@ -176,7 +180,11 @@ def test_every_kind_that_is_overridable_is_one():
 
 def test_the_validators_words_come_with_the_place_in_the_entry(agents):
     told = refusal(
-        overrides.save, agents, "bob", "name: bob\nprovider: opena\nmodel: x\n", by=BY
+        override_editor.save,
+        agents,
+        "bob",
+        "name: bob\nprovider: opena\nmodel: x\n",
+        by=BY,
     )
     assert told == (
         "agent 'bob' in the studio:2:1: agent 'bob' uses provider 'opena', which is "
@@ -187,21 +195,23 @@ def test_the_validators_words_come_with_the_place_in_the_entry(agents):
 
 
 def test_a_shape_is_checked_and_syntax_told_by_line(agents):
-    told = refusal(overrides.create, agents, "name: dan\nprovider: openai\n", by=BY)
+    told = refusal(
+        override_editor.create, agents, "name: dan\nprovider: openai\n", by=BY
+    )
     assert told.startswith("agent 'dan' in the studio:1:1: agent 'dan': 'model' is")
-    told = refusal(overrides.save, agents, "bob", "name: bob\n\tmodel: x", by=BY)
+    told = refusal(override_editor.save, agents, "bob", "name: bob\n\tmodel: x", by=BY)
     assert told.startswith("agent 'bob' in the studio:2:1: not valid YAML")
-    assert "empty" in refusal(overrides.create, agents, " ", by=BY)
+    assert "empty" in refusal(override_editor.create, agents, " ", by=BY)
 
 
 def test_who_refers_to_what_is_disabled_is_named(agents):
-    told = refusal(overrides.tombstone, agents, "bob", by=BY)
+    told = refusal(override_editor.tombstone, agents, "bob", by=BY)
     assert told == (
         "coulisse.yaml:32:31: experiment 'trial' has the variant 'bob', which is not "
         "under agents:"
     )
-    judges = overrides.section_of("judges")
-    told = refusal(overrides.tombstone, judges, "quality", by=BY)
+    judges = override_editor.section_of("judges")
+    told = refusal(override_editor.tombstone, judges, "quality", by=BY)
     assert "agent 'ann' names judge 'quality', which is not under judges:" in told
     assert labels()["bob"] == "yaml"
 
@@ -210,96 +220,100 @@ def test_a_reset_to_what_refers_to_what_is_disabled_is_refused(agents, own, file
     file.write_text(FILE.replace("    judges: [quality]\n", "    subagents: [cleo]\n"))
     live.Watcher().look()
     plain = "name: ann\nprovider: openai\nmodel: gpt-a\n"
-    overrides.save(agents, "ann", plain, by=BY)
-    overrides.tombstone(agents, "cleo", by=BY)
-    assert "cleo" in refusal(overrides.reset, agents, "ann", by=BY)
+    override_editor.save(agents, "ann", plain, by=BY)
+    override_editor.tombstone(agents, "cleo", by=BY)
+    assert "cleo" in refusal(override_editor.reset, agents, "ann", by=BY)
     assert labels()["ann"] == "override"
-    overrides.reset(agents, "cleo", by=BY)
-    overrides.reset(agents, "ann", by=BY)
+    override_editor.reset(agents, "cleo", by=BY)
+    override_editor.reset(agents, "ann", by=BY)
     assert labels()["ann"] == "yaml"
 
 
 def test_what_the_studio_itself_refers_to_stays_too(agents):
-    experiments = overrides.section_of("experiments")
-    overrides.create(agents, DAN, by=BY)
+    experiments = override_editor.section_of("experiments")
+    override_editor.create(agents, DAN, by=BY)
     text = "name: second\nstrategy: split\nvariants: [{agent: dan}, {agent: ann}]\n"
-    overrides.create(experiments, text, by=BY)
-    told = refusal(overrides.tombstone, agents, "dan", by=BY)
+    override_editor.create(experiments, text, by=BY)
+    told = refusal(override_editor.tombstone, agents, "dan", by=BY)
     assert told.startswith(
         "experiment 'second' in the studio:3:13: experiment 'second'"
     )
 
 
 def test_of_what_falls_with_a_change_the_cause_is_told_alone(agents):
-    overrides.create(agents, DAN, by=BY)
+    override_editor.create(agents, DAN, by=BY)
     text = "name: second\nstrategy: split\nvariants: [{agent: dan}, {agent: ann}]\n"
-    overrides.create(overrides.section_of("experiments"), text, by=BY)
+    override_editor.create(override_editor.section_of("experiments"), text, by=BY)
     wrong = DAN + "judges: [nobody]\n"
-    told = refusal(overrides.save, agents, "dan", wrong, by=BY)
+    told = refusal(override_editor.save, agents, "dan", wrong, by=BY)
     assert told.startswith("agent 'dan' in the studio:4:")
     assert "\n" not in told
-    assert "\n".join(map(str, overrides.problems(agents, wrong, name="dan"))) == told
+    assert (
+        "\n".join(map(str, override_editor.problems(agents, wrong, name="dan"))) == told
+    )
 
 
 def test_names_are_one_and_the_same(agents):
-    told = refusal(overrides.save, agents, "bob", DAN, by=BY)
+    told = refusal(override_editor.save, agents, "bob", DAN, by=BY)
     assert "this is called 'dan', and 'bob' by its address" in told
-    told = refusal(overrides.save, agents, "bob", "provider: openai\n", by=BY)
+    told = refusal(override_editor.save, agents, "bob", "provider: openai\n", by=BY)
     assert told.endswith("agent: 'name' is missing; write 'name: bob'")
-    assert "must be text" in refusal(overrides.create, agents, "name: 3\n", by=BY)
-    assert "is missing" in refusal(overrides.create, agents, "name: ''\n", by=BY)
+    assert "must be text" in refusal(override_editor.create, agents, "name: 3\n", by=BY)
+    assert "is missing" in refusal(override_editor.create, agents, "name: ''\n", by=BY)
     for name in ('"a\\nb"', "n" * 256):
-        told = refusal(overrides.create, agents, f"name: {name}\n", by=BY)
+        told = refusal(override_editor.create, agents, f"name: {name}\n", by=BY)
         assert "one line of at most 255" in told
     longest = "n" * 255
-    overrides.create(agents, DAN.replace("dan", longest), by=BY)
+    override_editor.create(agents, DAN.replace("dan", longest), by=BY)
     assert labels()[longest] == "dynamic"
     hiding = DAN.replace("dan", "new")
-    assert "a page of the studio" in refusal(overrides.create, agents, hiding, by=BY)
-    (told,) = overrides.problems(agents, hiding)
+    assert "a page of the studio" in refusal(
+        override_editor.create, agents, hiding, by=BY
+    )
+    (told,) = override_editor.problems(agents, hiding)
     assert "a page of the studio" in told.message
 
 
 def test_a_name_that_is_taken_is_a_conflict(agents):
     with pytest.raises(EntryTaken, match="already called 'bob'"):
-        overrides.create(agents, BOB, by=BY)
-    overrides.create(agents, DAN, by=BY)
+        override_editor.create(agents, BOB, by=BY)
+    override_editor.create(agents, DAN, by=BY)
     with pytest.raises(EntryTaken):
-        overrides.create(agents, DAN, by=BY)
-    overrides.tombstone(agents, "cleo", by=BY)
+        override_editor.create(agents, DAN, by=BY)
+    override_editor.tombstone(agents, "cleo", by=BY)
     with pytest.raises(EntryTaken, match="disabled; reset it"):
-        overrides.create(agents, DAN.replace("dan", "cleo"), by=BY)
+        override_editor.create(agents, DAN.replace("dan", "cleo"), by=BY)
 
 
 def test_an_experiments_name_is_no_agents(agents):
-    told = refusal(overrides.create, agents, DAN.replace("dan", "trial"), by=BY)
+    told = refusal(override_editor.create, agents, DAN.replace("dan", "trial"), by=BY)
     assert "experiment 'trial' has the name of an agent" in told
 
 
 def test_what_is_not_there_cannot_be_changed(agents):
-    for change in (overrides.tombstone, overrides.reset):
+    for change in (override_editor.tombstone, override_editor.reset):
         with pytest.raises(EntryUnknown, match="did you mean 'bob'"):
             change(agents, "bobb", by=BY)
     with pytest.raises(EntryUnknown):
-        overrides.save(agents, "dan", DAN, by=BY)
+        override_editor.save(agents, "dan", DAN, by=BY)
     with pytest.raises(EntryUnknown):
-        overrides.find(agents, "dan")
+        override_editor.find(agents, "dan")
 
 
 def test_a_change_of_what_was_changed_meanwhile_is_refused(agents):
-    overrides.save(agents, "bob", BOB, by=BY, version=0)
-    shown = overrides.find(agents, "bob").version
-    overrides.save(agents, "bob", BOB + "seed: 1\n", by="user:eve", version=shown)
-    for change in (overrides.tombstone, overrides.reset):
+    override_editor.save(agents, "bob", BOB, by=BY, version=0)
+    shown = override_editor.find(agents, "bob").version
+    override_editor.save(agents, "bob", BOB + "seed: 1\n", by="user:eve", version=shown)
+    for change in (override_editor.tombstone, override_editor.reset):
         with pytest.raises(EntryChanged, match="changed by user:eve since"):
             change(agents, "bob", by=BY, version=shown)
     with pytest.raises(EntryChanged):
-        overrides.save(agents, "bob", BOB, by=BY, version=0)
-    overrides.save(agents, "bob", BOB, by=BY)  # a script that asks for no version
+        override_editor.save(agents, "bob", BOB, by=BY, version=0)
+    override_editor.save(agents, "bob", BOB, by=BY)  # a script that asks for no version
 
 
 def test_of_two_at_once_that_do_not_go_together_one_is_refused(agents):
-    experiments = overrides.section_of("experiments")
+    experiments = override_editor.section_of("experiments")
     text = "name: second\nstrategy: split\nvariants: [{agent: cleo}, {agent: ann}]\n"
     begin, outcomes = threading.Barrier(2), []
 
@@ -314,8 +328,12 @@ def test_of_two_at_once_that_do_not_go_together_one_is_refused(agents):
             connection.close()
 
     threads = [
-        threading.Thread(target=change, args=(overrides.tombstone, agents, "cleo")),
-        threading.Thread(target=change, args=(overrides.create, experiments, text)),
+        threading.Thread(
+            target=change, args=(override_editor.tombstone, agents, "cleo")
+        ),
+        threading.Thread(
+            target=change, args=(override_editor.create, experiments, text)
+        ),
     ]
     for thread in threads:
         thread.start()
@@ -329,7 +347,7 @@ def test_of_two_at_once_that_do_not_go_together_one_is_refused(agents):
 
 
 def test_the_file_is_told_as_it_is_written(agents):
-    written = entries.of(FILE.encode(), "agents")
+    written = entry_texts.of(FILE.encode(), "agents")
     assert written["ann"] == (
         "name: ann\nprovider: openai   # the cheap one\nmodel: gpt-a\npreamble: |\n"
         "  Be ${vars.tone}.\n\n  Be brief.\njudges: [quality]\n"
@@ -344,57 +362,57 @@ def test_what_is_an_alias_in_the_file_is_written_out(monkeypatch):
         "  # The first one.", "  - &base {name: base, model: m}\n"
     ).replace("  - name: cleo", "  - <<: *base\n    name: ${NAME}")
     text = text.replace("    model: gpt-c", "    top_p: 0.5")
-    assert entries.of(text.encode(), "agents")["eve"] == (
+    assert entry_texts.of(text.encode(), "agents")["eve"] == (
         "name: ${NAME}\nprovider: openai\ntop_p: 0.5\nmodel: m\n"
     )
-    assert entries.of(b"- nothing", "agents") == {}
+    assert entry_texts.of(b"- nothing", "agents") == {}
 
 
 def test_the_difference_is_of_what_is_written(agents):
-    assert overrides.diff(overrides.find(agents, "bob")) == ""
-    overrides.save(agents, "ann", BOB.replace("bob", "ann"), by=BY)
-    told = overrides.diff(overrides.find(agents, "ann")).splitlines()
+    assert override_editor.diff(override_editor.find(agents, "bob")) == ""
+    override_editor.save(agents, "ann", BOB.replace("bob", "ann"), by=BY)
+    told = override_editor.diff(override_editor.find(agents, "ann")).splitlines()
     assert told[:2] == ["--- coulisse.yaml", "+++ studio"]
     assert "+# mine" in told
     assert "-provider: openai   # the cheap one" in told
-    overrides.tombstone(agents, "cleo", by=BY)
-    gone = overrides.diff(overrides.find(agents, "cleo"))
+    override_editor.tombstone(agents, "cleo", by=BY)
+    gone = override_editor.diff(override_editor.find(agents, "cleo"))
     assert "-name: cleo" in gone.splitlines()
-    overrides.create(agents, DAN, by=BY)
-    assert overrides.diff(overrides.find(agents, "dan")) == ""
+    override_editor.create(agents, DAN, by=BY)
+    assert override_editor.diff(override_editor.find(agents, "dan")) == ""
 
 
 def test_history_tells_every_change_and_outlives_the_entry(agents):
-    overrides.create(agents, DAN, by=BY)
-    overrides.save(agents, "dan", DAN + "seed: 1\n", by="user:eve")
-    overrides.save(agents, "bob", BOB, by=BY)  # of another
-    overrides.tombstone(agents, "dan", by=BY)
-    told = overrides.history(agents, "dan")
+    override_editor.create(agents, DAN, by=BY)
+    override_editor.save(agents, "dan", DAN + "seed: 1\n", by="user:eve")
+    override_editor.save(agents, "bob", BOB, by=BY)  # of another
+    override_editor.tombstone(agents, "dan", by=BY)
+    told = override_editor.history(agents, "dan")
     assert [(v.action, v.by) for v in told] == [
         *(("removed", BY), ("saved", "user:eve"), ("saved", BY))
     ]
     assert told[2].body == DAN
-    older = overrides.history(agents, "dan", before=told[0].pk, limit=1)
+    older = override_editor.history(agents, "dan", before=told[0].pk, limit=1)
     assert [v.pk for v in older] == [told[1].pk]
-    assert overrides.version(agents, "dan", told[2].pk).body == DAN
+    assert override_editor.version(agents, "dan", told[2].pk).body == DAN
     with pytest.raises(EntryUnknown, match="has no version"):
-        overrides.version(agents, "bob", told[2].pk)
+        override_editor.version(agents, "bob", told[2].pk)
 
 
 def test_a_list_asks_the_database_once(agents, django_assert_num_queries):
     for number in (1, 5):
         for each in range(number):
             text = DAN.replace("dan", f"dan{number}-{each}")
-            overrides.create(agents, text, by=BY)
+            override_editor.create(agents, text, by=BY)
         with django_assert_num_queries(1):
-            overrides.listed(agents)
+            override_editor.listed(agents)
         with django_assert_num_queries(1):
-            overrides.find(agents, "ann")
+            override_editor.find(agents, "ann")
 
 
 def test_line_ends_of_browsers_are_made_plain(agents):
-    overrides.create(agents, "\ufeff" + DAN.strip().replace("\n", "\r\n"), by=BY)
-    assert overrides.find(agents, "dan").text == DAN
+    override_editor.create(agents, "\ufeff" + DAN.strip().replace("\n", "\r\n"), by=BY)
+    assert override_editor.find(agents, "dan").text == DAN
 
 
 # Edits of the file below it.
@@ -410,13 +428,13 @@ def looking():
 def test_an_override_the_file_breaks_is_set_aside_until_it_fits(
     agents, looking, file, caplog
 ):
-    overrides.create(agents, DAN, by=BY)
-    overrides.save(agents, "bob", BOB.replace("openai", "other"), by=BY)
+    override_editor.create(agents, DAN, by=BY)
+    override_editor.save(agents, "bob", BOB.replace("openai", "other"), by=BY)
     without = FILE.replace("  other: ", "  another: ")
     file.write_text(without)
     looking.look()
     assert models() == {"ann": "gpt-a", "bob": "gpt-b", "cleo": "gpt-c"}
-    found = {e.name: e for e in overrides.listed(agents)}
+    found = {e.name: e for e in override_editor.listed(agents)}
     assert (found["bob"].label, found["bob"].is_broken) == ("override", True)
     assert (found["dan"].label, found["dan"].value) == ("dynamic", None)
     assert "uses provider 'other', which is not" in found["dan"].why
@@ -429,10 +447,10 @@ def test_an_override_the_file_breaks_is_set_aside_until_it_fits(
     # Others can be changed all the same, and itself mended, but with nothing broken.
     again = DAN.replace("gpt-d", "gpt-e")
     assert "uses provider 'other'" in refusal(
-        overrides.save, agents, "dan", again, by=BY
+        override_editor.save, agents, "dan", again, by=BY
     )
-    overrides.save(agents, "cleo", BOB.replace("bob", "cleo"), by=BY)
-    overrides.save(agents, "dan", DAN.replace("other", "another"), by=BY)
+    override_editor.save(agents, "cleo", BOB.replace("bob", "cleo"), by=BY)
+    override_editor.save(agents, "dan", DAN.replace("other", "another"), by=BY)
     assert models()["dan"] == "gpt-d"
     file.write_text(FILE + "# again\n")
     looking.look()
@@ -440,9 +458,9 @@ def test_an_override_the_file_breaks_is_set_aside_until_it_fits(
 
 
 def test_what_falls_with_it_is_set_aside_too(agents, looking, file):
-    overrides.create(agents, DAN, by=BY)
+    override_editor.create(agents, DAN, by=BY)
     text = "name: second\nstrategy: split\nvariants: [{agent: dan}, {agent: ann}]\n"
-    overrides.create(overrides.section_of("experiments"), text, by=BY)
+    override_editor.create(override_editor.section_of("experiments"), text, by=BY)
     file.write_text(FILE.replace("  other: ", "  another: "))
     looking.look()
     aside = [(a.section, a.name) for a in live.current().set_aside]
@@ -455,7 +473,7 @@ REFERS = FILE.replace("{agent: bob}]", "{agent: bob}, {agent: cleo}]")
 def test_an_edit_that_fails_for_a_tombstone_alone_is_refused_and_says_so(
     agents, looking, file, caplog
 ):
-    overrides.tombstone(agents, "cleo", by=BY)
+    override_editor.tombstone(agents, "cleo", by=BY)
     file.write_text(REFERS)
     for _ in range(3):
         looking.look()
@@ -464,18 +482,18 @@ def test_an_edit_that_fails_for_a_tombstone_alone_is_refused_and_says_so(
     assert "variant 'cleo', which is not under agents:" in told
     assert "agent 'cleo' is disabled there" in told
     assert "`manage.py overrides reset agents cleo`" in told
-    overrides.reset(agents, "cleo", by=BY)
+    override_editor.reset(agents, "cleo", by=BY)
     looking.look()
-    experiments = overrides.section_of("experiments")
+    experiments = override_editor.section_of("experiments")
     assert len(live.current().get(experiments)["trial"].variants) == 3
 
 
 def test_an_edit_that_fails_for_several_together_names_each(agents, looking, file):
     file.write_text(FILE[: FILE.index("experiments:")])
     looking.look()
-    overrides.create(agents, DAN, by=BY)
+    override_editor.create(agents, DAN, by=BY)
     for name in ("bob", "cleo"):
-        overrides.tombstone(agents, name, by=BY)
+        override_editor.tombstone(agents, name, by=BY)
     file.write_text(REFERS)
     for _ in range(2):
         looking.look()
@@ -494,15 +512,15 @@ JUDGED: list[object] = []
 
 
 def test_one_in_the_way_is_found_without_trying_each(agents, looking, file, settings):
-    judges = overrides.section_of("judges")
-    overrides.create(judges, JUDGE, by=BY)
+    judges = override_editor.section_of("judges")
+    override_editor.create(judges, JUDGE, by=BY)
     when = {"version": 1, "changed_at": NOW, "changed_by": BY}
     body = "provider: openai\nmodel: gpt-n\njudges: [own]\n"
     Override.objects.bulk_create(
         Override(section="agents", name=name, body=f"name: {name}\n{body}", **when)
         for name in (f"n{number}" for number in range(60))
     )
-    overrides.tombstone(agents, "cleo", by=BY)
+    override_editor.tombstone(agents, "cleo", by=BY)
     file.write_text(REFERS)
     settings.COULISSE_CHECKS = [*settings.COULISSE_CHECKS, f"{__name__}.judged"]
     JUDGED.clear()
@@ -513,7 +531,7 @@ def test_one_in_the_way_is_found_without_trying_each(agents, looking, file, sett
 
 
 def test_an_entry_the_file_gets_too_becomes_an_override(agents, looking, file):
-    overrides.create(agents, DAN, by=BY)
+    override_editor.create(agents, DAN, by=BY)
     more = "  - {name: dan, provider: openai, model: gpt-file}\n\njudges:"
     file.write_text(FILE.replace("\njudges:", more))
     looking.look()
@@ -522,7 +540,7 @@ def test_an_entry_the_file_gets_too_becomes_an_override(agents, looking, file):
 
 
 def test_an_override_the_file_forgets_becomes_dynamic(agents, looking, file):
-    overrides.save(agents, "cleo", DAN.replace("dan", "cleo"), by=BY)
+    override_editor.save(agents, "cleo", DAN.replace("dan", "cleo"), by=BY)
     file.write_text(
         FILE[: FILE.index("  - name: cleo")] + FILE[FILE.index("judges:\n") :]
     )
@@ -535,7 +553,7 @@ def test_an_override_the_file_forgets_becomes_dynamic(agents, looking, file):
 
 
 def test_a_start_takes_what_is_stored(agents):
-    overrides.save(agents, "bob", BOB, by=BY)
+    override_editor.save(agents, "bob", BOB, by=BY)
     live.replace(None)
     live.start()
     assert models()["bob"] == "gpt-x"
@@ -545,8 +563,8 @@ def test_a_start_takes_what_is_stored(agents):
 
 
 def test_no_override_stops_a_start(agents, file, caplog):
-    overrides.tombstone(agents, "cleo", by=BY)
-    overrides.create(agents, DAN, by=BY)
+    override_editor.tombstone(agents, "cleo", by=BY)
+    override_editor.create(agents, DAN, by=BY)
     Override.objects.filter(name="dan").update(body="nonsense: [")
     file.write_text(REFERS)
     live.replace(None)
@@ -557,8 +575,8 @@ def test_no_override_stops_a_start(agents, file, caplog):
 
 
 def test_a_start_prefers_what_was_valid_last(agents, file, caplog):
-    overrides.tombstone(agents, "cleo", by=BY)
-    kept.write(FILE.encode())
+    override_editor.tombstone(agents, "cleo", by=BY)
+    last_valid_copy.write(FILE.encode())
     file.write_text(REFERS)
     live.replace(None)
     live.start()
@@ -567,7 +585,7 @@ def test_a_start_prefers_what_was_valid_last(agents, file, caplog):
 
 
 def test_what_is_of_a_section_that_is_gone_is_set_aside(agents, settings):
-    overrides.create(agents, DAN, by=BY)
+    override_editor.create(agents, DAN, by=BY)
     Override.objects.filter(name="dan").update(section="cooks")
     live.replace(None)
     live.start()
@@ -598,7 +616,7 @@ def test_a_broken_file_is_told_of_once_whatever_the_studio_says(
     broken = FILE + "nonsense: 1\n"
     file.write_text(broken)
     assert told() == 1
-    overrides.save(agents, "bob", BOB, by=BY)
+    override_editor.save(agents, "bob", BOB, by=BY)
     assert told() == 1
     assert "nonsense" in str(live.refused())
     file.write_text(FILE)
@@ -611,7 +629,7 @@ def test_an_override_is_no_edit_of_the_file(agents):
     told = []
     live.start()
     watcher = live.Watcher(lambda config, sections: told.append(sections))
-    overrides.save(agents, "bob", BOB, by=BY)
+    override_editor.save(agents, "bob", BOB, by=BY)
     watcher.look()
     assert told == []
 
@@ -619,9 +637,9 @@ def test_an_override_is_no_edit_of_the_file(agents):
 def test_without_a_database_the_yaml_runs_until_it_is_there(
     agents, monkeypatch, caplog
 ):
-    overrides.save(agents, "bob", BOB, by=BY)
+    override_editor.save(agents, "bob", BOB, by=BY)
     live.replace(None)
-    monkeypatch.setattr("config.stored.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("config.overrides.override_store.PATIENCE_SECONDS", 0.0)
     with monkeypatch.context() as patch:
         # Of every thread, this one's too.
         patch.setitem(connections.settings["default"], "NAME", "/nowhere/at.all")
@@ -638,8 +656,8 @@ def test_without_a_database_the_yaml_runs_until_it_is_there(
 
 
 def test_a_connection_that_broke_is_mended(agents, monkeypatch):
-    monkeypatch.setattr("config.stored.PATIENCE_SECONDS", 0.0)
-    overrides.create(agents, DAN, by=BY)
+    monkeypatch.setattr("config.overrides.override_store.PATIENCE_SECONDS", 0.0)
+    override_editor.create(agents, DAN, by=BY)
     version = live.stored().newest()
     connection.connection.close()
     assert live.stored().newest() is None
@@ -655,7 +673,7 @@ def test_no_table_is_nothing_said(agents, monkeypatch):
 
 
 def test_a_file_is_right_by_itself_or_not_at_all(agents, looking, file, caplog):
-    overrides.create(agents, DAN, by=BY)
+    override_editor.create(agents, DAN, by=BY)
     file.write_text(FILE.replace("{agent: bob}]", "{agent: dan}]"))
     for _ in range(2):
         looking.look()

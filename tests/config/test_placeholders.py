@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from config.placeholders import Expander, hide, show
+from config.loading.placeholders import Expander, hide, show
 from tests import growth
 
 from .conftest import COOK, COOKS, MENU

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config import places
+from config.editing.round_trip import key_paths
 
 KEYS = st.text("ab/~01", min_size=1)
 
@@ -18,10 +18,10 @@ KEYS = st.text("ab/~01", min_size=1)
     ],
 )
 def test_a_place_is_one_text(place, text):
-    assert places.pointer(place) == text
-    assert places.pointed(text) == place
+    assert key_paths.pointer(place) == text
+    assert key_paths.pointed(text) == place
 
 
 @given(st.lists(KEYS).map(tuple))
 def test_whatever_its_keys_it_is_read_back(place):
-    assert places.pointed(places.pointer(place)) == place
+    assert key_paths.pointed(key_paths.pointer(place)) == place

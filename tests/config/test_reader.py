@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from config import loader, reader, scanning, starter
+from config import starter
 from config.errors import ConfigInvalid
+from config.loading import loader, reader, scanner
 
 from .conftest import COOK, COOKS, MENU
 
@@ -171,7 +172,7 @@ def test_it_takes_yaml_1_2_words_for_text(load):
 
 
 def test_it_refuses_more_than_anyone_writes_before_it_has_read_it(refusal, monkeypatch):
-    monkeypatch.setattr(scanning, "MAX_WRITTEN", 20)
+    monkeypatch.setattr(scanner, "MAX_WRITTEN", 20)
     dishes = "".join(f"  d{n}: {n}\n" for n in range(6))
     said = "coulisse.yaml: the document has more than 20 keys and values"
     assert refusal(f"menu:\n{dishes}  last: [1, 2\n") != said
@@ -183,13 +184,13 @@ def test_no_example_comes_near(settings):
     for path in [*Path(settings.BASE_DIR).glob("examples/*.yaml"), TOUR]:
         _, scan = reader.scanned(path.read_bytes(), path.name)
         written.append(scan.written)
-    assert max(written) < scanning.MAX_WRITTEN / 20
+    assert max(written) < scanner.MAX_WRITTEN / 20
 
 
 def test_one_pass_meets_what_two_do():
     """Tokens by themselves, and events, are those met on the way to the nodes."""
     text = reader.parse(TOUR.read_bytes(), "").text
-    _, scan = scanning.compose(text)
+    _, scan = scanner.compose(text)
     assert [str(token) for token in scan.tokens] == [
         str(token) for token in YAML(typ="safe", pure=True).scan(text)
     ]

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config import document, layout, merging, places, rewriting, splicing
+from config.editing import content_patch
+from config.editing.round_trip import (
+    data_merge,
+    document,
+    key_paths,
+    source_map,
+    text_edits,
+)
 from config.errors import ConfigInvalid
 
 from .writing import DATA, SECTIONS, written
@@ -13,17 +20,17 @@ MANY = settings(max_examples=15, derandomize=True)
 
 
 def put(text, place, new):
-    content = rewriting.with_text(document.of(text.encode()), place, new)
+    content = content_patch.with_text(document.of(text.encode()), place, new)
     return content.decode()
 
 
 def remove(text, place):
-    return rewriting.without(document.of(text.encode()), place).decode()
+    return content_patch.without(document.of(text.encode()), place).decode()
 
 
 def shown(text, place):
     doc = document.of(text.encode())
-    return splicing.written(doc.layout, places.find(doc, place), doc.text)
+    return text_edits.written(doc.layout, key_paths.find(doc, place), doc.text)
 
 
 FILE = """\
@@ -187,8 +194,10 @@ def test_a_text_that_would_swallow_what_follows_is_refused_at_its_own_line():
 
 
 def test_the_last_value_of_a_text_is_not_that_of_the_file():
-    with pytest.raises(layout.Unplaceable, match="empty"):
-        splicing.drop(document.of(b"a: 1").layout, document.of(b"a: 1").entries[("a",)])
+    with pytest.raises(source_map.Unplaceable, match="empty"):
+        text_edits.drop(
+            document.of(b"a: 1").layout, document.of(b"a: 1").entries[("a",)]
+        )
 
 
 def test_an_alias_stands_for_the_last_anchor_of_its_name_above_it():
@@ -213,7 +222,7 @@ def test_what_an_anchor_brings_is_changed_and_removed_where_it_stands_alone():
 def test_what_is_there_is_told_as_it_is(sample):
     data, text = sample
     doc = document.of(text.encode())
-    assert merging.same(doc.data, data)
+    assert data_merge.same(doc.data, data)
     for key in SECTIONS:
         assert put(text, (key,), shown(text, (key,))) == text
 
@@ -231,7 +240,7 @@ def test_any_value_can_be_put_anywhere(sample, key, other):
     if not piece.strip():
         return
     after = document.of(put(text, (key,), piece).encode())
-    assert merging.same(after.data, {**data, key: new["new"]})
+    assert data_merge.same(after.data, {**data, key: new["new"]})
 
 
 @MANY
@@ -239,7 +248,7 @@ def test_any_value_can_be_put_anywhere(sample, key, other):
 def test_any_section_can_be_removed(sample, key):
     data, text = sample
     after = document.of(remove(text, (key,)).encode())
-    assert merging.same(after.data, {k: v for k, v in data.items() if k != key})
+    assert data_merge.same(after.data, {k: v for k, v in data.items() if k != key})
 
 
 @pytest.mark.parametrize("name", ["soup", "bread"])

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from core import entropy
+from core.text import entropy
 
 ALNUM = string.ascii_letters + string.digits
 BY_PEOPLE = [

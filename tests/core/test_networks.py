@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.networks import client_network
+from core.network.client_addresses import client_network
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from core import redaction
+from core.text import redaction
 from tests import growth
 
 KEY = "q7Vd2mXw9Lr4TzK8bNf3HcYs"

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from core import request_ids
+from core.runtime import request_ids
 
 
 def begun(given: bytes | None) -> str:

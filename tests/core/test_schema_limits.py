@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
-from core import schema_limits
-from core.schema_limits import SchemaTooLarge
+from core.validation import schema_limits
+from core.validation.schema_limits import SchemaTooLarge
 from tests import growth
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.visible import shortened, visible
+from core.text.sanitization import shortened, visible
 
 
 @pytest.mark.parametrize(

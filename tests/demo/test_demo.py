@@ -14,12 +14,12 @@ from django.apps import apps
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 
-from access import tokens as token_keys
+from access.tokens import api_tokens as token_keys
 from agents.config import AGENTS
-from config import loader
-from demo import clearing, dialogues, people
+from config.loading import loader
+from demo import dialogues, removal, sample_users
 from demo.dialogues import Step
-from demo.filling import Month, Size
+from demo.generator import Month, Size
 from demo.management.commands import demo
 from experiments.config import EXPERIMENTS
 from memory.models import Fact, Message, Owner
@@ -82,7 +82,7 @@ def test_it_makes_as_much_as_it_is_asked_for():
 
 
 def ids() -> list[uuid.UUID]:
-    return [person.user_id for person in people.some(8)]
+    return [person.user_id for person in sample_users.some(8)]
 
 
 def told() -> dict[str, list[Any]]:
@@ -103,11 +103,11 @@ def told() -> dict[str, list[Any]]:
 def test_one_seed_makes_the_same_again():
     fill()
     first = told()
-    clearing.run()
+    removal.run()
     fill()
     assert told() == first
     assert all(first.values())
-    clearing.run()
+    removal.run()
     fill(Size(**{**vars(SMALL), "seed": 2}))
     assert told()["turns"] != first["turns"]
 
@@ -118,7 +118,7 @@ def test_clearing_leaves_all_that_others_have():
     token_keys.mint("theirs", "ada", by=ADA)
     before = counts()
     run(*GIVEN)
-    lives.live(people.synthetic(999), "what was said to the demo since")
+    lives.live(sample_users.synthetic(999), "what was said to the demo since")
     assert counts() != before
     told = run("--clear")
     check_keys()
@@ -194,13 +194,13 @@ def check_step(step: Step, agents: Any) -> None:
 
 
 def test_a_name_is_one_persons_alone():
-    names = [person.name for person in people.some(20_000)]
+    names = [person.name for person in sample_users.some(20_000)]
     assert len(set(names)) == len(names)
     assert names[0] == "ada.almeida@demo.example"
 
 
 def test_few_do_most():
-    shares = people.shares(200, 5_000)
+    shares = sample_users.shares(200, 5_000)
     assert sum(shares) == 5_000
     assert sum(shares[:40]) > 2_000
     assert shares[-1] >= 5

@@ -9,14 +9,15 @@ import pytest
 from django.db import connection, transaction
 
 from core.ids import TurnId
-from demo import people
-from demo.filling import Month, Size
+from demo import sample_users
+from demo.generator import Month, Size
 from demo.management.commands import demo
 from memory.models import Fact, FactChange, Passage, Thread
 from smoke.models import Line, Run
 from tasks.models import Task
-from telemetry import records, spending
 from telemetry.models import Expense, ModelCall, ToolCall, Turn
+from telemetry.statistics import cost_totals
+from telemetry.storage import turn_store
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("month")]
 
@@ -35,12 +36,12 @@ def month(database: None, django_db_blocker) -> Iterator[None]:
 
 
 def ids() -> list[uuid.UUID]:
-    return [person.user_id for person in people.some(SIZE.users)]
+    return [person.user_id for person in sample_users.some(SIZE.users)]
 
 
 def test_turns_read_as_they_were_recorded():
     found = [
-        records.tree(TurnId(turn_id))
+        turn_store.tree(TurnId(turn_id))
         for turn_id in Turn.objects.filter(user_id__in=ids()).values_list(
             "id", flat=True
         )
@@ -81,7 +82,9 @@ def test_what_is_known_of_somebody_has_its_history():
 
 
 def test_what_it_cost_is_priced_as_any_turn_is():
-    spent = {each.key: each for each in spending.by("agent", NOW - timedelta(days=13))}
+    spent = {
+        each.key: each for each in cost_totals.by("agent", NOW - timedelta(days=13))
+    }
     known = spent["front-desk-warm"]
     assert known.micro_usd > 0
     assert not known.unknown

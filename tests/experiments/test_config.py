@@ -3,8 +3,8 @@
 import pytest
 from django.test import override_settings
 
-from config import loader
 from config.errors import ConfigInvalid
+from config.loading import loader
 from config.sections import Config
 from experiments.config import EXPERIMENTS
 from turns.checks import check_bandits

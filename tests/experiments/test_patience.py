@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from core.ids import UserId
-from experiments import choosing, patience
-from experiments.patience import LEAST_TURNS, Patience, most_turns
+from experiments import assignment, exploration
+from experiments.exploration import LEAST_TURNS, Patience, most_turns
 from tests.experiments.test_choosing import SCORED, USERS, Did, bandit
 
 SHORT = {**SCORED, "a": Did(4, 9.0)}
@@ -17,7 +17,7 @@ SHORT = {**SCORED, "a": Did(4, 9.0)}
 @pytest.fixture
 def clock(monkeypatch):
     now = [1_000.0]
-    monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(exploration, "time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 
 
@@ -27,7 +27,7 @@ def take(waits: Patience, experiment, scores, turns: int, rate: float = 1) -> li
     for turn in range(turns):
         silent = waits.spent(experiment, scores, rate)
         user: UserId = USERS[turn % len(USERS)]
-        chosen.append(choosing.choose(experiment, user, scores, silent))
+        chosen.append(assignment.choose(experiment, user, scores, silent))
         waits.gave(chosen[-1])
     return chosen
 

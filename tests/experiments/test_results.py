@@ -6,7 +6,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from experiments import results, student
+from experiments import results, t_distribution
 from experiments.results import Estimate
 
 
@@ -27,15 +27,15 @@ class Scores:
     ],
 )
 def test_quantiles_are_the_printed_ones(share, freedom, printed):
-    assert student.quantile(share, freedom) == pytest.approx(printed, abs=5e-4)
+    assert t_distribution.quantile(share, freedom) == pytest.approx(printed, abs=5e-4)
 
 
 def test_with_one_and_two_degrees_there_are_closed_forms():
     for value in (0.0, 0.3, 1.0, 7.5):
         cauchy = 0.5 + np.arctan(value) / np.pi
-        assert student.below(value, 1) == pytest.approx(cauchy, abs=1e-12)
+        assert t_distribution.below(value, 1) == pytest.approx(cauchy, abs=1e-12)
         two = 0.5 + value / (2 * np.sqrt(2 + value**2))
-        assert student.below(value, 2) == pytest.approx(two, abs=1e-12)
+        assert t_distribution.below(value, 2) == pytest.approx(two, abs=1e-12)
 
 
 def test_the_interval_is_the_textbooks():

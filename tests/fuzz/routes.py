@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from studio.description import operations
+from studio.openapi.document import operations
 from tests.fuzz import hostile
 from tests.fuzz.wire import Request
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gateway.api import api
-from studio.description import whole
+from studio.openapi.document import whole
 from tests.fuzz import corpus, generated, routes, seeds
 from tests.fuzz.attack import Attack, Figures, Finding
 from tests.fuzz.modes import MODES, Mode

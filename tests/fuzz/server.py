@@ -12,9 +12,10 @@ from typing import Self
 
 import psutil
 
-from processes import listener, record
-from providers.fake import FakeProvider
-from providers.fake_wires import Answer
+from processes.server import listening_socket
+from processes.supervision import run_state
+from testing.scripted_provider import FakeProvider
+from testing.wires import Answer
 from tests.fuzz.modes import CONFIG, Mode
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,7 +66,7 @@ class Server:
         self._stack.close()
 
     def _write_config(self, provider_url: str) -> None:
-        self.port = listener.free_port()
+        self.port = listening_socket.free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._config = CONFIG.format(
             port=self.port, provider=provider_url, auth=self.mode.auth
@@ -107,8 +108,8 @@ class Server:
                 raise ServerLost(f"the server did not start:\n{self.log()}")
             time.sleep(0.05)
 
-    def _run_record(self) -> record.RunRecord | None:
-        return record.read(self.root / ".coulisse" / "processes.json")
+    def _run_record(self) -> run_state.RunRecord | None:
+        return run_state.read(self.root / ".coulisse" / "processes.json")
 
     def _stop(self) -> None:
         family = self._family()

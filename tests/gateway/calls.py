@@ -16,7 +16,7 @@ import httpx2
 import openai
 from openai.types.chat import ChatCompletion
 
-from access import identity
+from access.users import identity
 from memory.models import Message, Thread
 from tests.gateway.openai_shapes import check
 

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from providers import client as provider_client
-from studio import crossing
+from studio.server import event_loop_bridge
 from tests.gateway.calls import until
 from tests.gateway.hands import Hands
 
@@ -39,7 +39,7 @@ def settled(server: str) -> Callable[[], None]:
     What was running before is not of this test, such as sessions with tool servers.
     """
     # Where nobody called a provider yet, the server's loop is none of a client's.
-    loops = {*provider_client.loops(), *crossing._loops}
+    loops = {*provider_client.loops(), *event_loop_bridge._loops}
     before = {task for loop in loops for task in tasks(loop)}
 
     def settled() -> None:

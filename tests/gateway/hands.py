@@ -4,12 +4,13 @@ from typing import Any
 
 import httpx2
 
-from access import identity
+from access.users import identity
 from core.ids import new_turn_id
 from core.messages import Message
-from memory import history, passages
 from memory.models import Message as Row
-from memory.transcript import Entry
+from memory.recall import passages
+from memory.transcript import message_store
+from memory.transcript.message_rows import Entry
 from tests.gateway.calls import error
 
 CONFIG_WITH_MEMORY = """
@@ -90,7 +91,9 @@ def fill(hands: Hands) -> list[str]:
 def talk_of(hands: Hands, text: str, thread: str = "") -> None:
     """Store a message where a search can find it."""
     owner = identity.derive(hands.user)
-    history.append(owner, thread, new_turn_id(), [Entry(Message("user", text), 5)])
+    message_store.append(
+        owner, thread, new_turn_id(), [Entry(Message("user", text), 5)]
+    )
     row = Row.objects.filter(thread__user_id=owner).latest("id")
     passages.put_messages(
         owner, row.thread_id, [(row.pk, row.position, row.text, None, "")]

@@ -12,7 +12,7 @@ import httpx2
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from gateway.callers import HEADER
+from gateway.auth.request_user import HEADER
 
 T = TypeVar("T")
 

@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from access import tokens
-from gateway import admission, hosts
-from gateway.authentication import Guard
+from access.tokens import api_tokens
+from gateway.asgi import admission
+from gateway.auth.authentication import Guard
+from gateway.request_validation import hosts
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import PATH, basic, bearer, body, post
@@ -148,7 +149,7 @@ def test_a_credential_is_checked_once(
         return await original(self, request)
 
     monkeypatch.setattr(Guard, "admit", admit)
-    secret = tokens.mint("test", user, by=ADA)[1]
+    secret = api_tokens.mint("test", user, by=ADA)[1]
     known = bearer(secret) if config is TOKENS else basic("ada", "a long password")
     answer = post(running, body(user), headers=known)
     assert answer.status_code == 200, answer.text

@@ -9,8 +9,10 @@ from telemetry.models import Turn
 from tests.gateway.calls import stored, until
 from tests.gateway.test_budgets import COST, aside, ask, meter, mint, url
 from tests.gateway.test_errors import without_database
-from turns import arrears, granting, keeping, lane
+from turns import database_executor
+from turns.budget import reservations
 from turns.errors import DatabaseDown
+from turns.lifecycle import deferred_charges, turn_transaction
 
 __all__ = ["mint", "url"]
 
@@ -19,7 +21,7 @@ pytestmark = pytest.mark.database
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
-    monkeypatch.setattr(arrears, "PAUSES_SECONDS", (0.02,) * 10_000)
+    monkeypatch.setattr(deferred_charges, "PAUSES_SECONDS", (0.02,) * 10_000)
 
 
 def ended_without_database(fake, url, secret, **more) -> None:
@@ -59,8 +61,8 @@ def test_what_was_written_after_all_is_not_charged_twice(
 
     secret = mint(user, budget="total", limit_micro_usd=9 * COST)
     connection_lost = threading.Event()
-    settle, run_to_end = granting.settle, lane.run_to_end
-    monkeypatch.setattr(granting, "settle", commit_and_lose)
+    settle, run_to_end = reservations.settle, database_executor.run_to_end
+    monkeypatch.setattr(reservations, "settle", commit_and_lose)
 
     async def lose_once(function, *args, **kwargs):
         answer = await run_to_end(function, *args, **kwargs)
@@ -69,7 +71,7 @@ def test_what_was_written_after_all_is_not_charged_twice(
             raise DatabaseDown
         return answer
 
-    monkeypatch.setattr(lane, "run_to_end", lose_once)
+    monkeypatch.setattr(database_executor, "run_to_end", lose_once)
     assert ask(url, secret).status_code == 503
     until(lambda: "were charged after all" in caplog.text)
     assert (meter(secret).micro_usd, meter(secret).requests) == (COST, 1)
@@ -89,7 +91,7 @@ def test_one_whose_record_cannot_be_kept_is_charged_without(
     url, fake, user, mint, monkeypatch, caplog, refuse
 ):
     secret = mint(user, budget="total", limit_micro_usd=9 * COST)
-    monkeypatch.setattr(keeping.records, "insert", refuse)
+    monkeypatch.setattr(turn_transaction.records, "insert", refuse)
     ended_without_database(fake, url, secret)
     until(lambda: "are charged now" in caplog.text)
     assert (meter(secret).micro_usd, meter(secret).requests) == (COST, 1)
@@ -104,6 +106,6 @@ def test_one_that_leaves_no_record_is_told_of_in_the_log(url, fake, user, mint, 
 
 
 def test_it_gives_up_in_the_end(url, fake, user, mint, monkeypatch, caplog):
-    monkeypatch.setattr(arrears, "PAUSES_SECONDS", ())
+    monkeypatch.setattr(deferred_charges, "PAUSES_SECONDS", ())
     ended_without_database(fake, url, mint(user))
     until(lambda: "are never charged: the database stays away" in caplog.text)

@@ -3,9 +3,12 @@
 import pytest
 from django.test.utils import override_settings
 
-from access import audit, identity, reloads, tokens
+from access.audit import audit_log, config_reloads
 from access.models import AuditEntry
-from config import live, loader
+from access.tokens import api_tokens
+from access.users import identity
+from config import live
+from config.loading import loader
 from tests.access.authors import ADA
 from tests.gateway.hands import Hands, ok
 from turns.errors import DatabaseDown
@@ -16,7 +19,7 @@ pytestmark = pytest.mark.database
 def entries(hands: Hands, **terms) -> list[AuditEntry]:
     """Return what is written down of a user, the oldest first."""
     user_id = str(identity.derive(hands.user))
-    found, _ = audit.page(limit=1000, **terms)
+    found, _ = audit_log.page(limit=1000, **terms)
     return [
         entry
         for entry in found[::-1]
@@ -70,7 +73,7 @@ def test_what_cannot_be_written_down_is_not_changed(hands, monkeypatch):
     def write(deed):
         raise DatabaseDown
 
-    monkeypatch.setattr(audit, "write", write)
+    monkeypatch.setattr(audit_log, "write", write)
     assert hands.send("DELETE", f"/v1/memories/{saved['id']}").status_code == 503
     assert hands.contents() == ["Plays the cello"]
 
@@ -93,7 +96,7 @@ def test_a_token_is_named_by_its_label(hands, configure):
         "agents: [{name: assistant, provider: openai, model: gpt-test}]\n"
         "auth: {proxy: {tokens: {}}}\n"
     )
-    row, secret = tokens.mint("laptop", hands.user, by=ADA)
+    row, secret = api_tokens.mint("laptop", hands.user, by=ADA)
     bearer = {"Authorization": f"Bearer {secret}"}
     ok(hands.client.post("/v1/memories", json={"content": "A"}, headers=bearer), 201)
     [entry] = entries(hands, action="memory")
@@ -123,13 +126,15 @@ def test_an_edit_is_written_down_once_without_its_values(tmp_path, database):
     path.write_text(text)
     with override_settings(COULISSE_CONFIG=path):
         live.replace(loader.load(path))
-        watchers = [live.Watcher(reloads.write_down) for _ in range(2)]
+        watchers = [live.Watcher(config_reloads.write_down) for _ in range(2)]
         path.write_text(text.replace("first", f"second-{tmp_path.name}"))
         watchers[0].look()
         # Another process, whose own configuration is the old one.
-        reloads.write_down(live.current(), ["providers"])
+        config_reloads.write_down(live.current(), ["providers"])
     digest = live.current().digest
-    found = AuditEntry.objects.filter(action=reloads.ACTION, details__digest=digest)
+    found = AuditEntry.objects.filter(
+        action=config_reloads.ACTION, details__digest=digest
+    )
     [entry] = found
     assert entry.details["sections"] == ["providers"]
     assert entry.target.endswith("coulisse.yaml")
@@ -139,11 +144,11 @@ def test_an_edit_is_written_down_once_without_its_values(tmp_path, database):
 def test_an_edit_is_in_force_though_it_cannot_be_written_down(
     tmp_path, database, monkeypatch, caplog
 ):
-    monkeypatch.setattr(audit, "write", lambda deed: 1 / 0)
+    monkeypatch.setattr(audit_log, "write", lambda deed: 1 / 0)
     path = tmp_path / "coulisse.yaml"
     path.write_text(
         "providers: {openai: {api_key: x}}\n"
         "agents: [{name: a, provider: openai, model: m}]\n"
     )
-    reloads.write_down(loader.load(path), ["agents"])
+    config_reloads.write_down(loader.load(path), ["agents"])
     assert "the edit is not in the audit" in caplog.text

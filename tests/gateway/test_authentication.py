@@ -9,8 +9,9 @@ import pytest
 from django.contrib.auth.hashers import make_password
 from mcp import MCPError
 
-from access import basic as passwords
-from access import identity, tokens
+from access.authentication import basic_auth as passwords
+from access.tokens import api_tokens
+from access.users import identity
 from memory.models import Thread
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
@@ -66,7 +67,7 @@ def mint(database, user):
     """Return a function that makes a token for the test's user."""
 
     def mint(principal=user, **terms) -> str:
-        return tokens.mint("test", principal, by=ADA, **terms)[1]
+        return api_tokens.mint("test", principal, by=ADA, **terms)[1]
 
     return mint
 
@@ -162,11 +163,11 @@ def test_the_sdk_knows_a_wrong_key(configure, sdk):
 
 def test_a_revoked_token_is_refused_at_once(configure, fake, http, mint):
     configure(TOKENS)
-    row, secret = tokens.mint("test", "somebody", by=ADA)
+    row, secret = api_tokens.mint("test", "somebody", by=ADA)
     fake.reply("hello")
     asked = {"model": "assistant", "messages": [{"role": "user", "content": "hi"}]}
     assert http.post(PATH, json=asked, headers=bearer(secret)).status_code == 200
-    tokens.revoke(str(row.id), by=ADA)
+    api_tokens.revoke(str(row.id), by=ADA)
     for _ in range(2):
         answer = http.post(PATH, json=asked, headers=bearer(secret))
         assert refusal(answer) == (401, "invalid_api_key")
@@ -183,21 +184,21 @@ def test_a_revoked_token_is_refused_at_once(configure, fake, http, mint):
 )
 def test_a_revoked_token_learns_nothing_of_its_mistakes(configure, fake, http, asked):
     configure(TOKENS)
-    row, secret = tokens.mint("test", "somebody", by=ADA)
+    row, secret = api_tokens.mint("test", "somebody", by=ADA)
     assert http.get("/v1/models", headers=bearer(secret)).status_code == 200
-    digest = tokens.digest(secret)
-    assert tokens.REMEMBERED.recall(digest) is not None
+    digest = api_tokens.digest(secret)
+    assert api_tokens.REMEMBERED.recall(digest) is not None
     assert http.post(PATH, json=asked, headers=bearer(secret)).status_code != 401
-    tokens.revoke(str(row.id), by=ADA)
+    api_tokens.revoke(str(row.id), by=ADA)
     answer = http.post(PATH, json=asked, headers=bearer(secret))
     assert refusal(answer) == (401, "invalid_api_key")
-    assert tokens.REMEMBERED.recall(digest) is None
+    assert api_tokens.REMEMBERED.recall(digest) is None
 
 
 def test_an_expired_token_is_refused(configure, http):
     configure(TOKENS)
     past = datetime.now(UTC) - timedelta(hours=2)
-    _, secret = tokens.mint(
+    _, secret = api_tokens.mint(
         "test", "somebody", expires_at=past + timedelta(hours=1), now=past, by=ADA
     )
     assert http.get("/v1/models", headers=bearer(secret)).status_code == 401

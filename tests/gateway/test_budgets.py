@@ -8,9 +8,10 @@ import httpx2
 import openai
 import pytest
 
-from access import limits, tokens, windows
-from access.meters import EPOCH_SECONDS
+from access.limits import time_windows, usage_limits
+from access.limits.usage_counters import EPOCH_SECONDS
 from access.models import Meter
+from access.tokens import api_tokens
 from core.events import Usage
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
@@ -41,7 +42,7 @@ def mint(database):
     """Return a function that makes a token, and returns its secret."""
 
     def mint(user: str, **fields) -> str:
-        return tokens.mint("ci", user, by=ADA, **fields)[1]
+        return api_tokens.mint("ci", user, by=ADA, **fields)[1]
 
     return mint
 
@@ -55,15 +56,15 @@ def ask(url: str, secret: str, **more) -> httpx2.Response:
     )
 
 
-def meter(secret: str, length: int = windows.EVER) -> Meter:
-    subject = limits.subject_of_token(
-        tokens.find(tokens.digest(secret), datetime.now(UTC))
+def meter(secret: str, length: int = time_windows.EVER) -> Meter:
+    subject = usage_limits.subject_of_token(
+        api_tokens.find(api_tokens.digest(secret), datetime.now(UTC))
     )
-    start = windows.at(length, int(time.time())).start
+    start = time_windows.at(length, int(time.time())).start
     return Meter.objects.get(subject=subject, window=length, start=start)
 
 
-def aside(secret: str, length: int = windows.EVER) -> tuple[int, int, int]:
+def aside(secret: str, length: int = time_windows.EVER) -> tuple[int, int, int]:
     found = meter(secret, length)
     return (
         found.turns_now + found.turns_before,
@@ -77,7 +78,7 @@ def test_an_unlimited_token_is_charged_all_the_same(url, fake, user, mint, strea
     secret = mint(user)
     for _ in range(2):
         assert ask(url, secret, stream=stream).status_code == 200
-    for length in (windows.EVER, windows.CALENDAR_MONTH):
+    for length in (time_windows.EVER, time_windows.CALENDAR_MONTH):
         found = meter(secret, length)
         assert (found.micro_usd, found.tokens, found.requests) == (2 * COST, 20, 2)
         assert found.unpriced == 0
@@ -180,7 +181,7 @@ def test_what_a_killed_process_set_aside_comes_back(url, fake, user, mint):
     secret = mint(user, budget="total", limit_micro_usd=9 * COST)
     assert ask(url, secret).status_code == 200
     epoch = int(time.time()) // EPOCH_SECONDS
-    row = Meter.objects.filter(subject=meter(secret).subject, window=windows.EVER)
+    row = Meter.objects.filter(subject=meter(secret).subject, window=time_windows.EVER)
     row.update(micro_usd_now=8 * COST, turns_now=1, epoch=epoch)
     assert ask(url, secret).status_code == 429
     row.update(epoch=epoch - 2)
@@ -192,13 +193,13 @@ def test_a_month_begins_with_all_of_its_budget(url, fake, user, mint):
     secret = mint(user, budget="monthly", limit_micro_usd=9 * COST)
     assert ask(url, secret).status_code == 200
     row = Meter.objects.filter(
-        subject=meter(secret).subject, window=windows.CALENDAR_MONTH
+        subject=meter(secret).subject, window=time_windows.CALENDAR_MONTH
     )
     row.update(micro_usd=9 * COST)
     refusal = ask(url, secret)
     assert refusal.status_code == 429
     assert "renewed on" in refusal.json()["error"]["message"]
-    last_month = windows.month_start(row.get().start - 1)
+    last_month = time_windows.month_start(row.get().start - 1)
     row.update(start=last_month)
     assert ask(url, secret).status_code == 200
 
@@ -226,8 +227,8 @@ def test_a_client_that_leaves_pays_for_what_was_said(url, fake, user, mint):
 
 
 def _subject(secret: str) -> str:
-    return limits.subject_of_token(
-        tokens.find(tokens.digest(secret), datetime.now(UTC))
+    return usage_limits.subject_of_token(
+        api_tokens.find(api_tokens.digest(secret), datetime.now(UTC))
     )
 
 
@@ -265,10 +266,10 @@ def test_a_model_of_unknown_price_is_refused_to_a_budget(
 
 
 def test_a_revoked_token_is_refused_at_once(url, fake, user, mint):
-    row, secret = tokens.mint("ci", user, by=ADA)
+    row, secret = api_tokens.mint("ci", user, by=ADA)
     for _ in range(2):
         assert ask(url, secret).status_code == 200
-    tokens.revoke(str(row.id), by=ADA)
+    api_tokens.revoke(str(row.id), by=ADA)
     refusal = ask(url, secret)
     assert refusal.status_code == 401
     assert refusal.json()["error"]["code"] == "invalid_api_key"
@@ -276,7 +277,7 @@ def test_a_revoked_token_is_refused_at_once(url, fake, user, mint):
 
 
 def test_a_changed_budget_holds_at_once(url, fake, user, mint):
-    row, secret = tokens.mint(
+    row, secret = api_tokens.mint(
         "ci", user, budget="total", limit_micro_usd=9 * COST, by=ADA
     )
     assert ask(url, secret).status_code == 200

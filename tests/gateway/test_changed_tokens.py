@@ -4,8 +4,9 @@ import httpx2
 import pytest
 from django.db.models import F
 
-from access import identity, tokens
 from access.models import Token
+from access.tokens import api_tokens
+from access.users import identity
 from memory.models import Thread
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
@@ -29,7 +30,7 @@ def mint(database, user):
     """Return a function that makes a token for the test's user."""
 
     def mint(**terms) -> str:
-        return tokens.mint("test", user, by=ADA, **terms)[1]
+        return api_tokens.mint("test", user, by=ADA, **terms)[1]
 
     return mint
 
@@ -42,7 +43,7 @@ def change(configure, fake, http):
     def change(secret: str, **changes) -> None:
         fake.reply("hello")
         assert http.post(PATH, json=ASKED, headers=bearer(secret)).status_code == 200
-        row = Token.objects.filter(digest=tokens.digest(secret))
+        row = Token.objects.filter(digest=api_tokens.digest(secret))
         assert row.update(version=F("version") + 1, **changes)
 
     return change
@@ -54,7 +55,7 @@ def test_a_token_that_was_changed_is_looked_up_once(change, fake, http, mint):
     for _ in range(2):
         fake.reply("hello")
         assert http.post(PATH, json=ASKED, headers=bearer(secret)).status_code == 200
-        known = tokens.REMEMBERED.recall(tokens.digest(secret))
+        known = api_tokens.REMEMBERED.recall(api_tokens.digest(secret))
         assert known is not None
         assert (known.label, known.version) == ("renamed", 2)
 

@@ -8,9 +8,9 @@ import pytest
 from openai import pydantic_function_tool
 from pydantic import BaseModel
 
-from access import identity
+from access.users import identity
 from memory.models import Fact
-from providers.fake_wires import Answer
+from testing.wires import Answer
 from tests.gateway.calls import (
     ask,
     body,

@@ -5,7 +5,7 @@ import encodings
 import httpx2
 import pytest
 
-from gateway.request_text import MAX_CONTENT_TYPE
+from gateway.request_validation.text_encoding import MAX_CONTENT_TYPE
 
 PLACES = ("/v1/chat/completions", "/v1/nowhere", "/mcp", "/hooks/any", "/admin/agents")
 

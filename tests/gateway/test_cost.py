@@ -6,9 +6,9 @@ from openai.types import CompletionUsage
 
 from core import trace
 from core.events import Serving, Usage
-from gateway import wire
-from telemetry import records
-from telemetry.turn_ids import read
+from gateway.openai import serializers
+from telemetry.presentation.turn_ids import read
+from telemetry.storage import turn_store
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -52,7 +52,7 @@ def ask(client: openai.OpenAI, agent: str = "assistant", **fields):
 def recorded(completion_id: str):
     turn_id = read(completion_id)
     assert turn_id is not None
-    found = records.tree(turn_id)
+    found = turn_store.tree(turn_id)
     assert found is not None
     return found
 
@@ -164,9 +164,9 @@ def test_an_edit_of_the_prices_applies_to_the_next_reply(client, fake, configure
     [(0, "0.000000"), (1, "0.000001"), (1_234, "0.001234"), (3 * 10**9, "3000.000000")],
 )
 def test_a_cost_is_dollars_with_six_decimals(micro_usd, text):
-    assert wire.cost(Serving("openai", "gpt", 1, micro_usd)) == text
+    assert serializers.cost(Serving("openai", "gpt", 1, micro_usd)) == text
 
 
 def test_an_unknown_cost_is_none():
-    assert wire.cost(None) is None
-    assert wire.cost(Serving("openai", "gpt", 1)) is None
+    assert serializers.cost(None) is None
+    assert serializers.cost(Serving("openai", "gpt", 1)) is None

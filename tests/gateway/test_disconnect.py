@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gateway import patience
-from processes.connections import ConnectionLimits
+from gateway.asgi import slow_clients
+from processes.http_server.connections import ConnectionLimits
 from tests.conftest import serve
 from tests.gateway.calls import (
     Caller,
@@ -177,7 +177,7 @@ def test_many_who_leave_at_once_leave_nothing_behind(server, fake, user, settled
 
 
 def test_a_client_that_stops_reading_has_left(server, fake, user, monkeypatch):
-    monkeypatch.setattr(patience, "SEND_SECONDS", 0.2)
+    monkeypatch.setattr(slow_clients, "SEND_SECONDS", 0.2)
     fake.reply(*["x" * 100_000] * 300)
     with calling(server, body(user, stream=True)) as caller:
         caller.hear("x")
@@ -189,7 +189,7 @@ def test_a_client_that_stops_reading_has_left(server, fake, user, monkeypatch):
 def test_the_connection_of_a_client_that_stops_reading_is_reset(
     server, fake, user, monkeypatch
 ):
-    monkeypatch.setattr(patience, "SEND_SECONDS", 0.2)
+    monkeypatch.setattr(slow_clients, "SEND_SECONDS", 0.2)
     limits = ConnectionLimits(look_seconds=0.05, window_seconds=0.3)
     fake.reply(*["x" * 100_000] * 300)
     with (

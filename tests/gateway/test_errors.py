@@ -12,7 +12,7 @@ import pytest
 from django.conf import settings
 from django.db import OperationalError, connection
 
-from memory import history
+from memory.transcript import message_store
 from tests.gateway.calls import (
     PATH,
     ask,
@@ -25,7 +25,7 @@ from tests.gateway.calls import (
     says,
     stored,
 )
-from turns import lane
+from turns import database_executor
 
 pytestmark = pytest.mark.database
 
@@ -481,7 +481,7 @@ def test_a_fault_of_ours_tells_nothing_of_its_inside(server, user, monkeypatch, 
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError("secret inside")
 
-    monkeypatch.setattr("turns.context.new_messages", fail)
+    monkeypatch.setattr("turns.preparation.prompt.new_messages", fail)
     response = post(server, body(user, stream=stream))
     said = error(response, 500)
     assert said["type"] == "server_error"
@@ -516,7 +516,7 @@ def on_every_lane_thread(function) -> None:
         barrier.wait(60)
         function()
 
-    visits = [lane._executor.submit(visit) for _ in range(barrier.parties)]
+    visits = [database_executor._executor.submit(visit) for _ in range(barrier.parties)]
     for done in visits:
         done.result()
 
@@ -577,7 +577,7 @@ def test_a_reply_that_cannot_be_stored_is_no_success(server, fake, user, monkeyp
     def fail(*args: object, **kwargs: object) -> None:
         raise OperationalError("disk full")
 
-    monkeypatch.setattr(history, "append", fail)
+    monkeypatch.setattr(message_store, "append", fail)
     assert refused(server, body(user), 503)["code"] == "database_unavailable"
     *said, failed, done = frames(server, body(user))
     assert done == "[DONE]"

@@ -7,23 +7,24 @@ import openai
 import pytest
 from django.db.models import F
 
-from access import identity, tokens
 from access.models import Token
+from access.tokens import api_tokens
+from access.users import identity
 from config import live
-from experiments import choosing, patience
+from experiments import assignment, exploration
 from experiments.config import EXPERIMENTS
 from judges import scores
-from judges.answers import Verdict
 from judges.scores import Judged
-from providers.fake_wires import Answer
-from telemetry import records
+from judges.verdict_parser import Verdict
 from telemetry.models import Turn
+from telemetry.storage import turn_store
+from testing.wires import Answer
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask, error
 from tests.gateway.mcp_calls import use
 from tests.judges.stage import JUDGES
-from turns import bandits
+from turns.preparation import bandits
 
 pytestmark = pytest.mark.database
 
@@ -57,7 +58,7 @@ def stage(configure, client):
 
 def variant_of(user: str, name: str = "helper") -> str:
     experiment = live.current().get(EXPERIMENTS)[name]
-    return choosing.choose(experiment, identity.derive(user))
+    return assignment.choose(experiment, identity.derive(user))
 
 
 def of_each(name: str = "helper") -> dict[str, str]:
@@ -120,7 +121,7 @@ def test_a_token_for_the_experiment_reaches_its_variants_by_that_name_alone(
     configure, running, fake, user
 ):
     configure(STAGE + "\nauth: {proxy: {tokens: {}}}\n")
-    secret = tokens.mint("t", user, by=ADA, agents=["helper"])[1]
+    secret = api_tokens.mint("t", user, by=ADA, agents=["helper"])[1]
     with openai.OpenAI(
         base_url=f"{running}/v1", api_key=secret, max_retries=0
     ) as client:
@@ -136,14 +137,14 @@ def test_a_token_that_changed_is_looked_up_by_the_name_it_is_for(
     configure, running, fake, user
 ):
     configure(STAGE + "\nauth: {proxy: {tokens: {}}}\n")
-    secret = tokens.mint("t", user, by=ADA, agents=["helper"])[1]
+    secret = api_tokens.mint("t", user, by=ADA, agents=["helper"])[1]
     with openai.OpenAI(
         base_url=f"{running}/v1", api_key=secret, max_retries=0
     ) as client:
         for _ in range(2):
             fake.reply("Yes.")
             ask(client, user, "Well?", agent="helper")
-            row = Token.objects.filter(digest=tokens.digest(secret))
+            row = Token.objects.filter(digest=api_tokens.digest(secret))
             assert row.update(version=F("version") + 1)
 
 
@@ -182,7 +183,7 @@ def test_a_subagent_may_be_an_experiment(stage, fake):
         assert offered["function"]["name"] == "helper"
         assert offered["function"]["description"] == "Helps with anything."
         assert fake.bodies[-2]["model"] == f"gpt-{agent}"
-        record = records.tree(turn_of(user).pk)
+        record = turn_store.tree(turn_of(user).pk)
         [call] = [call for call in record.calls if hasattr(call, "target")]
         assert (call.name, call.target) == ("helper", agent)
         assert record.experiment == ""
@@ -236,8 +237,8 @@ def test_a_bandit_goes_by_the_scores_there_are(stage, fake, clean_scores):
 def test_an_arm_that_is_never_scored_does_not_take_all_there_is(
     stage, fake, clean_scores, monkeypatch
 ):
-    monkeypatch.setattr(patience, "LEAST_TURNS", 3)
-    monkeypatch.setattr(patience, "TURNS_A_SCORE", 1)
+    monkeypatch.setattr(exploration, "LEAST_TURNS", 3)
+    monkeypatch.setattr(exploration, "TURNS_A_SCORE", 1)
     judged("keen", 8, 8)
     user = f"user-{uuid.uuid4()}"
     found = [answered_by(stage, fake, user) for _ in range(5)]
@@ -266,7 +267,7 @@ def test_an_agent_by_name_costs_no_trip(stage, fake, user, monkeypatch):
         raise AssertionError
 
     monkeypatch.setattr(bandits, "read", trip)
-    monkeypatch.setattr(choosing, "choose", trip)
+    monkeypatch.setattr(assignment, "choose", trip)
     fake.default = lambda request: Answer(["Yes."])
     assert ask(stage, user, "Well?", agent="calm").model == "calm"
 

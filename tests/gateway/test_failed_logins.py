@@ -5,9 +5,10 @@ import uuid
 import httpx2
 import pytest
 
-from access import basic as passwords
-from access import login_throttle, tokens
+from access.authentication import basic_auth as passwords
+from access.authentication import login_throttle
 from access.models import AuditEntry
+from access.tokens import api_tokens
 from tests.access.authors import ADA
 from tests.access.clock import Clock
 from tests.conftest import CONFIG
@@ -176,9 +177,9 @@ def test_the_secret_of_the_backend_is_guarded(http, at, clock):
 def test_api_tokens_cannot_be_guessed_and_are_not_delayed(http, configure):
     configure(CONFIG + "auth: {proxy: {tokens: {}}}\n")
     for number in range(8):
-        wrong = bearer(f"{tokens.PREFIX}{number:043}")
+        wrong = bearer(f"{api_tokens.PREFIX}{number:043}")
         assert http.get("/v1/models", headers=wrong).status_code == 401
-    _, secret = tokens.mint("test", "somebody", by=ADA)
+    _, secret = api_tokens.mint("test", "somebody", by=ADA)
     assert http.get("/v1/models", headers=bearer(secret)).status_code == 200
 
 
@@ -199,4 +200,4 @@ def test_a_burst_is_one_entry_of_the_audit(http, caplog):
     assert (entry.target, entry.origin) == ("/v1", "127.0.0.1")
     assert entry.request_id.startswith("req_")
     lines = [each for each in caplog.records if name in each.getMessage()]
-    assert [each.name for each in lines] == ["access.failed_logins"]
+    assert [each.name for each in lines] == ["access.authentication.failed_logins"]

@@ -14,15 +14,16 @@ import openai
 import orjson
 import pytest
 
-from access import limits, windows
-from access.identity import derive
+from access.limits import time_windows, usage_limits
 from access.models import Meter
-from config import live, loader
+from access.users.identity import derive
+from config import live
+from config.loading import loader
 from config.sections import Config
 from core.errors import public
 from core.events import Usage
-from providers import backoff
-from providers.fake import FakeProvider
+from providers.resilience import backoff
+from testing.scripted_provider import FakeProvider
 from tests.gateway.calls import (
     DONE,
     body,
@@ -342,8 +343,8 @@ def charged(user: str) -> tuple[int, int]:
 
     Nothing is left set aside, and no cost is unknown.
     """
-    subject = limits.subject_of_user(derive(user))
-    meter = Meter.objects.get(subject=subject, window=windows.DAY)
+    subject = usage_limits.subject_of_user(derive(user))
+    meter = Meter.objects.get(subject=subject, window=time_windows.DAY)
     assert (meter.turns_now, meter.tokens_now, meter.micro_usd_now) == (0, 0, 0)
     assert (meter.turns_before, meter.tokens_before) == (0, 0)
     assert meter.unpriced == 0

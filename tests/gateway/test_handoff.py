@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents import toolcalls
+from agents import tool_execution
 from tests.gateway import calls
 from tests.gateway.calls import ask, body, frames, post, stored
 
@@ -83,7 +83,7 @@ def test_the_transcript_is_the_callers(server, client, user):
 
 
 def test_a_long_silence_is_broken_by_heartbeats(server, fake, user, monkeypatch):
-    monkeypatch.setattr(toolcalls, "HEARTBEAT_SECONDS", 0.02)
+    monkeypatch.setattr(tool_execution, "HEARTBEAT_SECONDS", 0.02)
     fake.call_tool("resume_critic", {"message": "Judge."})
     fake.hang("headers")
     fake.reply("Late.")

@@ -4,9 +4,10 @@ import uuid
 
 import pytest
 
-from access import identity
-from memory import export
-from telemetry import records, telling
+from access.users import identity
+from memory.user_data import export
+from telemetry.presentation import turn_serializers
+from telemetry.storage import turn_store
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask
 from tests.telemetry.turns import deep, put
@@ -55,7 +56,7 @@ def test_a_hidden_turn_is_answered_like_none(hands):
 def test_an_edit_shows_and_hides_them_at_once(hands, configure):
     turn = put_of(hands)
     configure(SHOWN)
-    assert hands.get(f"{TURNS}/{turn.turn_id}") == telling.turn(turn)
+    assert hands.get(f"{TURNS}/{turn.turn_id}") == turn_serializers.turn(turn)
     assert len(hands.get(TURNS)["data"]) == 1
     configure(HIDDEN)
     assert is_hidden(hands, TURNS)
@@ -64,7 +65,7 @@ def test_an_edit_shows_and_hides_them_at_once(hands, configure):
 def test_hidden_turns_are_recorded_all_the_same(client, fake, user):
     answer = ask(client, user)
     turn_id = uuid.UUID(answer.id.removeprefix("chatcmpl-"))
-    assert len(records.tree(turn_id).calls) == 1
+    assert len(turn_store.tree(turn_id).calls) == 1
 
 
 # The export.
@@ -74,7 +75,7 @@ def test_an_export_outlines_hidden_turns(hands):
     turn = put_of(hands, outcome="error", error="openai refused: sk-secret is no key")
     response = hands.send("GET", EXPORT)
     [told] = response.json()["turns"]
-    whole = telling.turn(turn)
+    whole = turn_serializers.turn(turn)
     assert told.keys() == OUTLINE
     assert told.items() <= whole.items()
     for name in ("gpt-test", "calculator", "sk-secret"):
@@ -85,7 +86,7 @@ def test_an_export_outlines_hidden_turns(hands):
 def test_an_export_has_all_of_turns_that_are_shown(hands, configure):
     configure(SHOWN)
     turn = put_of(hands)
-    assert hands.get(EXPORT)["turns"] == [telling.turn(turn)]
+    assert hands.get(EXPORT)["turns"] == [turn_serializers.turn(turn)]
 
 
 def test_a_long_export_stays_as_it_began(hands, configure, monkeypatch):

@@ -11,9 +11,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from access import identity
-from tasks import wake
+from access.users import identity
 from tasks.models import Task
+from tasks.queue import worker_notifier
 from tests.gateway.calls import bearer, error
 from tests.tasks.triggers import Configure, hook, runs, state, unique, yaml
 
@@ -27,7 +27,7 @@ LOCKED = f"secret: {SECRET}"
 def woken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """No broker is there; what wakes a worker is noted."""
     calls: list[bool] = []
-    monkeypatch.setattr(wake, "soon", lambda: calls.append(True))
+    monkeypatch.setattr(worker_notifier, "soon", lambda: calls.append(True))
     return calls
 
 
@@ -361,7 +361,7 @@ def test_a_refusal_is_logged(
     http: httpx2.Client, configure: Configure, name: str, path: str, caplog
 ):
     configure(yaml(hook(name, path, LOCKED)))
-    caplog.set_level("INFO", "tasks.trigger_log")
+    caplog.set_level("INFO", "tasks.agent_triggers.run_log")
     post(http, path, {})
     post(http, path, {}, bearer(SECRET))
     assert f"webhook trigger refused trigger={name} reason=Send this" in caplog.text

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from providers.fake_wires import Answer
+from testing.wires import Answer
 from tests.gateway.calls import ask, body, post, refused, stored
 
 pytestmark = pytest.mark.database

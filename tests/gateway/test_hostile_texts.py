@@ -17,7 +17,7 @@ import httpx2
 import pytest
 from mcp.server.mcpserver import MCPServer
 
-from tasks import wake
+from tasks.queue import worker_notifier
 from tests import growth
 from tests.conftest import CONFIG, serve
 from tests.gateway.mcp_calls import call
@@ -115,7 +115,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
 @pytest.fixture
 def path(configure, monkeypatch) -> str:
     """The path of a webhook of a server with all that takes texts."""
-    monkeypatch.setattr(wake, "soon", lambda: None)
+    monkeypatch.setattr(worker_notifier, "soon", lambda: None)
     path = f"/hooks/{unique('hook')}"
     memory = "\nmemory: {user_state: {embed_with: {provider: hash}}}\n"
     entry = hook(unique("hook"), path, "max_body_bytes: 2000000")

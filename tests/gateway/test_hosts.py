@@ -3,7 +3,7 @@
 import httpx2
 import pytest
 
-from gateway import hosts
+from gateway.request_validation import hosts
 from tests.gateway.calls import body, error, post
 
 pytestmark = pytest.mark.database

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from core import private_hosts
+from core.network import private_hosts
 from tests.conftest import CONFIG
 from tests.gateway.calls import body, post, refused
 

@@ -5,8 +5,8 @@ import orjson
 import pytest
 from pydantic import ValidationError
 
-from gateway import json_limits
-from gateway.json_limits import MAX_KEYS, MAX_VALUES
+from gateway.request_validation import json_limits
+from gateway.request_validation.json_limits import MAX_KEYS, MAX_VALUES
 from gateway.schemas import ChatRequest
 
 PLACES = ("/v1/chat/completions", "/v1/memories", "/v1/tasks", "/v1/feedback", "/mcp")

@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import openai
 import pytest
 
-from access import identity, limits, windows
-from access.limits_config import Limit
+from access.limits import time_windows, usage_limits
+from access.limits.config import Limit
 from access.models import Meter
+from access.users import identity
 from config.errors import ConfigInvalid
 from core.events import Usage
 from tests.conftest import CONFIG
@@ -17,7 +18,7 @@ from tests.gateway.calls import ask, body, calling, post, until
 
 pytestmark = pytest.mark.database
 
-HOUR, DAY = windows.HOUR, windows.DAY
+HOUR, DAY = time_windows.HOUR, time_windows.DAY
 
 
 @pytest.fixture
@@ -34,16 +35,16 @@ def limited(running, configure):
 
 def meters_of(user: str) -> dict[int, Meter]:
     """The present meters of a user, by the length of their window."""
-    subject = limits.subject_of_user(identity.derive(user))
+    subject = usage_limits.subject_of_user(identity.derive(user))
     return {meter.window: meter for meter in Meter.objects.filter(subject=subject)}
 
 
 def put_used(user: str, length: int, tokens: int) -> None:
     """Have a user have used so much in the present window."""
     Meter.objects.create(
-        subject=limits.subject_of_user(identity.derive(user)),
+        subject=usage_limits.subject_of_user(identity.derive(user)),
         window=length,
-        start=windows.at(length, int(time.time())).start,
+        start=time_windows.at(length, int(time.time())).start,
         tokens=tokens,
         last_at=0,
     )
@@ -67,7 +68,7 @@ def is_clear(user: str) -> bool:
     [
         ("tokens_per_hour", HOUR, "hourly"),
         ("tokens_per_day", DAY, "daily"),
-        ("tokens_per_month", windows.MONTH, "monthly"),
+        ("tokens_per_month", time_windows.MONTH, "monthly"),
     ],
 )
 def test_who_has_used_their_tokens_is_told_when_there_are_more(
@@ -83,7 +84,7 @@ def test_who_has_used_their_tokens_is_told_when_there_are_more(
     assert error["message"] == (
         f"{words} token limit exceeded: used 512000/500000, retry after {seconds}s"
     )
-    end = windows.at(length, int(time.time())).end
+    end = time_windows.at(length, int(time.time())).end
     assert abs(seconds - (end - time.time())) < 5
     assert fake.requests == []
 
@@ -116,7 +117,7 @@ def test_a_turn_is_charged_to_its_users_windows(server, fake, user, stream):
     fake.reply("Hi", usage=Usage(7, 3))
     post(server, body(user, stream=stream, metadata={"tokens_per_day": "1000000"}))
     found = meters_of(user)
-    assert set(found) == {HOUR, DAY, windows.MONTH}
+    assert set(found) == {HOUR, DAY, time_windows.MONTH}
     assert {each.tokens for each in found.values()} == {130}
     assert {each.requests for each in found.values()} == {2}
     assert is_clear(user)
@@ -363,17 +364,17 @@ def test_a_limit_that_cannot_hold_is_refused(limited, entry, complaint):
 def test_every_key_of_a_limit_limits():
     keys = {*Limit.model_fields} - {"per", "name"}
     for key in keys:
-        (figure,) = limits.figures(Limit.model_validate({"per": "agent", key: 3}))
+        (figure,) = usage_limits.figures(Limit.model_validate({"per": "agent", key: 3}))
         counted = "micro_usd" if key.startswith("usd") else key.partition("_per_")[0]
         assert figure.counted == ("turns" if key == "concurrent" else counted)
         assert figure.most == (3_000_000 if counted == "micro_usd" else 3)
 
 
 def test_durations_are_as_openai_writes_them():
-    written = [limits.duration(seconds) for seconds in (0, 1, 59, 60, 360, 3_600)]
+    written = [usage_limits.duration(seconds) for seconds in (0, 1, 59, 60, 360, 3_600)]
     assert written == ["0s", "1s", "59s", "1m0s", "6m0s", "1h0m0s"]
 
 
 def test_a_process_knows_its_users_apart():
     first, second = (identity.derive(str(uuid.uuid4())) for _ in range(2))
-    assert limits.subject_of_user(first) != limits.subject_of_user(second)
+    assert usage_limits.subject_of_user(first) != usage_limits.subject_of_user(second)

@@ -8,7 +8,8 @@ import httpx2
 import pytest
 from mcp.shared.auth import OAuthClientInformationFull
 
-from access import audit, identity
+from access.audit import audit_log
+from access.users import identity
 from config import live
 from mcp_bridge.models import McpClient, McpToken
 from tests.gateway.calls import error
@@ -16,7 +17,7 @@ from tests.gateway.hands import Hands, ok
 from tests.mcp_bridge.authorization import Place, serve_protected
 from tests.mcp_bridge.sign_in.scripted import ISSUER, ScriptedProvider
 from turns.errors import DatabaseDown
-from turns.tool_servers import SIGN_INS
+from turns.tools.mcp_sessions import SIGN_INS
 
 pytestmark = pytest.mark.database
 
@@ -215,7 +216,9 @@ def test_a_used_link(server, browser, user):
 def test_an_expired_link(server, browser, user, monkeypatch):
     address = link(user)
     later = SIGN_INS._clock().replace(year=2100)
-    monkeypatch.setattr("gateway.mcp_sign_in.CONNECTING._clock", lambda: later)
+    monkeypatch.setattr(
+        "gateway.mcp_oauth.sign_in_views.CONNECTING._clock", lambda: later
+    )
     assert "expired" in page(browser.get(address), 410)
 
 
@@ -317,7 +320,9 @@ def test_a_provider_that_is_down(server, browser, put, user):
 def test_a_provider_that_takes_too_long(put, browser, scripted, user, monkeypatch):
     put(scripted.url)
     scripted.hang(ISSUER)
-    monkeypatch.setattr("gateway.mcp_sign_in.CONNECTING._registrar._web._seconds", 0.05)
+    monkeypatch.setattr(
+        "gateway.mcp_oauth.sign_in_views.CONNECTING._registrar._web._seconds", 0.05
+    )
     assert "takes too long" in page(browser.get(link(user)), 504)
 
 
@@ -327,7 +332,9 @@ def test_a_provider_that_fails_at_the_end_wants_a_new_link(
     put(scripted.url)
     state = parse_qs(urlsplit(leave(browser, user)).query)["state"][0]
     scripted.hang("/token")
-    monkeypatch.setattr("gateway.mcp_sign_in.CONNECTING._web._seconds", 0.05)
+    monkeypatch.setattr(
+        "gateway.mcp_oauth.sign_in_views.CONNECTING._web._seconds", 0.05
+    )
     came = {"state": state, "code": "x"}
     told = page(browser.get("/mcp/notes/oauth/callback", params=came), 504)
     assert "open the link again" not in told
@@ -489,7 +496,7 @@ def test_a_user_sees_and_ends_their_connections(
     again = ok(hands.send("DELETE", "/v1/mcp/notes"))
     assert again == {**ended, "deleted": False}
     user_id = identity.derive(hands.user)
-    entries, _ = audit.page(actor=str(user_id), action="mcp")
+    entries, _ = audit_log.page(actor=str(user_id), action="mcp")
     assert [entry.action for entry in entries] == ["mcp.disconnect", "mcp.connect"]
     assert {entry.target for entry in entries} == {"mcp server notes"}
     assert {entry.origin for entry in entries} == {"127.0.0.1"}
@@ -502,12 +509,12 @@ def test_what_cannot_be_written_down_neither_begins_nor_ends(
         raise DatabaseDown
 
     with monkeypatch.context() as patch:
-        patch.setattr(audit, "write", write)
+        patch.setattr(audit_log, "write", write)
         back = browser.get(protected.consent(leave(browser, hands.user)))
         assert back.status_code == 503
     assert not is_connected(hands.user)
     connect(browser, protected, hands.user)
-    monkeypatch.setattr(audit, "write", write)
+    monkeypatch.setattr(audit_log, "write", write)
     assert hands.send("DELETE", "/v1/mcp/notes").status_code == 503
     assert is_connected(hands.user)
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from access import identity
-from memory import facts
-from memory.known import Draft
+from access.users import identity
+from memory.facts import fact_store
 from memory.models import Fact, Lesson
+from memory.types import Draft
 from tests.gateway.calls import error
 from tests.gateway.hands import Hands, address, fill, ok, talk_of
 
@@ -213,7 +213,7 @@ def test_lists_can_be_narrowed(hands):
     hands.save("Plays the cello", category="preference", pinned=True)
     owner = identity.derive(hands.user)
     draft = Draft("Works as a baker", category="fact", source="extraction")
-    facts.save(owner, [draft], [None], by="extraction")
+    fact_store.save(owner, [draft], [None], by="extraction")
     assert hands.contents(category="preference") == ["Plays the cello"]
     assert hands.contents(source="extraction") == ["Works as a baker"]
     assert hands.contents(source="user") == ["Plays the cello"]
@@ -351,9 +351,9 @@ def test_the_history_tells_who_when_and_why(hands):
 def test_the_history_names_memories_as_clients_do(hands):
     owner = identity.derive(hands.user)
     old = hands.save("Lives in Lisbon")
-    known = facts.page(owner)[0][0]
+    known = fact_store.page(owner)[0][0]
     draft = Draft("Lives in Berlin", source="user", supersedes=known.id)
-    (new,) = facts.save(owner, [draft], [None], by="user")
+    (new,) = fact_store.save(owner, [draft], [None], by="user")
     step = hands.get(f"{address(old)}/history")["data"][-1]
     assert step["after"]["superseded_by"] == f"mem_{new.fact_id.hex}"
     assert hands.get(address(old))["superseded_by"] == f"mem_{new.fact_id.hex}"

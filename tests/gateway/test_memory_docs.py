@@ -9,14 +9,14 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from core.ids import UserId
-from gateway.memory_schemas import (
+from gateway.endpoints.memory_schemas import (
     ListQuery,
     Memory,
     MemoryChanges,
     NewMemory,
     SearchBody,
 )
-from memory import erasure, export
+from memory.user_data import erasure, export
 from tests.test_docs import BASE, CODE, named, rows
 
 PAGE = "memories-api.md"

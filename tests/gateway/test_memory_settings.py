@@ -2,13 +2,14 @@
 
 import pytest
 
-from access import identity
+from access.users import identity
 from config import live
-from memory import plan, working
+from memory import memory_settings
 from memory.models import Message
+from memory.transcript import message_cache
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask
-from turns import recollection
+from turns.recall import query_embedding
 
 pytestmark = pytest.mark.database
 
@@ -41,12 +42,12 @@ def test_messages_matter_by_who_said_them(client, fake, user):
 def test_no_more_messages_are_held_ready_than_asked_for(client, fake, user):
     for text in ("one", "two", "three"):
         ask(client, user, text)
-    held = working.MEMORY.get((identity.derive(user), ""))
+    held = message_cache.MEMORY.get((identity.derive(user), ""))
     assert held is not None
     assert [line.message.text for line in held.lines][1:2] == ["three"]
     assert (held.length, len(held.lines)) == (6, 3)
 
 
 async def test_the_lists_of_a_turn_become_one_as_asked(server):
-    remembering = plan.of_agent(live.current(), "assistant").plan
-    assert (await recollection.query(remembering, "hello")).fusion == "rrf"
+    remembering = memory_settings.of_agent(live.current(), "assistant").plan
+    assert (await query_embedding.query(remembering, "hello")).fusion == "rrf"

@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 from django.db import OperationalError
 
-from access import identity
-from gateway import my_data
-from memory import erasure, export
+from access.users import identity
+from gateway.endpoints import user_data
 from memory.models import Erasure
+from memory.user_data import erasure, export
 from tests.gateway.hands import ok
 from tests.memory.lives import live, rows_of, talk
-from turns import lane
+from turns import database_executor
 from turns.errors import DatabaseDown
 
 pytestmark = pytest.mark.database
@@ -65,11 +65,11 @@ async def test_no_connection_is_held_between_pieces(hands, monkeypatch):
     """Each piece is one whole trip to the database, begun when the last was sent."""
     owner = identity.derive(hands.user)
     monkeypatch.setattr(export, "MESSAGES", 4)
-    await lane.run_to_end(talk, owner, "plums", turns=5)
-    first, place = await lane.run(export.piece, owner, export.START)
-    pieces = my_data.pieces(owner, first, place)
+    await database_executor.run_to_end(talk, owner, "plums", turns=5)
+    first, place = await database_executor.run(export.piece, owner, export.START)
+    pieces = user_data.pieces(owner, first, place)
     written = [await anext(pieces) for _ in range(3)]
-    assert await asyncio.wait_for(lane.run(erasure.count, owner), 5)
+    assert await asyncio.wait_for(database_executor.run(erasure.count, owner), 5)
     written += [piece async for piece in pieces]
     assert json.loads(b"".join(written))["object"] == "user.export"
 
@@ -84,13 +84,13 @@ def test_a_database_that_is_down_is_told_with_its_status(hands, monkeypatch):
 
 async def test_a_piece_that_fails_breaks_the_document_off(hands, monkeypatch):
     owner = identity.derive(hands.user)
-    first, place = await lane.run(export.piece, owner, export.START)
+    first, place = await database_executor.run(export.piece, owner, export.START)
 
     def down(user_id, place):
         raise OperationalError("gone")
 
     monkeypatch.setattr(export, "piece", down)
-    pieces = my_data.pieces(owner, first, place)
+    pieces = user_data.pieces(owner, first, place)
     assert await anext(pieces)
     with pytest.raises(DatabaseDown):
         await anext(pieces)

@@ -9,8 +9,10 @@ import jwt
 import openai
 import pytest
 
-from access import audit, identity, oidc, oidc_provider
-from gateway import session
+from access.audit import audit_log
+from access.authentication import oidc_provider, oidc_tokens
+from access.users import identity
+from gateway.auth import browser_session
 from memory.models import Thread
 from tests.access.identity_provider import CLIENT, SECRET, IdentityProvider
 from tests.conftest import CONFIG
@@ -37,7 +39,7 @@ auth:
 def idp():
     with IdentityProvider() as idp:
         yield idp
-    oidc.provider.cache_clear()
+    oidc_tokens.provider.cache_clear()
 
 
 @pytest.fixture
@@ -79,7 +81,7 @@ def test_the_sdk_brings_the_provider_s_token(guarded, running, idp, fake):
 def test_what_it_changes_is_written_down_with_its_subject(guarded, http, idp, user):
     headers = bearer(idp.sign(sub=user))
     assert http.get("/v1/users/me/export", headers=headers).status_code == 200
-    [entry], _ = audit.page(target=str(identity.derive(user)))
+    [entry], _ = audit_log.page(target=str(identity.derive(user)))
     assert entry.actor == f"oidc:{user}"
 
 
@@ -386,7 +388,7 @@ def test_nobody_is_sent_to_another_site(browser, wanted):
 
 def logged_in(browser) -> str:
     browser.follow(browser.get("/v1/models"), 4)
-    value = browser.http.cookies[session.COOKIE]
+    value = browser.http.cookies[browser_session.COOKIE]
     assert value
     return value
 
@@ -399,23 +401,23 @@ def test_a_session_ends_with_its_client_and_its_time(browser, guarded, monkeypat
     assert browser.get("/v1/models").status_code == 200
     for name in ("IDLE_SECONDS", "WHOLE_SECONDS"):
         with monkeypatch.context() as patched:
-            patched.setattr(session, name, -1)
+            patched.setattr(browser_session, name, -1)
             assert browser.get("/v1/models").status_code == 302
 
 
 def test_a_session_that_is_used_lasts(browser, monkeypatch):
     old = logged_in(browser)
     assert "Set-Cookie" not in browser.get("/v1/models").headers
-    monkeypatch.setattr(session, "RENEWED_SECONDS", -1)
+    monkeypatch.setattr(browser_session, "RENEWED_SECONDS", -1)
     assert "Set-Cookie" in browser.get("/v1/models").headers
-    assert browser.http.cookies[session.COOKIE] != old
+    assert browser.http.cookies[browser_session.COOKIE] != old
 
 
 @pytest.mark.parametrize("change", [lambda v: v[:-3] + "AAA", lambda v: "x" * 9000])
 def test_a_cookie_that_is_not_ours_is_nobody_s(browser, change):
     value = logged_in(browser)
     browser.http.cookies.clear()
-    browser.http.cookies.set(session.COOKIE, change(value))
+    browser.http.cookies.set(browser_session.COOKIE, change(value))
     assert browser.get("/v1/models").status_code == 302
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from access import identity
+from access.users import identity
 from gateway.schemas import ChatRequest
 from tests.gateway.calls import ask, body, post, refused, says
 

@@ -5,8 +5,8 @@ import re
 import httpx2
 import pytest
 
-from config import loader
 from config.errors import ConfigInvalid
+from config.loading import loader
 from core.errors import public
 from tests.gateway import mcp_calls
 from tests.gateway.calls import body, post, until

@@ -8,16 +8,18 @@ import uuid
 import pytest
 from django.db import DataError, OperationalError
 
-from access import identity, limits, windows
+from access.limits import time_windows, usage_limits
 from access.models import Meter
+from access.users import identity
 from core.trace import ModelCall
-from memory import history
-from telemetry import records
+from memory.transcript import message_store
 from telemetry.models import Turn
+from telemetry.storage import turn_store
 from tests.conftest import CONFIG
 from tests.gateway import calls
 from tests.gateway.calls import ask, body, frames, post, until
-from turns import keeping, memory_tools
+from turns.lifecycle import turn_transaction
+from turns.tools import memory_tools
 
 pytestmark = pytest.mark.database
 
@@ -45,7 +47,7 @@ def turns(user: str) -> list[Turn]:
 def the_turn(user: str):
     """Return the record of the only turn of a user, once it is there."""
     (row,) = until(lambda: turns(user))
-    return records.tree(row.pk)
+    return turn_store.tree(row.pk)
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -183,7 +185,7 @@ def test_the_conversation_is_kept_where_the_record_cannot_be(
     def refuse(record, settings):
         Turn(pk=uuid.uuid4()).save()
 
-    monkeypatch.setattr(keeping.records, "insert", refuse)
+    monkeypatch.setattr(turn_transaction.records, "insert", refuse)
     ask(client, user)
     assert [text for _, text, _ in calls.stored(user)] == ["hi", "Hello from the fake."]
     assert "was not stored" in caplog.text
@@ -195,8 +197,8 @@ LIMITED = {"metadata": {"tokens_per_day": "1000000"}}
 
 def charged(user: str) -> int:
     """Return the tokens a user's day is charged with."""
-    subject = limits.subject_of_user(identity.derive(user))
-    return Meter.objects.get(subject=subject, window=windows.DAY).tokens
+    subject = usage_limits.subject_of_user(identity.derive(user))
+    return Meter.objects.get(subject=subject, window=time_windows.DAY).tokens
 
 
 def test_messages_the_database_does_not_take_are_charged(
@@ -205,7 +207,7 @@ def test_messages_the_database_does_not_take_are_charged(
     def refuse(*arguments, **more):
         raise DataError("not text")
 
-    monkeypatch.setattr(keeping.history, "append", refuse)
+    monkeypatch.setattr(turn_transaction.history, "append", refuse)
     calls.refused(server, body(user, "hi", **LIMITED), 500)
     assert turns(user) == []
     assert charged(user) == 10
@@ -217,7 +219,7 @@ def test_without_a_record_messages_and_charge_are_kept_together_or_not_at_all(
     def refuse(record, settings):
         raise DataError("not text")
 
-    append, tries = history.append, []
+    append, tries = message_store.append, []
 
     def once(*arguments, **more):
         tries.append(True)
@@ -225,8 +227,8 @@ def test_without_a_record_messages_and_charge_are_kept_together_or_not_at_all(
             raise OperationalError("gone")
         append(*arguments, **more)
 
-    monkeypatch.setattr(keeping.records, "insert", refuse)
-    monkeypatch.setattr(keeping.history, "append", once)
+    monkeypatch.setattr(turn_transaction.records, "insert", refuse)
+    monkeypatch.setattr(turn_transaction.history, "append", once)
     calls.refused(server, body(user, "hi", **LIMITED), 503)
     assert calls.stored(user) == []
     assert charged(user) == 0
@@ -238,7 +240,7 @@ def test_a_conversation_that_cannot_be_kept_leaves_no_record(
     def down(*arguments, **more):
         raise OperationalError("gone")
 
-    monkeypatch.setattr(keeping.history, "append", down)
+    monkeypatch.setattr(turn_transaction.history, "append", down)
     calls.refused(server, body(user, "hi"), 503)
     assert turns(user) == []
 
@@ -258,7 +260,7 @@ def test_a_clients_result_is_put_where_it_was_asked_for(server, client, fake, us
         answer = {"role": "tool", "tool_call_id": call.id, "content": result}
         ask(client, user, tools=[LOOK], messages=[answer])
     first = min(turns(user), key=lambda turn: turn.started_at)
-    (_, done) = records.tree(first.pk).calls
+    (_, done) = turn_store.tree(first.pk).calls
     assert done.result == "blue"
     assert done.seconds > 0
 

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from core import request_ids
-from telemetry import formats
+from core.runtime import request_ids
+from telemetry.log_output import formatters
 from tests.gateway.calls import ask, body, error, frames, post, until
 from tests.gateway.test_record import the_turn
-from turns import lane
+from turns import database_executor
 
 pytestmark = pytest.mark.database
 
@@ -30,7 +30,7 @@ def logged() -> Iterator[Callable[[], list[dict[str, Any]]]]:
     """What the server logs from now on, read as JSON."""
     written = StringIO()
     handler = logging.StreamHandler(written)
-    handler.setFormatter(formats.Json())
+    handler.setFormatter(formatters.Json())
     root = logging.getLogger()
     root.addHandler(handler)
     yield lambda: [json.loads(line) for line in written.getvalue().splitlines()]
@@ -161,7 +161,7 @@ def test_a_fault_is_logged_under_it(server, user, monkeypatch, logged):
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError("inside")
 
-    monkeypatch.setattr("turns.context.new_messages", fail)
+    monkeypatch.setattr("turns.preparation.prompt.new_messages", fail)
     error(post(server, body(user), headers=NAMED), 500)
     [line] = [line for line in logged() if "exception" in line]
     assert line["request_id"] == "checkout-7"
@@ -178,10 +178,10 @@ def test_a_stream_that_breaks_off_is_logged_under_it(server, fake, user, logged)
 
 async def test_the_threads_of_the_database_know_it(database):
     request_ids.begin(b"checkout-7")
-    assert await lane.run(request_ids.current.get) == "checkout-7"
-    assert await lane.run_to_end(request_ids.current.get) == "checkout-7"
+    assert await database_executor.run(request_ids.current.get) == "checkout-7"
+    assert await database_executor.run_to_end(request_ids.current.get) == "checkout-7"
     request_ids.current.set("")
-    assert await lane.run(request_ids.current.get) == ""
+    assert await database_executor.run(request_ids.current.get) == ""
 
 
 # The other headers of every answer.

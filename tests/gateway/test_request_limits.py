@@ -11,18 +11,20 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from access import identity, limits, tokens, windows
+from access.limits import time_windows, usage_limits
 from access.models import Meter
 from access.models import Token as TokenRow
-from gateway.callers import HEADER
-from memory import facts
-from memory.known import Draft
+from access.tokens import api_tokens
+from access.users import identity
+from gateway.auth.request_user import HEADER
+from memory.facts import fact_store
+from memory.types import Draft
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway import mcp_calls
 from tests.gateway.calls import bearer, body, post, until
 from tests.gateway.mcp_calls import call
-from turns import recollection
+from turns.recall import query_embedding
 
 pytestmark = pytest.mark.database
 
@@ -58,7 +60,7 @@ def serve(running, configure):
 @pytest.fixture
 def mint(database):
     def mint(user: str, **fields) -> str:
-        return tokens.mint("ci", user, by=ADA, **fields)[1]
+        return api_tokens.mint("ci", user, by=ADA, **fields)[1]
 
     return mint
 
@@ -66,8 +68,8 @@ def mint(database):
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch):
     """Searches wait for an embedder however slow, and leave none alone afterwards."""
-    monkeypatch.setattr(recollection, "MAX_WAIT_SECONDS", 60.0)
-    monkeypatch.setattr(recollection, "_away_until", {})
+    monkeypatch.setattr(query_embedding, "MAX_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(query_embedding, "_away_until", {})
 
 
 def send(url: str, method: str, path: str, user: str = "", **more) -> httpx2.Response:
@@ -100,15 +102,15 @@ def leaving(url: str, headers: dict[str, str], path: str = SEARCH, body=None):
 
 
 def user_meter(user: str, length: int) -> Meter | None:
-    subject = limits.subject_of_user(identity.derive(user))
+    subject = usage_limits.subject_of_user(identity.derive(user))
     return Meter.objects.filter(subject=subject, window=length).first()
 
 
 def token_meter(user: str) -> Meter:
     """Return all a user's only token has used."""
     (row,) = TokenRow.objects.filter(principal=user)
-    subject = limits.subject_of_token(row)
-    return Meter.objects.get(subject=subject, window=windows.EVER)
+    subject = usage_limits.subject_of_token(row)
+    return Meter.objects.get(subject=subject, window=time_windows.EVER)
 
 
 def is_clear(meter: Meter | None) -> bool:
@@ -203,8 +205,8 @@ def test_each_request_counts_once(serve, fake, user):
     counted = []
 
     def count() -> None:
-        until(lambda: is_clear(user_meter(user, windows.HOUR)))
-        counted.append(user_meter(user, windows.HOUR).requests)
+        until(lambda: is_clear(user_meter(user, time_windows.HOUR)))
+        counted.append(user_meter(user, time_windows.HOUR).requests)
 
     assert search(url, user).status_code == 200
     count()
@@ -264,7 +266,7 @@ def test_limits_on_tokens_hold_where_something_is_embedded(serve, fake, user):
     answer = search(url, user)
     assert answer.status_code == 200, answer.text
     assert answer.headers["x-ratelimit-limit-tokens"] == "10"
-    assert user_meter(user, windows.DAY).tokens == len(QUERY)
+    assert user_meter(user, time_windows.DAY).tokens == len(QUERY)
     assert search(url, user).status_code == 429
     listed = send(url, "GET", "/v1/memories", user)
     assert listed.status_code == 200
@@ -285,7 +287,7 @@ def test_slow_search_holds_one_of_concurrent(serve, fake, user):
         fake.release()
         assert running.result().status_code == 200
     assert send(url, "GET", "/v1/memories", user).status_code == 200
-    assert is_clear(user_meter(user, windows.EVER))
+    assert is_clear(user_meter(user, time_windows.EVER))
 
 
 def test_search_whose_client_leaves_holds_nothing(serve, fake, user):
@@ -294,23 +296,23 @@ def test_search_whose_client_leaves_holds_nothing(serve, fake, user):
     with leaving(url, {HEADER: user}):
         fake.wait(lambda: fake.embeddings)
     fake.wait(lambda: fake.embeddings and fake.embeddings[-1].aborted)
-    until(lambda: is_clear(user_meter(user, windows.EVER)))
+    until(lambda: is_clear(user_meter(user, time_windows.EVER)))
     assert send(url, "GET", "/v1/memories", user).status_code == 200
 
 
 def test_export_holds_nothing_once_it_is_sent(serve, user):
     url = serve(limits="{per: principal, concurrent: 1}")
     drafts = [Draft(f"Fact {number}", source="user") for number in range(200)]
-    facts.save(identity.derive(user), drafts, [None] * len(drafts), by="user")
+    fact_store.save(identity.derive(user), drafts, [None] * len(drafts), by="user")
     answer = send(url, "GET", "/v1/users/me/export", user)
     assert answer.status_code == 200
     assert len(answer.json()["memories"]) == 200
-    until(lambda: is_clear(user_meter(user, windows.EVER)))
+    until(lambda: is_clear(user_meter(user, time_windows.EVER)))
     with httpx2.stream(
         "GET", url + "/v1/users/me/export", headers={HEADER: user}, verify=False
     ) as begun:
         assert begun.status_code == 200
-    until(lambda: is_clear(user_meter(user, windows.EVER)))
+    until(lambda: is_clear(user_meter(user, time_windows.EVER)))
 
 
 def test_failed_request_holds_nothing(serve, user):
@@ -318,7 +320,7 @@ def test_failed_request_holds_nothing(serve, user):
     for _ in range(3):
         answer = send(url, "DELETE", f"/v1/memories/mem_{uuid.uuid4().hex}", user)
         assert answer.status_code == 404
-    assert is_clear(user_meter(user, windows.EVER))
+    assert is_clear(user_meter(user, time_windows.EVER))
 
 
 # Money.
@@ -471,7 +473,7 @@ def test_revoked_token_stops_all(serve, user, mint):
     secret = mint(user)
     assert search(url, headers=bearer(secret)).status_code == 200
     (row,) = TokenRow.objects.filter(principal=user)
-    tokens.revoke(str(row.id), by=ADA)
+    api_tokens.revoke(str(row.id), by=ADA)
     for method, path, content in MEMORY:
         more = {} if content is None else {"json": content}
         assert send(url, method, path, headers=bearer(secret), **more).status_code == (
@@ -512,7 +514,7 @@ def test_limits_last_until_their_window_ends(serve, user):
     url = serve(limits="{per: principal, requests_per_day: 1}")
     assert send(url, "GET", "/v1/memories", user).status_code == 200
     refusal = send(url, "GET", "/v1/memories", user)
-    end = windows.at(windows.DAY, int(time.time())).end
+    end = time_windows.at(time_windows.DAY, int(time.time())).end
     assert abs(int(refusal.headers["Retry-After"]) - (end - time.time())) < 30
 
 
@@ -557,7 +559,7 @@ def test_spent_token_has_nothing_embedded_for_a_turn(serve, fake, user, mint):
     assert answer.status_code == 429
     assert (fake.embeddings, fake.requests) == ([], [])
     assert not Meter.objects.filter(
-        subject=limits.subject_of_token(TokenRow.objects.get(principal=user))
+        subject=usage_limits.subject_of_token(TokenRow.objects.get(principal=user))
     ).exists()
 
 
@@ -569,7 +571,7 @@ def test_recall_of_a_turn_that_does_not_begin_is_charged(serve, fake, user, mint
     wrong = body(user, messages=messages)
     assert post(url, wrong, headers=bearer(secret)).status_code == 400
     assert (len(fake.embeddings), fake.requests) == (1, [])
-    subject = limits.subject_of_token(TokenRow.objects.get(principal=user))
+    subject = usage_limits.subject_of_token(TokenRow.objects.get(principal=user))
     # It is charged after the answer, and then first has a meter.
     until(lambda: Meter.objects.filter(subject=subject, micro_usd__gt=0).exists())
     assert token_meter(user).micro_usd == len(QUERY) * DOLLAR
@@ -583,7 +585,7 @@ def test_recall_whose_client_leaves_is_charged(serve, fake, user, mint):
     content = body(user, QUERY)
     with leaving(url, bearer(secret), "/v1/chat/completions", content):
         fake.wait(lambda: fake.embeddings)
-    subject = limits.subject_of_token(TokenRow.objects.get(principal=user))
+    subject = usage_limits.subject_of_token(TokenRow.objects.get(principal=user))
     until(lambda: Meter.objects.filter(subject=subject, micro_usd__gt=0).exists())
     assert token_meter(user).micro_usd == ESTIMATE * DOLLAR
     assert is_clear(token_meter(user))

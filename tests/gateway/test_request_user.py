@@ -3,7 +3,7 @@
 import httpx2
 import pytest
 
-from access import tokens
+from access.tokens import api_tokens
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway import mcp_calls
@@ -156,7 +156,7 @@ def test_models_refuse_two_users(http, path, user):
 @pytest.fixture
 def bound(configure, http, user):
     configure(BOUND)
-    http.headers.update(bearer(tokens.mint("test", user, by=ADA)[1]))
+    http.headers.update(bearer(api_tokens.mint("test", user, by=ADA)[1]))
     return http
 
 

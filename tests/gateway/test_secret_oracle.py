@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from core import redaction
+from core.text import redaction
 from tests.gateway.calls import basic, body, post, says, until
 from tests.gateway.test_record import turns
 

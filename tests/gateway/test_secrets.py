@@ -9,12 +9,12 @@ import httpx2
 import pytest
 from django.core.management import call_command
 
-from access import audit
-from access.deeds import Author, Deed
+from access.audit import audit_log
+from access.audit.audit_events import Author, Deed
 from access.models import AuditEntry
 from config import live
 from core.errors import Unavailable
-from telemetry import formats
+from telemetry.log_output import formatters
 from tests.gateway.calls import body, post, until
 from tests.gateway.test_record import turns
 
@@ -53,7 +53,7 @@ def written() -> Iterator[Callable[[], str]]:
     """What both formats have of what is logged from now on, however little matters."""
     root = logging.getLogger()
     level, handlers = root.level, []
-    for formatter in (formats.Text(), formats.Json()):
+    for formatter in (formatters.Text(), formatters.Json()):
         handler = logging.StreamHandler(io.StringIO())
         handler.setFormatter(formatter)
         root.addHandler(handler)
@@ -134,7 +134,7 @@ def test_a_fault_of_ours_with_them(server, user, written, monkeypatch):
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError(ALL)
 
-    monkeypatch.setattr("turns.context.new_messages", fail)
+    monkeypatch.setattr("turns.preparation.prompt.new_messages", fail)
     answer = post(server, body(user))
     assert answer.status_code == 500
     assert_clean(answer.text)
@@ -148,7 +148,7 @@ def test_a_tool_call_of_an_mcp_client_that_fails_with_them(
     async def fail(*args: object, **kwargs: object) -> None:
         raise Unavailable(ALL)
 
-    monkeypatch.setattr("gateway.house_tools.AgentTool.call", fail)
+    monkeypatch.setattr("gateway.mcp_server.offered_tools.AgentTool.call", fail)
     call_tool(server, user, "assistant")
     assert_clean(written())
 
@@ -187,7 +187,7 @@ def test_a_name_with_one(server, written):
 
 
 def test_the_audit(database):
-    audit.write(Deed("test.secrets", Author(OWN, HEADER), KEY, {"said": ALL}))
+    audit_log.write(Deed("test.secrets", Author(OWN, HEADER), KEY, {"said": ALL}))
     entry = AuditEntry.objects.get(action="test.secrets")
     assert_clean(f"{entry.actor} {entry.target} {entry.origin} {entry.details}")
 

@@ -7,8 +7,9 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from access import identity, tokens
-from memory import wake
+from access.tokens import api_tokens
+from access.users import identity
+from memory.extraction import notifier
 from memory.models import Fact, Message, Thread
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
@@ -56,20 +57,20 @@ def http(running):
 @pytest.fixture
 def guarded(configure, monkeypatch):
     # What is learnt meanwhile is not looked at here.
-    monkeypatch.setattr(wake, "soon", lambda: None)
+    monkeypatch.setattr(notifier, "soon", lambda: None)
     configure(TOKENS)
 
 
 @pytest.fixture
 def mine(guarded, user) -> dict[str, str]:
     """The headers of somebody with a token of their own."""
-    return bearer(tokens.mint("test", user, by=ADA)[1])
+    return bearer(api_tokens.mint("test", user, by=ADA)[1])
 
 
 @pytest.fixture
 def theirs(guarded, user) -> dict[str, str]:
     """The headers of somebody else."""
-    return bearer(tokens.mint("test", f"{user}-b", by=ADA)[1])
+    return bearer(api_tokens.mint("test", f"{user}-b", by=ADA)[1])
 
 
 def asked(**more) -> dict:
@@ -85,16 +86,16 @@ def code(answer: httpx2.Response) -> tuple[int, str | None]:
 
 
 def test_a_guess_is_compared_by_its_whole_digest(guarded, http, user, monkeypatch):
-    _, secret = tokens.mint("test", user, by=ADA)
+    _, secret = api_tokens.mint("test", user, by=ADA)
     last = "A" if secret[-1] != "A" else "B"
-    compared, find = [], tokens.find
+    compared, find = [], api_tokens.find
 
     def watched(digest, now):
         compared.append(digest)
         return find(digest, now)
 
-    monkeypatch.setattr(tokens, "find", watched)
-    for guess in (secret[:-1] + last, tokens.PREFIX + "x" * 43):
+    monkeypatch.setattr(api_tokens, "find", watched)
+    for guess in (secret[:-1] + last, api_tokens.PREFIX + "x" * 43):
         assert http.get("/v1/models", headers=bearer(guess)).status_code == 401
         assert compared.pop() == sha256(guess.encode()).hexdigest()
         assert not compared
@@ -109,7 +110,7 @@ def test_a_guess_is_compared_by_its_whole_digest(guarded, http, user, monkeypatc
         lambda s: s.replace("sk-", "SK-"),
         lambda s: s + "\u200b",
         lambda s: s.replace("c", "\u0441", 1),
-        lambda s: tokens.digest(s),
+        lambda s: api_tokens.digest(s),
         lambda s: s.removeprefix("sk-coulisse-"),
         lambda s: f"{s},{s}",
         lambda s: f'"{s}"',
@@ -117,14 +118,14 @@ def test_a_guess_is_compared_by_its_whole_digest(guarded, http, user, monkeypatc
     ],
 )
 def test_only_the_very_token_will_do(guarded, http, user, change):
-    _, secret = tokens.mint("test", user, by=ADA)
+    _, secret = api_tokens.mint("test", user, by=ADA)
     headers = {"Authorization": f"Bearer {change(secret)}".encode()}
     assert http.get("/v1/models", headers=headers).status_code == 401
     assert http.get("/v1/models", headers=bearer(secret)).status_code == 200
 
 
 def test_a_token_belongs_into_one_header(guarded, http, user):
-    _, secret = tokens.mint("test", user, by=ADA)
+    _, secret = api_tokens.mint("test", user, by=ADA)
     for headers in (
         {"x-api-key": secret},
         {"api-key": secret},
@@ -271,7 +272,7 @@ def test_names_that_look_alike_are_different_users(configure, fake, http, user, 
 
 @pytest.mark.parametrize("alike", ["\u0430da", "ad\u0430", "ada\u200b"])
 def test_nor_is_one_s_token_good_for_the_other(guarded, http, user, alike):
-    headers = bearer(tokens.mint("test", f"{user}-ada", by=ADA)[1])
+    headers = bearer(api_tokens.mint("test", f"{user}-ada", by=ADA)[1])
     name = f"{user}-{alike}"
     answer = http.post(PATH, json=asked(safety_identifier=name), headers=headers)
     assert code(answer) == (403, "identity_mismatch")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import serve
 from tests.gateway.calls import body, calling, post, stored
-from turns import price_table
+from turns.reports import price_table
 
 pytestmark = pytest.mark.database
 

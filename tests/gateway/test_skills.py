@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from access import identity
-from agents import skills
-from telemetry import records
+from access.users import identity
+from agents.skills import skill_registry
 from telemetry.models import Turn
+from telemetry.storage import turn_store
 from tests.gateway.calls import ask, body, plain, post, until
 
 pytestmark = pytest.mark.database
@@ -82,7 +82,7 @@ def test_the_record_has_what_was_looked_up(server, client, fake, user):
     fake.call_tool(*FILE)
     ask(client, user, agent="recruiter")
     until(lambda: Turn.objects.filter(user_id=identity.derive(user)))
-    turn = records.tree(Turn.objects.get(user_id=identity.derive(user)).pk)
+    turn = turn_store.tree(Turn.objects.get(user_id=identity.derive(user)).pk)
     (call,) = [call for call in turn.calls if hasattr(call, "result")]
     assert (call.name, call.kind, call.result) == (
         *("skill_file", "skill", "Ten points."),
@@ -126,7 +126,7 @@ def test_what_is_not_an_agents_is_an_answer(
 def test_an_edit_applies_to_the_next_request(
     server, client, fake, user, folder, monkeypatch
 ):
-    monkeypatch.setattr(skills, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(skill_registry, "LOOK_SECONDS", 0.01)
     ask(client, user, agent="recruiter")
     (folder / "review/SKILL.md").rename(folder / "review/notes.md")
     (folder / "gone").mkdir()

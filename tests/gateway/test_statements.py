@@ -6,12 +6,12 @@ import httpx2
 import pytest
 from django.db import connection
 
-from access import tokens
-from gateway.callers import HEADER
+from access.tokens import api_tokens
+from gateway.auth.request_user import HEADER
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import bearer, body, post
-from turns import lane
+from turns import database_executor
 
 pytestmark = pytest.mark.database
 
@@ -34,7 +34,7 @@ EITHER = pytest.mark.parametrize("stream", [False, True])
 def trips(monkeypatch):
     """The trips to the database: what each called there, and its statements."""
     seen = []
-    call = lane._call
+    call = database_executor._call
 
     def watch(function, args, kwargs):
         statements = []
@@ -49,7 +49,7 @@ def trips(monkeypatch):
         with connection.execute_wrapper(note):
             return call(function, args, kwargs)
 
-    monkeypatch.setattr(lane, "_call", watch)
+    monkeypatch.setattr(database_executor, "_call", watch)
     return seen
 
 
@@ -76,7 +76,7 @@ def test_a_bound_turn_asks_once_more_on_its_way_in(
 ):
     configure(BOUND)
     terms = {"budget": "monthly", "limit_micro_usd": 10**9}
-    _, secret = tokens.mint("ci", user, by=ADA, **terms)
+    _, secret = api_tokens.mint("ci", user, by=ADA, **terms)
     found = [("find", ["SELECT"])]
     for known in (found, [], []):
         trips.clear()
@@ -111,7 +111,7 @@ def test_endpoint_with_a_token_without_limits_asks_no_more(
     running, configure, user, trips
 ):
     configure(CONFIG + "\nauth: {proxy: {tokens: {}}}\n")
-    _, secret = tokens.mint("ci", user, by=ADA)
+    _, secret = api_tokens.mint("ci", user, by=ADA)
     trips.clear()
     list_memories(running, headers=bearer(secret))
     assert trips == [("find", ["SELECT"]), PAGE]
@@ -122,7 +122,7 @@ def test_bound_endpoint_reserves_and_settles_in_a_trip_each(
 ):
     configure(BOUND)
     terms = {"budget": "monthly", "limit_micro_usd": 10**9}
-    _, secret = tokens.mint("ci", user, by=ADA, **terms)
+    _, secret = api_tokens.mint("ci", user, by=ADA, **terms)
     trips.clear()
     list_memories(running, headers=bearer(secret))
     assert trips == [("find", ["SELECT"]), RESERVED, PAGE, SETTLED]

@@ -9,11 +9,13 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from access import identity, tokens
-from gateway.task_schemas import NewTask, Task, TaskList, TasksQuery
-from tasks import pages, queue
+from access.tokens import api_tokens
+from access.users import identity
+from gateway.endpoints.task_schemas import NewTask, Task, TaskList, TasksQuery
 from tasks.models import Task as Row
-from tasks.queue import Draft
+from tasks.queue import lifecycle
+from tasks.queue.lifecycle import Draft
+from tasks.reports import task_queries
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import bearer, error
@@ -81,7 +83,7 @@ def test_its_cost_is_that_of_all_its_attempts(
     configure(
         CONFIG + "\nprices: {openai: {gpt-test: {input: 100000, output: 100000}}}\n"
     )
-    monkeypatch.setattr(queue, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(lifecycle, "FIRST_PAUSE_SECONDS", 0.0)
     fake.cut("mid_stream", "Fou")
     task = create(hands, retries=1)
     working.kick()
@@ -192,11 +194,11 @@ def test_a_list_takes_two_queries(hands, user_id):
     for _ in range(3):
         create(hands)
     with CaptureQueriesContext(connection) as queries:
-        told, _ = pages.listed(user_id=user_id, limit=2)
+        told, _ = task_queries.listed(user_id=user_id, limit=2)
     assert (len(told), len(queries)) == (2, 1)
     Row.objects.filter(user_id=user_id).update(attempts=2)
     with CaptureQueriesContext(connection) as queries:
-        pages.listed(user_id=user_id)
+        task_queries.listed(user_id=user_id)
     assert len(queries) == 2
 
 
@@ -264,7 +266,7 @@ def test_a_task_of_another_is_answered_like_none(hands, neighbour):
 
 
 def test_what_is_done_beside_a_users_tasks_is_not_shown(hands, user_id):
-    (judging,) = queue.add([Draft("judge", user_id, "assistant")])
+    (judging,) = lifecycle.add([Draft("judge", user_id, "assistant")])
     assert hands.get(TASKS)["data"] == []
     hands.refused("GET", f"{TASKS}/{judging.pk}", 404)
     hands.refused("POST", f"{TASKS}/{judging.pk}/cancel", 404)
@@ -292,7 +294,7 @@ def test_a_token_says_whose_task_it_is_and_which_agents_there_are(
     http, user, configure, database
 ):
     configure(CONFIG + "\nauth: {proxy: {tokens: {}}}\n")
-    row, secret = tokens.mint("ci", user, agents=["assistant"], by=ADA)
+    row, secret = api_tokens.mint("ci", user, agents=["assistant"], by=ADA)
     headers = bearer(secret)
     assert http.post(TASKS, json=WISH).status_code == 401
     task = ok(http.post(TASKS, json=WISH, headers=headers), 201)

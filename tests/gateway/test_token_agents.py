@@ -3,7 +3,8 @@
 import httpx2
 import pytest
 
-from access import identity, tokens
+from access.tokens import api_tokens
+from access.users import identity
 from tasks.models import Task
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
@@ -32,7 +33,7 @@ NEARLY = ["assistan", "claud", "assistants2"]
 
 @pytest.fixture
 def http(running, user, database):
-    _, secret = tokens.mint("test", user, agents=["tuned"], by=ADA)
+    _, secret = api_tokens.mint("test", user, agents=["tuned"], by=ADA)
     headers = bearer(secret)
     with httpx2.Client(
         base_url=running, timeout=60, verify=False, headers=headers
@@ -92,7 +93,7 @@ def test_token_for_an_experiment_may_not_call_its_variants(
     configure, fake, running, user
 ):
     configure(WHOLE)
-    _, secret = tokens.mint("test", user, agents=["assistants"], by=ADA)
+    _, secret = api_tokens.mint("test", user, agents=["assistants"], by=ADA)
     with httpx2.Client(
         base_url=running, timeout=60, verify=False, headers=bearer(secret)
     ) as http:

@@ -14,10 +14,10 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ImageContent
 
-from access import identity
+from access.users import identity
 from mcp_bridge import toolset
-from telemetry import records
 from telemetry.models import Turn
+from telemetry.storage import turn_store
 from tests.conftest import serve_on
 from tests.gateway import calls
 from tests.gateway.calls import ask, body, frames, text_of, until
@@ -156,7 +156,7 @@ def told(fake, number: int = -1) -> str:
 def the_record(user: str):
     turns = Turn.objects.filter(user_id=identity.derive(user))
     until(lambda: turns.count() == 1)
-    return records.tree(turns.get().pk)
+    return turn_store.tree(turns.get().pk)
 
 
 @pytest.mark.parametrize("stream", [True, False])

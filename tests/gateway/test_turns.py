@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from access import identity
-from gateway.turn_schemas import Turn, TurnList, TurnsQuery
-from telemetry import telling
+from access.users import identity
+from gateway.endpoints.turn_schemas import Turn, TurnList, TurnsQuery
+from telemetry.presentation import turn_serializers
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask
 from tests.gateway.hands import Hands
@@ -37,7 +37,7 @@ def put_of(hands: Hands, *calls, **fields):
 def test_a_turn_is_told_with_all_it_called(hands):
     turn = put_of(hands, *deep(), thread="trip")
     told = hands.get(f"{TURNS}/{turn.turn_id}")
-    assert told == telling.turn(turn)
+    assert told == turn_serializers.turn(turn)
     assert list(told)[:3] == ["id", "object", "completion_id"]
     assert told["calls"][2]["calls"][1]["calls"][0]["error"] == "429"
     Turn.model_validate(told)

@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import orjson
 import pytest
 
-from access import identity, limits, windows
+from access.limits import time_windows, usage_limits
 from access.models import Meter
-from core import tokens
+from access.users import identity
+from core import token_estimates
 from core.events import Usage
 from core.messages import Message, Reasoning
 from tests.conftest import CONFIG
@@ -87,8 +88,8 @@ def url(running, configure):
 
 
 def meter(user: str) -> Meter | None:
-    subject = limits.subject_of_user(identity.derive(user))
-    return Meter.objects.filter(subject=subject, window=windows.DAY).first()
+    subject = usage_limits.subject_of_user(identity.derive(user))
+    return Meter.objects.filter(subject=subject, window=time_windows.DAY).first()
 
 
 def aside(user: str) -> int:
@@ -122,7 +123,10 @@ def sent(request) -> int:
         name: plain(request.body[name]) for name in names if name in request.body
     }
     size = len(json.dumps(content, ensure_ascii=False).encode())
-    return size // tokens.BYTES_PER_TOKEN + pictures * tokens.IMAGE_TOKENS
+    return (
+        size // token_estimates.BYTES_PER_TOKEN
+        + pictures * token_estimates.IMAGE_TOKENS
+    )
 
 
 def assert_about(count: int, expected: int) -> None:
@@ -260,7 +264,7 @@ def test_tools_are_counted_once_a_turn(url, fake, user, monkeypatch):
             counted.append(value)
         return dumps(value, *args, **more)
 
-    monkeypatch.setattr(tokens, "orjson", type("Json", (), {
+    monkeypatch.setattr(token_estimates, "orjson", type("Json", (), {
         "dumps": staticmethod(watch), "JSONEncodeError": orjson.JSONEncodeError
     }))  # fmt: skip
     fake.reply("no JSON", usage=None)
@@ -292,5 +296,7 @@ def test_parallel_turns_with_big_tools_pass_no_limit(running, configure, fake, u
 def test_reasoning_that_is_sent_back_is_counted():
     plain = Message("assistant", "Hi")
     thought = Message("assistant", "Hi", reasoning=(Reasoning("x" * 400),))
-    more = tokens.estimate_message(thought) - tokens.estimate_message(plain)
+    more = token_estimates.estimate_message(thought) - token_estimates.estimate_message(
+        plain
+    )
     assert more == 100

@@ -9,14 +9,16 @@ import pytest
 from django.core.management import call_command
 from django.db.models import F
 
-from access import identity, tokens
 from access.models import Token
-from access.user_namespace import PUBLIC
-from config import live, loader
+from access.tokens import api_tokens
+from access.users import identity
+from access.users.user_namespace import PUBLIC
+from config import live
 from config.errors import ConfigInvalid
+from config.loading import loader
 from memory.models import Thread
-from studio import playground
-from tasks import triggers
+from studio.operations import playground
+from tasks.agent_triggers import trigger_runs
 from tasks.models import Task
 from tests.access.authors import ADA
 from tests.gateway import mcp_calls
@@ -154,7 +156,7 @@ def token_of(http, serve):
     serve(NAMES_ONLY + "auth: {proxy: {tokens: {}}}\n")
 
     def token_of(principal: str) -> str:
-        _, secret = tokens.mint("test", principal, by=ADA)
+        _, secret = api_tokens.mint("test", principal, by=ADA)
         http.headers.update(bearer(secret))
         return secret
 
@@ -179,7 +181,7 @@ def test_changed_token_is_renewed(http, fake, token_of, user):
     for _ in range(2):
         fake.reply("hello")
         assert http.post(PATH, json=nameless()).status_code == 200
-        row = Token.objects.filter(digest=tokens.digest(secret))
+        row = Token.objects.filter(digest=api_tokens.digest(secret))
         assert row.update(version=F("version") + 1)
     assert len(stored(user)) == 4
 
@@ -255,5 +257,5 @@ def test_trigger_names_its_user_as_clients_do(serve):
     for more, expected in (("", uuid.UUID(name)), (NAMES_ONLY, identity.of_name(name))):
         serve(TRIGGERS.replace("NAME", name) + more)
         (trigger,) = live.current().values["triggers"]
-        occasion = triggers.occasion(live.current(), trigger)
+        occasion = trigger_runs.occasion(live.current(), trigger)
         assert occasion.user_id == expected

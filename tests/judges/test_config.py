@@ -6,12 +6,12 @@ import pytest
 from django.test import override_settings
 
 from agents.config import AGENTS
-from config import loader
 from config.errors import ConfigInvalid
+from config.loading import loader
 from judges.config import JUDGES, JudgeConfig
 from tests.test_docs import named, rows
-from turns import price_table
 from turns.checks import check_judges
+from turns.reports import price_table
 
 AGENT = """
 providers: {openai: {api_key: x}}

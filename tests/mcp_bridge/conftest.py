@@ -17,9 +17,9 @@ from core.ids import UserId
 from core.tools import Result
 from core.trace import ToolCall
 from mcp_bridge import toolset
+from mcp_bridge.client.session_pool import Pool
 from mcp_bridge.config import ServerConfig
-from mcp_bridge.pool import Pool
-from mcp_bridge.sign_in_errors import SignInFailed
+from mcp_bridge.oauth.errors import SignInFailed
 from mcp_bridge.toolset import Grant, open_tools
 
 HERE = Path(__file__).parent

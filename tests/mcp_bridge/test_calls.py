@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import mcp_types
 import pytest
 
-from mcp_bridge.address import Address
+from mcp_bridge.client.session_pool import Pool
+from mcp_bridge.client.target import Address
 from mcp_bridge.errors import ServerGone, ServerUnreachable, SignInNeeded
-from mcp_bridge.naming import named
-from mcp_bridge.pool import Pool
+from mcp_bridge.tools.unique_names import named
 from mcp_bridge.toolset import ServerTool
 from tests.mcp_bridge.conftest import HERE, USER, Nobody, configured, opened, raw, use
 from tests.mcp_bridge.test_toolset import signed_child
@@ -86,7 +86,7 @@ async def test_a_server_that_refuses_the_user_at_once_can_be_connected(monkeypat
         tries.append(True)
         raise REFUSED
 
-    monkeypatch.setattr("mcp_bridge.connection.Session.opened", opening)
+    monkeypatch.setattr("mcp_bridge.client.server_session.Session.opened", opening)
     config = configured(it=signed_child())
     for _ in range(2):
         tools = await opened(config, pool, user_id=USER, by=Holder())
@@ -97,7 +97,7 @@ async def test_a_server_that_refuses_the_user_at_once_can_be_connected(monkeypat
 
 async def test_a_server_that_came_back_is_waited_for_as_at_first(monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr("mcp_bridge.pool.monotonic", lambda: now[0])
+    monkeypatch.setattr("mcp_bridge.client.session_pool.monotonic", lambda: now[0])
     pool, address = Pool(), Address("it", raw(), HERE)
     begin, fails = Pool._open, [raw("exit"), raw()]
     monkeypatch.setattr(

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from config import loader
 from config.errors import ConfigInvalid
+from config.loading import loader
 from config.sections import Config
 from mcp_bridge.config import MCP, public_base_url
 

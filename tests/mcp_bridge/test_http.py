@@ -7,6 +7,7 @@ import pytest
 
 from core.errors import Unavailable
 from core.ids import UserId
+from mcp_bridge.client.session_pool import Pool
 from mcp_bridge.config import ServerConfig
 from mcp_bridge.errors import (
     CallRefused,
@@ -16,7 +17,6 @@ from mcp_bridge.errors import (
     ServerUnreachable,
     ToolFailed,
 )
-from mcp_bridge.pool import Pool
 from tests.conftest import serve
 from tests.mcp_bridge.conftest import USER, Nobody, configured, opened, use
 from tests.mcp_bridge.http_servers import PNG, Crooked, official, without_discovery

@@ -3,7 +3,7 @@
 import mcp_types
 import pytest
 
-from mcp_bridge import listing
+from mcp_bridge.tools import catalog
 
 
 class Pages:
@@ -25,7 +25,7 @@ def tool(name="a", schema=None, **fields):
 
 async def read(*tools):
     said: list[str] = []
-    return await listing.read(Pages((list(tools), None)), said.append), said
+    return await catalog.read(Pages((list(tools), None)), said.append), said
 
 
 async def test_tools_are_in_the_order_of_their_names():
@@ -50,7 +50,7 @@ async def test_a_schema_without_a_type_is_an_objects():
 
 async def test_a_page_that_leads_to_itself_is_the_last():
     pages = Pages(([tool("a")], "1"), ([tool("b")], "1"))
-    assert len(await listing.read(pages, print)) == 2
+    assert len(await catalog.read(pages, print)) == 2
     assert pages.asked == [None, "1"]
 
 
@@ -70,4 +70,4 @@ async def test_a_schema_that_cannot_be_written_costs_its_tool_alone(schema):
 
 def test_a_dialect_nobody_knows_is_not_looked_up():
     dialect = {"$schema": "https://example.com/mine", "properties": {}}
-    assert listing.schema_fault(dialect) is None
+    assert catalog.schema_fault(dialect) is None

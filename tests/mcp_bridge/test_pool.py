@@ -6,16 +6,16 @@ from itertools import pairwise
 import pytest
 
 from core.ids import UserId
-from mcp_bridge import connection, stdio
-from mcp_bridge import pool as pools
-from mcp_bridge.address import Address
+from mcp_bridge.client import server_session, stdio
+from mcp_bridge.client import session_pool as pools
+from mcp_bridge.client.session_pool import Pool
+from mcp_bridge.client.target import Address
 from mcp_bridge.errors import (
     ServerFailed,
     ServerGone,
     ServerUnreachable,
     StillConnecting,
 )
-from mcp_bridge.pool import Pool
 from tests.mcp_bridge.conftest import (
     HERE,
     PATIENCE_SECONDS,
@@ -110,7 +110,7 @@ async def test_what_is_in_use_is_not_idle():
 
 async def test_a_failure_is_remembered_for_a_growing_while(pool, monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr("mcp_bridge.pool.monotonic", lambda: now[0])
+    monkeypatch.setattr("mcp_bridge.client.session_pool.monotonic", lambda: now[0])
     started = []
     monkeypatch.setattr(Pool, "_open", counted(Pool._open, started))
     address = at(server=raw("exit"))
@@ -240,7 +240,7 @@ async def test_the_end_of_all_waits_for_no_child(monkeypatch):
     child = await pid(pool, at(server=raw("stubborn")))
     begun = time.monotonic()
     await pool.close()
-    assert time.monotonic() - begun < connection.CLOSE_SECONDS
+    assert time.monotonic() - begun < server_session.CLOSE_SECONDS
     assert await gone(child)
 
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcp_bridge.address import Address
-from mcp_bridge.stdio import _Said
+from mcp_bridge.client.stdio import _Said
+from mcp_bridge.client.target import Address
 from tests.mcp_bridge.conftest import HERE, raw
 
 HUSH = "q7Vd2mXw9Lr4TzK8bNf3HcYs"

@@ -7,10 +7,10 @@ import httpx2
 import mcp_types
 import pytest
 
-from core import request_ids
-from mcp_bridge import connection, http, stdio
-from mcp_bridge.address import Address
-from mcp_bridge.connection import Session
+from core.runtime import request_ids
+from mcp_bridge.client import http_client, server_session, stdio
+from mcp_bridge.client.server_session import Session
+from mcp_bridge.client.target import Address
 from mcp_bridge.errors import CallRefused, ServerGone
 from tests.conftest import serve
 from tests.mcp_bridge.conftest import HERE, PATIENCE_SECONDS, raw
@@ -49,7 +49,7 @@ class Refusing:
         self.asked.append(refused)
         return self.renewed
 
-    async def calls(self, bearer: http.Bearer, *, status: int) -> None:
+    async def calls(self, bearer: http_client.Bearer, *, status: int) -> None:
         def answer(request: httpx2.Request) -> httpx2.Response:
             is_good = request.headers["Authorization"] in self.accepted
             return httpx2.Response(200 if is_good else 401)
@@ -62,7 +62,7 @@ class Refusing:
 @pytest.mark.parametrize("renewed", [None, "old", "refused-too"])
 async def test_one_who_cannot_be_let_in_is_refused_until_another_token(renewed):
     server = Refusing("good", renewed=renewed)
-    bearer = http.Bearer("old", server.renew)
+    bearer = http_client.Bearer("old", server.renew)
     await server.calls(bearer, status=401)
     assert bearer.is_refused
     asked = list(server.asked)
@@ -75,7 +75,7 @@ async def test_one_who_cannot_be_let_in_is_refused_until_another_token(renewed):
 
 async def test_a_token_is_renewed_once_and_kept():
     server = Refusing("new", renewed="new")
-    bearer = http.Bearer("old", server.renew)
+    bearer = http_client.Bearer("old", server.renew)
     await server.calls(bearer, status=200)
     bearer.use("old", server.renew)
     await server.calls(bearer, status=200)
@@ -147,8 +147,8 @@ async def test_a_tool_that_changed_is_read_anew_and_called(monkeypatch, session)
         listed.append(True)
         return ()
 
-    monkeypatch.setattr(connection.listing, "read", read)
-    mismatch = connection.MCPError(mcp_types.HEADER_MISMATCH, "it changed")
+    monkeypatch.setattr(server_session.listing, "read", read)
+    mismatch = server_session.MCPError(mcp_types.HEADER_MISMATCH, "it changed")
     done = mcp_types.CallToolResult(content=[])
     assert await answered(monkeypatch, session, mismatch, done) is done
     assert listed == [True]
@@ -161,7 +161,7 @@ async def test_a_question_instead_of_an_answer_is_refused(monkeypatch, session):
 
 
 async def test_a_refusal_of_many_words_is_cut(monkeypatch, session):
-    refusal = connection.MCPError(mcp_types.INVALID_PARAMS, "x" * 5000)
+    refusal = server_session.MCPError(mcp_types.INVALID_PARAMS, "x" * 5000)
     with pytest.raises(CallRefused) as caught:
         await answered(monkeypatch, session, refusal)
     assert caught.value.message.endswith(f"refused: {'x' * 1999}…")
@@ -172,7 +172,7 @@ async def test_a_refusal_of_many_words_is_cut(monkeypatch, session):
 
 async def test_an_old_list_is_read_beside_the_turn_that_noticed(session):
     before = session._listed_at
-    session._listed_at -= connection.LISTING_SECONDS + 1
+    session._listed_at -= server_session.LISTING_SECONDS + 1
     assert await session.tools() is session.offers
     assert session._listing is not None
     await session._listing
@@ -183,8 +183,8 @@ async def test_a_list_that_takes_long_is_not_waited_for(monkeypatch, session):
     async def read(*_):
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(connection.listing, "read", read)
-    monkeypatch.setattr(connection, "LIST_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(server_session.listing, "read", read)
+    monkeypatch.setattr(server_session, "LIST_AGAIN_SECONDS", 0.01)
     session._is_listing_old = True
     async with asyncio.timeout(PATIENCE_SECONDS):
         assert await session.tools() == session.offers

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_bridge import connection, stdio
-from mcp_bridge.address import Address
+from mcp_bridge.client import server_session, stdio
+from mcp_bridge.client.session_pool import Pool
+from mcp_bridge.client.target import Address
 from mcp_bridge.config import ServerConfig
 from mcp_bridge.errors import (
     CallRefused,
@@ -20,7 +21,6 @@ from mcp_bridge.errors import (
     ServerSlow,
     ToolFailed,
 )
-from mcp_bridge.pool import Pool
 from tests.mcp_bridge.conftest import (
     HERE,
     children,
@@ -101,7 +101,7 @@ async def test_a_call_that_takes_too_long_ends_alone(pool, passes):
 
 
 async def test_a_child_that_is_stuck_gives_way_to_another(pool, monkeypatch, passes):
-    monkeypatch.setattr(connection, "DOUBT_SECONDS", 0.1)
+    monkeypatch.setattr(server_session, "DOUBT_SECONDS", 0.1)
     tools = await opened(configured(it=raw(timeout_seconds=50)), pool)
     pid = int(await use(tools["pid"]))
     os.kill(pid, signal.SIGSTOP)
@@ -257,7 +257,7 @@ import asyncio, sys
 from pathlib import Path
 import os
 os.environ["DJANGO_SETTINGS_MODULE"] = "coulisse_site.settings"
-from mcp_bridge.pool import Pool
+from mcp_bridge.client.session_pool import Pool
 from tests.mcp_bridge.conftest import configured, opened, raw, use
 
 async def main():

@@ -8,8 +8,8 @@ import pytest
 from core.ids import UserId
 from core.tools import definition
 from mcp_bridge import toolset
-from mcp_bridge.naming import named
-from mcp_bridge.sign_in_errors import SignInFailed
+from mcp_bridge.oauth.errors import SignInFailed
+from mcp_bridge.tools.unique_names import named
 from mcp_bridge.toolset import Grant, discover, open_tools
 from tests.mcp_bridge.conftest import (
     NOBODY,

@@ -3,7 +3,7 @@
 import pytest
 
 from config import live
-from memory import wake
+from memory.extraction import notifier
 from memory.models import Lesson
 from tests.memory.learning_stage import CONFIG, configured, new_user
 
@@ -12,7 +12,7 @@ from tests.memory.learning_stage import CONFIG, configured, new_user
 def alone(database, monkeypatch):
     """No lessons but this test's, and no queue to send messages to."""
     Lesson.objects.all().delete()
-    monkeypatch.setattr(wake, "soon", lambda: None)
+    monkeypatch.setattr(notifier, "soon", lambda: None)
     before = live._current
     yield
     live.replace(before)

@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from config import live, loader
+from config import live
+from config.loading import loader
 from config.sections import Config
 from core.ids import TurnId, UserId
-from memory import learning, lessons
+from memory.extraction import extraction_worker, job_queue
 from memory.models import Fact, Lesson, Message, Thread
-from providers.fake import FakeProvider
+from testing.scripted_provider import FakeProvider
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 """A Monday."""
@@ -107,9 +108,9 @@ def says(fake: FakeProvider, *facts: Any) -> None:
 
 def learn(lesson: Lesson) -> Lesson:
     """Take the lesson and learn from it, and return what became of it."""
-    (taken,) = lessons.claim(1, 300, now=datetime.now(UTC))
+    (taken,) = job_queue.claim(1, 300, now=datetime.now(UTC))
     assert taken.pk == lesson.pk
-    learning.learn(taken)
+    extraction_worker.learn(taken)
     lesson.refresh_from_db()
     return lesson
 

@@ -11,11 +11,11 @@ from django.db import connection, models
 from core.ids import UserId, new_turn_id
 from core.messages import Message, ToolCall
 from judges import scores
-from judges.answers import Verdict
 from judges.models import Feedback
 from judges.scores import Judged
+from judges.verdict_parser import Verdict
 from mcp_bridge.models import McpToken
-from memory import history
+from memory.fields import write_vector
 from memory.models import (
     Consolidation,
     Erasure,
@@ -28,11 +28,11 @@ from memory.models import (
     Thread,
 )
 from memory.models import Message as MessageRow
-from memory.transcript import Entry
-from memory.vectors import write_vector
+from memory.transcript import message_store
+from memory.transcript.message_rows import Entry
 from smoke.models import Line, Run
-from tasks import queue
-from tasks.queue import Draft
+from tasks.queue import lifecycle
+from tasks.queue.lifecycle import Draft
 from tests.telemetry.turns import model_call, put, tool_call
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -75,7 +75,7 @@ def live(user_id: UserId, secret: str = "plums") -> None:
     search = tool_call("search", model_call(), arguments=secret, result=secret)
     put(model_call(), search, user_id=user_id, user_message=secret, started_at=AT)
     sign_in(user_id, secret)
-    queue.add([Draft("agent", user_id, "assistant", secret)])
+    lifecycle.add([Draft("agent", user_id, "assistant", secret)])
     converse(user_id, secret)
     appraise(user_id, said.turn_id, secret)
     assert old.pk != new.pk
@@ -140,7 +140,7 @@ def talk(user_id: UserId, text: str, *, thread: str = "", turns: int = 1) -> Non
             Message("assistant", f"{text} {turn}!"),
         ]
         entries = [Entry(message, 5, agent="assistant") for message in said]
-        history.append(user_id, thread, new_turn_id(), entries)
+        message_store.append(user_id, thread, new_turn_id(), entries)
 
 
 def remember(user_id: UserId, content: str, **fields: Any) -> Fact:

@@ -3,11 +3,11 @@
 from typing import Any
 
 from core.ids import UserId
-from memory import facts
-from memory.known import Draft, Saved
+from memory.facts import fact_store
+from memory.types import Draft, Saved
 
 
 def save(user: UserId, content: str, *, by: str = "extraction", **draft: Any) -> Saved:
     """Save one fact without a vector."""
-    [saved] = facts.save(user, [Draft(content, **draft)], [None], by=by)
+    [saved] = fact_store.save(user, [Draft(content, **draft)], [None], by=by)
     return saved

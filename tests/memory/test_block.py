@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from core import tokens
-from memory import block, dates
-from memory.block import Memories
-from memory.known import FoundMessage, KnownFact
+from core import token_estimates
+from memory.context import memory_prompt
+from memory.context.memory_prompt import Memories
+from memory.extraction import date_parsing
+from memory.types import FoundMessage, KnownFact
 
 NOW = datetime(2026, 5, 1, 9, 30, tzinfo=UTC)
 
 
 def render(*told: Any) -> str:
     """Return what a prompt says."""
-    return block.render(*told).text
+    return memory_prompt.render(*told).text
 
 
 def fact(content: str, **fields) -> KnownFact:
@@ -86,7 +87,7 @@ def test_a_fact_says_since_when_and_until_when():
 
 
 def test_days_are_the_users_own():
-    tokyo = dates.zone_of("Asia/Tokyo")
+    tokyo = date_parsing.zone_of("Asia/Tokyo")
     since = fact("works at Orion", valid_from=datetime(2026, 2, 28, 15, tzinfo=UTC))
     late = message("hello", created_at=NOW.replace(hour=23))
     told = render(Memories(facts=[since], messages=[late]), 1000, tokyo)
@@ -100,7 +101,7 @@ def test_no_day_is_too_far_away(year):
     if year == 9999:
         far = fact("x", valid_from=datetime.max.replace(tzinfo=UTC))
     for name in ("Pacific/Kiritimati", "America/Los_Angeles"):
-        told = render(Memories(facts=[far]), 1000, dates.zone_of(name))
+        told = render(Memories(facts=[far]), 1000, date_parsing.zone_of(name))
         assert f"since {year:04}-" in told
 
 
@@ -138,7 +139,7 @@ def test_a_message_of_any_length_costs_no_more_than_its_beginning():
 
 def test_it_ends_by_saying_what_it_is():
     told = render(Memories(facts=[fact("x")]), 1000)
-    assert told.endswith(block.NOTICE)
+    assert told.endswith(memory_prompt.NOTICE)
 
 
 def test_older_messages_are_quoted_in_the_order_they_were_said():
@@ -169,7 +170,7 @@ def test_it_keeps_to_its_budget(budget):
     messages = [message("said " * 30, number) for number in range(1, 20)]
     told = render(Memories(facts=facts, messages=messages), budget)
     # The two titles are not counted.
-    assert tokens.estimate(told) <= budget + 15
+    assert token_estimates.estimate(told) <= budget + 15
 
 
 def test_a_fact_too_long_does_not_keep_out_those_after_it():
@@ -180,7 +181,7 @@ def test_a_fact_too_long_does_not_keep_out_those_after_it():
 def test_it_says_which_facts_it_tells():
     told, long, again = fact("short"), fact("word " * 400), fact("shorter")
     memories = Memories(standing=[told], facts=[long, again, told])
-    assert block.render(memories, 100).facts == (told.id, again.id)
+    assert memory_prompt.render(memories, 100).facts == (told.id, again.id)
 
 
 def test_summaries_are_told_whatever_the_budget_for_facts():

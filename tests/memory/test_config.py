@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from agents.config import AGENTS
-from config import loader
 from config.errors import ConfigInvalid
-from memory import plan
+from config.loading import loader
+from memory import memory_settings
 from memory.config import MEMORY
 
 PROVIDERS = """
@@ -36,7 +36,7 @@ def load(tmp_path: Path):
 
 def of_agent(config):
     (agent,) = config.get(AGENTS).values()
-    return plan.of(config, agent.memory, (agent.provider, agent.model))
+    return memory_settings.of(config, agent.memory, (agent.provider, agent.model))
 
 
 def complaint(load, memory: str, **more) -> str:

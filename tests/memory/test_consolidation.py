@@ -9,9 +9,9 @@ from django.core.management import call_command
 from django.db import connection
 
 from config import live
-from memory import consolidation, stretches
+from memory.maintenance import consolidation, summarizable_ranges
 from memory.models import Consolidation, Message, Summary, Thread
-from providers.fake_wires import Answer
+from testing.wires import Answer
 from tests.memory.learning_stage import CONFIG, NOON, configured, new_user, tell
 from tests.memory.transcripts import recent
 
@@ -138,7 +138,7 @@ def test_long_ones_are_told_in_pieces_of_whole_exchanges(config, fake, owner):
     assert pieces[-1][1] == 30
     for request in fake.requests:
         asked = request.body["messages"][1]["content"]
-        assert len(asked) / 4 < stretches.MAX_TOKENS * 1.1
+        assert len(asked) / 4 < summarizable_ranges.MAX_TOKENS * 1.1
 
 
 def test_an_exchange_too_long_for_one_call_is_told_by_its_beginning(
@@ -150,7 +150,7 @@ def test_an_exchange_too_long_for_one_call_is_told_by_its_beginning(
     run()
     assert covered(owner)[0] == (0, 30)
     asked = fake.requests[0].body["messages"][1]["content"]
-    assert len(asked) / 4 < stretches.MAX_TOKENS * 1.1
+    assert len(asked) / 4 < summarizable_ranges.MAX_TOKENS * 1.1
 
 
 def test_what_tools_said_is_not_shown(config, fake, owner):

@@ -11,21 +11,14 @@ from django.db import connection, transaction
 
 from config import live as configuration
 from core.ids import UserId
-from memory import (
-    asking,
-    embedding,
-    erasure,
-    export,
-    learning,
-    lessons,
-    owners,
-    search,
-    shelf,
-    wake,
-    working,
-)
-from memory.known import Query
+from memory.extraction import extraction_worker, job_queue, llm_call, notifier
+from memory.facts import user_lock
 from memory.models import Erasure, Fact, Lesson, Owner, Thread
+from memory.recall import embedding, search
+from memory.recall.index import corpus_cache
+from memory.transcript import message_cache
+from memory.types import Query
+from memory.user_data import erasure, export
 from telemetry.models import Turn
 from tests.memory import learning_stage
 from tests.memory.lives import live, remember, rows_of, talk
@@ -113,8 +106,8 @@ def test_working_memory_forgets_too(owner):
     assert recent(owner, "", max_tokens=1000).messages
     search.facts(owner, Query("plums"), limit=1)
     erasure.erase(owner)
-    assert working.MEMORY.get((owner, "")) is None
-    assert owner not in shelf._shelves
+    assert message_cache.MEMORY.get((owner, "")) is None
+    assert owner not in corpus_cache._shelves
     assert not recent(owner, "", max_tokens=1000).messages
     talk(owner, "pears")
     said = recent(owner, "", max_tokens=1000).messages
@@ -214,7 +207,7 @@ def test_a_user_who_keeps_talking_is_erased_and_begins_anew(owner):
 def test_it_waits_for_who_is_writing(owner):
     """Though neither finds a row of the user to lock."""
     with transaction.atomic():
-        owners.lock(owner, NOW)
+        user_lock.lock(owner, NOW)
         eraser = threading.Thread(target=erase_in_thread, args=[owner])
         eraser.start()
         eraser.join(0.1)
@@ -234,12 +227,12 @@ def erase_in_thread(user_id: UserId) -> None:
 @pytest.fixture
 def lesson(database, fake, tmp_path, owner, monkeypatch) -> Iterator[Lesson]:
     """A turn that a worker is learning from."""
-    monkeypatch.setattr(wake, "soon", lambda: None)
+    monkeypatch.setattr(notifier, "soon", lambda: None)
     before = configuration._current
     learning_stage.configured(fake, tmp_path / "coulisse.yaml")
     Lesson.objects.all().delete()
     learning_stage.tell(owner, "I moved to Lisbon last week.", "How nice!")
-    (taken,) = lessons.claim(1, 300)
+    (taken,) = job_queue.claim(1, 300)
     yield taken
     configuration.replace(before)
 
@@ -252,14 +245,14 @@ def test_facts_that_were_being_learnt_do_not_come_back(lesson, owner, monkeypatc
         erasure.erase(owner)
         return SAID, True
 
-    monkeypatch.setattr(asking, "ask", answer)
-    learning.learn(lesson)
+    monkeypatch.setattr(llm_call, "ask", answer)
+    extraction_worker.learn(lesson)
     assert not any(rows_of(owner).values())
 
 
 def test_that_test_would_have_learnt(lesson, owner, monkeypatch):
-    monkeypatch.setattr(asking, "ask", lambda *args, **kwargs: (SAID, True))
-    learning.learn(lesson)
+    monkeypatch.setattr(llm_call, "ask", lambda *args, **kwargs: (SAID, True))
+    extraction_worker.learn(lesson)
     assert Fact.objects.get(user_id=owner).content == "Lives in Lisbon."
 
 
@@ -271,7 +264,7 @@ def test_passages_that_were_being_made_do_not_come_back(lesson, owner, monkeypat
         return vectors(embedder, texts)
 
     monkeypatch.setattr(embedding, "vectors", embed)
-    learning.learn(lesson)
+    extraction_worker.learn(lesson)
     assert not any(rows_of(owner).values())
 
 

@@ -11,10 +11,11 @@ from django.test.utils import CaptureQueriesContext
 
 from core.ids import UserId, new_turn_id
 from core.messages import Message
-from memory import erasure, export, history
 from memory.models import FactChange, Passage
-from memory.transcript import Entry
-from telemetry import telling
+from memory.transcript import message_store
+from memory.transcript.message_rows import Entry
+from memory.user_data import erasure, export
+from telemetry.presentation import turn_serializers
 from tests.memory.lives import AT, live, put_passage, remember, sign_in, talk
 from tests.telemetry.turns import deep, put, tool_call
 
@@ -72,7 +73,7 @@ def test_a_message_is_told_as_it_was_said(owner):
 def test_pictures_are_in_it(owner):
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
     said = Message("user", [{"type": "text", "text": "this?"}, picture])
-    history.append(owner, "", new_turn_id(), [Entry(said, 5)])
+    message_store.append(owner, "", new_turn_id(), [Entry(said, 5)])
     assert exported(owner)["threads"][0]["messages"][0]["content"][1] == picture
 
 
@@ -108,7 +109,7 @@ def test_passages_say_whose_vectors_they_have_and_no_more(owner):
 def test_turns_are_told_with_all_they_called(owner):
     turn = put(*deep(), user_id=owner)
     [told] = exported(owner)["turns"]
-    assert told == telling.turn(turn)
+    assert told == turn_serializers.turn(turn)
     assert [call["object"] for call in told["calls"][2]["calls"]] == [
         *("model_call", "tool_call", "tool_call", "model_call")
     ]
@@ -134,7 +135,7 @@ def test_turns_can_be_told_without_what_they_called(owner, count):
     told, whole = outlined(owner), exported(owner)
     mine = {str(turn.turn_id) for turn in turns}
     assert [t for t in told["turns"] if t["id"] in mine] == [
-        telling.outline(turn) for turn in turns
+        turn_serializers.outline(turn) for turn in turns
     ]
     assert all({"calls", "error"}.isdisjoint(turn) for turn in told["turns"])
     for document in (told, whole):

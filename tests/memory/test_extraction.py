@@ -11,13 +11,13 @@ import jsonschema
 import pytest
 
 from core.messages import Message
-from memory import dates, extraction, findings
-from memory.extraction import Material, Said
-from memory.known import Draft, KnownFact
+from memory.extraction import date_parsing, fact_parser, prompts
+from memory.extraction.prompts import Material, Said
+from memory.types import Draft, KnownFact
 from tests.memory.learning_stage import NOON
 
-LISBON = dates.zone_of("Europe/Lisbon")
-TOKYO = dates.zone_of("Asia/Tokyo")
+LISBON = date_parsing.zone_of("Europe/Lisbon")
+TOKYO = date_parsing.zone_of("Asia/Tokyo")
 UNKNOWN_ID = "5f8b1c3e-7a52-4d0e-9b64-2c1f3e8a9d07"
 
 
@@ -41,9 +41,9 @@ def fact(content="The user has a cat.", quote="a cat", **fields: Any) -> dict:
     return {"content": content, "quote": quote, **fields}
 
 
-def read(*facts: Any, about: Material | None = None, now=NOON) -> findings.Found:
+def read(*facts: Any, about: Material | None = None, now=NOON) -> fact_parser.Found:
     reply = json.dumps({"facts": facts})
-    return findings.read(reply, about or material("I have a cat"), now=now)
+    return fact_parser.read(reply, about or material("I have a cat"), now=now)
 
 
 def only(*facts: Any, **options: Any) -> Draft:
@@ -52,7 +52,7 @@ def only(*facts: Any, **options: Any) -> Draft:
 
 
 def asked(about: Material) -> tuple[str, str]:
-    system, user = extraction.prompt(about)
+    system, user = prompts.prompt(about)
     assert (system.role, user.role) == ("system", "user")
     return system.text, user.text
 
@@ -89,7 +89,7 @@ def test_what_was_said_is_quoted_and_cannot_leave_its_line():
 def test_long_messages_are_shown_in_part():
     text = "start " + "x" * 500_000 + " end"
     _, user = asked(material(text, earlier=[said(text, number=0)]))
-    assert len(user) < extraction.MAX_TURN_CHARS + extraction.MAX_EARLIER_CHARS + 300
+    assert len(user) < prompts.MAX_TURN_CHARS + prompts.MAX_EARLIER_CHARS + 300
     assert user.count("start ") == user.count(" end") == 2
 
 
@@ -102,7 +102,7 @@ def test_the_limit_and_the_categories_are_told():
 def test_the_example_in_the_prompt_is_what_the_schema_asks_for():
     system, _ = asked(material("hi"))
     example = json.loads(system.splitlines()[-1])
-    schema = extraction.RESPONSE_FORMAT["json_schema"]["schema"]
+    schema = prompts.RESPONSE_FORMAT["json_schema"]["schema"]
     jsonschema.validate(example, schema)
     item = schema["properties"]["facts"]["items"]
     assert set(item["required"]) == set(item["properties"])
@@ -110,11 +110,11 @@ def test_the_example_in_the_prompt_is_what_the_schema_asks_for():
 
 
 def test_a_correction_shows_the_reply_and_the_problem():
-    said_again = extraction.correction("no" * 50_000, "it is not JSON")
+    said_again = prompts.correction("no" * 50_000, "it is not JSON")
     assert [message.role for message in said_again] == ["assistant", "user"]
     assert len(said_again[0].text) < 20_000
     assert "it is not JSON" in said_again[1].text
-    assert extraction.correction("", "x")[0] == Message("assistant", "(nothing)")
+    assert prompts.correction("", "x")[0] == Message("assistant", "(nothing)")
 
 
 # How the reply is read.
@@ -134,13 +134,13 @@ def test_a_correction_shows_the_reply_and_the_problem():
 )
 def test_a_list_is_read_however_it_is_wrapped(reply):
     text = reply.replace("%s", json.dumps(fact()))
-    found = findings.read(text, material("I have a cat"), now=NOON)
+    found = fact_parser.read(text, material("I have a cat"), now=NOON)
     assert [draft.content for draft in found.drafts] == ["The user has a cat."]
 
 
 @pytest.mark.parametrize("reply", ["[]", '{"facts": []}', "Nothing: []", "```[]```"])
 def test_an_empty_list_is_an_answer(reply):
-    found = findings.read(reply, material("hi"), now=NOON)
+    found = fact_parser.read(reply, material("hi"), now=NOON)
     assert (found.drafts, found.total) == ([], 0)
 
 
@@ -163,8 +163,8 @@ HALF = json.dumps([fact(), fact("The user has a dog.")])
     ],
 )
 def test_what_is_no_list_of_facts_is_said_to_be_none(reply):
-    with pytest.raises(findings.Unreadable) as caught:
-        findings.read(reply, material("I have a cat"), now=NOON)
+    with pytest.raises(fact_parser.Unreadable) as caught:
+        fact_parser.read(reply, material("I have a cat"), now=NOON)
     assert str(caught.value)
 
 
@@ -253,7 +253,7 @@ def test_what_begins_a_line_of_a_fact_is_seen_to_do_so(separator):
 
 
 def test_a_long_message_is_quoted_where_the_model_was_shown_it():
-    text = "a cat " + "x" * 2 * extraction.MAX_TURN_CHARS + " a dog"
+    text = "a cat " + "x" * 2 * prompts.MAX_TURN_CHARS + " a dog"
     for quote in ("a cat", "a dog"):
         assert only(fact(quote=quote), about=material(text))
 

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory import corpus, few, fusion, index_numpy, vocabulary
-from memory.corpus import Row
-from memory.known import Embedded
-from memory.legs import Question
+from memory.recall import fusion
+from memory.recall.index import large_corpus, numpy_index, small_corpus, term_encoding
+from memory.recall.index.large_corpus import Row
+from memory.recall.index.retrieval_types import Question
+from memory.types import Embedded
 
 WORDS = ["sea", "cat", "tea", "sun", "oak"]
 WORDINESS = st.lists(st.sampled_from(WORDS), max_size=6)
@@ -21,7 +22,7 @@ def rows(texts, *, messages: bool = True) -> list[Row]:
     return [
         (
             *(number * 2 + 1, 7 if messages else None, number if messages else None),
-            *(is_question, vocabulary.hashes(words).tobytes()),
+            *(is_question, term_encoding.hashes(words).tobytes()),
             *(("", None) if number % 3 == 2 else ("a", vector(number))),
         )
         for number, (words, is_question) in enumerate(texts)
@@ -36,11 +37,11 @@ def vector(number: int) -> bytes:
 
 def found(held, question: Question, weights, how) -> list[tuple[int, float]]:
     """Return the ranking, whoever holds the passages."""
-    if isinstance(held, few.Few):
+    if isinstance(held, small_corpus.Few):
         legs = held.find(question)
     else:
         windows = weights is fusion.MESSAGES
-        legs = index_numpy._legs(held, question, None, windows=windows)
+        legs = numpy_index._legs(held, question, None, windows=windows)
     ranking = fusion.ranking(legs, weights, how)
     return [
         (ranking.id_at(rank), *told(ranking.score_at(rank)))
@@ -64,8 +65,8 @@ def test_few_are_found_as_many_are(texts, words, messages, how):
     given_rows = rows(texts, messages=messages)
     weights = fusion.MESSAGES if messages else fusion.FACTS
     question = Question(words, ASKED, 0.1)
-    short = found(few.build(given_rows), question, weights, how)
-    long = found(corpus.build(given_rows), question, weights, how)
+    short = found(small_corpus.build(given_rows), question, weights, how)
+    long = found(large_corpus.build(given_rows), question, weights, how)
     assert by_id(short).keys() == by_id(long).keys()
     if how == "weighted":  # Ranks of equals may differ: floats are not doubles.
         for number, scores in by_id(short).items():
@@ -76,8 +77,8 @@ def test_few_are_found_as_many_are(texts, words, messages, how):
 def test_it_does_not_matter_when_they_came(texts, cut):
     every = rows(texts)
     question = Question(WORDS, ASKED, 0.0)
-    grown = few.appended(few.build(every[:cut]), every[cut:])
-    whole = few.build(every)
+    grown = small_corpus.appended(small_corpus.build(every[:cut]), every[cut:])
+    whole = small_corpus.build(every)
     assert found(grown, question, fusion.MESSAGES, "weighted") == found(
         whole, question, fusion.MESSAGES, "weighted"
     )
@@ -88,27 +89,27 @@ def test_what_is_taken_out_leaves_no_trace(texts, left):
     every = rows(texts)
     kept = [row for number, row in enumerate(every) if number in left]
     question = Question(WORDS, ASKED, 0.0)
-    fewer = few.without(few.build(every), [row[0] for row in kept])
+    fewer = small_corpus.without(small_corpus.build(every), [row[0] for row in kept])
     asked = (question, fusion.MESSAGES, "weighted")
-    assert found(fewer, *asked) == found(few.build(kept), *asked)
+    assert found(fewer, *asked) == found(small_corpus.build(kept), *asked)
 
 
 def test_the_one_before_is_as_it_was():
-    old = few.build(rows([(["sea"], False), (["cat"], False)]))
+    old = small_corpus.build(rows([(["sea"], False), (["cat"], False)]))
     question = Question(["sea"], None, 0.0)
     before = found(old, question, fusion.MESSAGES, "weighted")
-    few.appended(old, rows([([], False), ([], False), (["sea"], False)])[2:])
+    small_corpus.appended(old, rows([([], False), ([], False), (["sea"], False)])[2:])
     assert found(old, question, fusion.MESSAGES, "weighted") == before
 
 
 def test_what_is_left_out_is_not_found():
-    held = few.build(rows([(["sea"], False), (["sea"], False)]))
+    held = small_corpus.build(rows([(["sea"], False), (["sea"], False)]))
     legs = held.find(Question(["sea"], ASKED, 0.0), lambda row: row[0] == 1)
     assert set(legs.terms) == {3}
     assert 1 not in legs.similarity
 
 
 def test_each_way_finds_its_best_and_no_more():
-    held = few.build(rows([(["sea"], False)] * few.MOST))
+    held = small_corpus.build(rows([(["sea"], False)] * small_corpus.MOST))
     legs = held.find(Question(["sea"], ASKED, 0.0))
     assert len(legs.terms) == 100

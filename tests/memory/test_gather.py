@@ -10,13 +10,16 @@ from django.utils import timezone
 
 from core.ids import UserId, new_turn_id
 from core.messages import Message
-from memory import facts, gather, history, passages
 from memory.config import MemoryConfig, UserState
-from memory.gather import Gathered, Wanted
-from memory.known import Draft, Query
+from memory.context import turn_context
+from memory.context.turn_context import Gathered, Wanted
+from memory.facts import fact_store
 from memory.models import Message as Row
 from memory.models import Summary, Thread
-from memory.transcript import Entry
+from memory.recall import passages
+from memory.transcript import message_store
+from memory.transcript.message_rows import Entry
+from memory.types import Draft, Query
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -32,13 +35,13 @@ def cellist() -> UserId:
     user = UserId(uuid.uuid4())
     drafts = [Draft(content) for content in KNOWN]
     drafts += [Draft(content, is_pinned=True) for content in PINNED]
-    facts.save(user, drafts, [None] * len(drafts), by="user")
+    fact_store.save(user, drafts, [None] * len(drafts), by="user")
     thread = Thread.objects.get_or_create(
         user_id=user, created_at=timezone.now(), updated_at=timezone.now()
     )[0]
     entries = [Entry(Message("user", text), 5, importance=i) for text, i in SAID]
     entries += [Entry(Message("user", f"hello {n}"), 5) for n in range(4)]
-    history.append(user, "", new_turn_id(), entries)
+    message_store.append(user, "", new_turn_id(), entries)
     rows = Row.objects.filter(thread=thread).order_by("position")
     found = [(row.pk, row.position, row.text, None, "") for row in rows]
     passages.put_messages(user, thread.pk, found)
@@ -49,7 +52,9 @@ def told(user: UserId, state: dict[str, Any], settings: dict[str, Any]) -> Gathe
     """Return the context of a turn that asks for the cello, two messages long."""
     given = {"recency_limit": 2, "relevance_limit": 0, "salience_limit": 0, **settings}
     memory = MemoryConfig(user_state=UserState(**state), **given)
-    return gather.gather(user, Wanted("", 9000, memory, recall=Query("the cello")))
+    return turn_context.gather(
+        user, Wanted("", 9000, memory, recall=Query("the cello"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,19 +116,19 @@ def owner() -> UserId:
         for number in range(300)
     )
     entries = [Entry(Message("user", "hello"), 5)]
-    history.append(owner, "", new_turn_id(), entries)
+    message_store.append(owner, "", new_turn_id(), entries)
     return owner
 
 
 def test_the_newest_summaries_that_fit_are_told_in_order(owner):
-    told = gather.gather(owner, Wanted("", 1400, MemoryConfig())).block
+    told = turn_context.gather(owner, Wanted("", 1400, MemoryConfig())).block
     assert "stretch 296" not in told
     assert told.index("stretch 297") < told.index("stretch 299")
 
 
 def test_no_more_summaries_are_read_than_may_fit(owner):
     with CaptureQueriesContext(connection) as captured:
-        gather.gather(owner, Wanted("", 1400, MemoryConfig()))
+        turn_context.gather(owner, Wanted("", 1400, MemoryConfig()))
     (asked,) = (q["sql"] for q in captured if "memory_summary" in q["sql"])
     with connection.cursor() as cursor:
         cursor.execute(asked)
@@ -134,7 +139,7 @@ def test_no_message_enters_twice(cellist):
     """What the conversation shows already is not quoted beside it."""
     memory = MemoryConfig(user_state=UserState(recall_k=0, standing_facts=0))
     wanted = Wanted("", 9000, memory, recall=Query("the cello, hello"))
-    gathered = gather.gather(cellist, wanted)
+    gathered = turn_context.gather(cellist, wanted)
     assert len(gathered.messages) == 7
     assert gathered.block == ""
 
@@ -143,7 +148,9 @@ def test_summaries_take_their_place_in_the_budget(cellist):
     thread = Thread.objects.get(user_id=cellist)
     Row.objects.filter(thread=thread).update(tokens=50)
     Thread.objects.filter(pk=thread.pk).update(summarised=1)
-    assert len(gather.gather(cellist, Wanted("", 300, MemoryConfig())).messages) == 6
+    assert (
+        len(turn_context.gather(cellist, Wanted("", 300, MemoryConfig())).messages) == 6
+    )
     Summary.objects.create(
         user_id=cellist,
         thread=thread,
@@ -154,6 +161,6 @@ def test_summaries_take_their_place_in_the_budget(cellist):
         model="m",
         created_at=timezone.now(),
     )
-    gathered = gather.gather(cellist, Wanted("", 300, MemoryConfig()))
+    gathered = turn_context.gather(cellist, Wanted("", 300, MemoryConfig()))
     assert "word word" in gathered.block
     assert len(gathered.messages) == 5

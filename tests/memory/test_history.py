@@ -10,9 +10,9 @@ from django.test.utils import CaptureQueriesContext
 
 from core.ids import UserId, new_turn_id
 from core.messages import Message, Reasoning, ToolCall
-from memory import history
 from memory.models import Message as MessageRow
-from memory.transcript import Entry
+from memory.transcript import message_store
+from memory.transcript.message_rows import Entry
 from tests.memory.transcripts import recent
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -24,7 +24,7 @@ def say(user: UserId, *texts: str, thread: str = "", tokens: int = 10) -> None:
     entries = [
         Entry(Message(roles[i % 2], text), tokens) for i, text in enumerate(texts)
     ]
-    history.append(user, thread, new_turn_id(), entries)
+    message_store.append(user, thread, new_turn_id(), entries)
 
 
 def texts(user: UserId, thread: str = "", max_tokens: int = 1000) -> list[str]:
@@ -73,7 +73,7 @@ def test_it_returns_nothing_when_nothing_fits(owner, budget):
 
 def test_it_keeps_an_open_exchange_whatever_it_costs(owner):
     call = ToolCall("call_1", "look", "{}")
-    history.append(
+    message_store.append(
         owner,
         "",
         new_turn_id(),
@@ -100,7 +100,7 @@ def test_it_gives_back_everything_a_message_holds(owner):
         Message("tool", "closer", tool_call_id="c1"),
         Message("assistant", "A cat.", name="bob"),
     ]
-    history.append(owner, "", new_turn_id(), [Entry(m, 5) for m in said])
+    message_store.append(owner, "", new_turn_id(), [Entry(m, 5) for m in said])
     assert recent(owner, "", max_tokens=100).messages == said
 
 
@@ -111,17 +111,17 @@ def test_it_stores_any_text(owner, text):
 
 
 def test_an_empty_turn_leaves_no_row(owner):
-    history.append(owner, "", new_turn_id(), [])
+    message_store.append(owner, "", new_turn_id(), [])
     assert texts(owner) == []
 
 
 def test_old_pictures_are_left_behind(owner):
-    url = "data:image/png;base64," + "A" * (history.MAX_BYTES // 3)
+    url = "data:image/png;base64," + "A" * (message_store.MAX_BYTES // 3)
     picture = Message("user", [{"type": "image_url", "image_url": {"url": url}}])
     for number in range(5):
         reply = Message("assistant", f"picture {number}")
         entries = [Entry(picture, 800), Entry(reply, 10)]
-        history.append(owner, "", new_turn_id(), entries)
+        message_store.append(owner, "", new_turn_id(), entries)
     kept = [m.text for m in recent(owner, "", max_tokens=100_000).messages]
     assert kept == ["", "picture 3", "", "picture 4"]
 
@@ -132,7 +132,7 @@ def test_reading_costs_the_same_however_much_is_stored(owner, stored):
         Entry(Message(("user", "assistant")[i % 2], f"message {i}"), 10)
         for i in range(stored)
     ]
-    history.append(owner, "", new_turn_id(), entries)
+    message_store.append(owner, "", new_turn_id(), entries)
     with CaptureQueriesContext(connection) as queries:
         assert len(texts(owner, max_tokens=200)) == 20
     assert len(queries) == 1
@@ -155,27 +155,28 @@ def test_reading_touches_no_more_rows_than_a_page(owner):
     for _ in range(200):
         say(UserId(uuid.uuid4()), "a", "b")
     entries = [Entry(Message("user", str(i)), 10) for i in range(20_000)]
-    history.append(owner, "", new_turn_id(), entries)
+    message_store.append(owner, "", new_turn_id(), entries)
     is_sqlite = connection.vendor == "sqlite"
     explain = "EXPLAIN QUERY PLAN " if is_sqlite else "EXPLAIN ANALYZE "
     with statistics_for_now() as cursor:
         cursor.execute(
-            explain + history.NEWEST_PAGE, [history._key(owner), "", history.PAGE]
+            explain + message_store.NEWEST_PAGE,
+            [message_store._key(owner), "", message_store.PAGE],
         )
         plan = "\n".join(str(row) for row in cursor.fetchall())
     if is_sqlite:
         assert "(thread_id=? AND position>?)" in plan, plan
     else:
         assert "memory_message_thread_position" in plan, plan
-        assert f"rows={history.PAGE}.00 loops=1" in plan, plan
+        assert f"rows={message_store.PAGE}.00 loops=1" in plan, plan
 
 
 def test_long_threads_are_read_page_by_page(owner):
-    count = history.PAGE * 2 + 10
+    count = message_store.PAGE * 2 + 10
     entries = [
         Entry(Message(("user", "assistant")[i % 2], str(i)), 1) for i in range(count)
     ]
-    history.append(owner, "", new_turn_id(), entries)
+    message_store.append(owner, "", new_turn_id(), entries)
     assert texts(owner, max_tokens=10_000) == [str(i) for i in range(count)]
 
 
@@ -207,7 +208,7 @@ def test_a_turn_is_stored_whole_or_not_at_all(owner, monkeypatch):
     def broken(*args: object) -> None:
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(history, "_insert", broken)
+    monkeypatch.setattr(message_store, "_insert", broken)
     with pytest.raises(RuntimeError):
         say(owner, "one", "two")
     monkeypatch.undo()

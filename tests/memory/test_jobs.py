@@ -11,21 +11,16 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError
 
 from config import live
-from memory import (
-    consolidation,
-    facts,
-    graph_index,
-    jobs,
-    learning,
-    lessons,
-    search,
-    upkeep,
-    wake,
-)
-from memory.known import Draft, Query
+from memory import jobs
+from memory.extraction import extraction_worker, job_queue, notifier
+from memory.facts import fact_store
+from memory.maintenance import consolidation, periodic_sweep
 from memory.models import Consolidation, Erasure, Fact, Lesson, Passage, Thread
-from providers.fake_embeddings import VectorAnswer
-from providers.fake_wires import Answer
+from memory.recall import search
+from memory.recall.index import hnsw_index
+from memory.types import Draft, Query
+from testing.scripted_embeddings import VectorAnswer
+from testing.wires import Answer
 from tests.memory.learning_stage import CONFIG, NOON, configured, new_user, says, tell
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
@@ -38,7 +33,7 @@ REMOTE = "{provider: openai, model: text-embedding-3-small, base_url: BASE, api_
 def alone(database, monkeypatch):
     """Nobody's work but this test's."""
     empty()
-    monkeypatch.setattr(upkeep, "_patience", upkeep.Patience())
+    monkeypatch.setattr(periodic_sweep, "_patience", periodic_sweep.Patience())
     before = live._current
     yield
     live.replace(before)
@@ -53,7 +48,7 @@ def empty() -> None:
 @pytest.fixture
 def woken(monkeypatch) -> list[int]:
     calls: list[int] = []
-    monkeypatch.setattr(wake, "soon", lambda: calls.append(1))
+    monkeypatch.setattr(notifier, "soon", lambda: calls.append(1))
     return calls
 
 
@@ -79,7 +74,7 @@ def remote(config, fake):
 def test_the_jobs_have_the_names_they_are_sent_by():
     names = {"memory.jobs.work", "memory.jobs.sweep", "memory.jobs.consolidate"}
     assert names <= current_app.tasks.keys()
-    assert wake.TASK in names
+    assert notifier.TASK in names
 
 
 def test_work_learns_what_is_due(config, fake, owner):
@@ -107,20 +102,20 @@ def test_a_lost_message_is_made_up_for(config, woken, owner):
 
 def test_a_lesson_that_kills_its_worker_is_ended(config, owner):
     tell(owner, "hello", "hi")
-    for _ in range(lessons.MAX_ATTEMPTS):
-        (taken,) = lessons.claim(1, 0)
-    assert upkeep.sweep(datetime.now(UTC))["lessons failed"] == 1
+    for _ in range(job_queue.MAX_ATTEMPTS):
+        (taken,) = job_queue.claim(1, 0)
+    assert periodic_sweep.sweep(datetime.now(UTC))["lessons failed"] == 1
     assert Lesson.objects.get().state == "failed"
-    assert taken.attempts == lessons.MAX_ATTEMPTS
+    assert taken.attempts == job_queue.MAX_ATTEMPTS
 
 
 def test_facts_whose_time_is_up_expire(config, owner):
     soon = datetime.now(UTC) + timedelta(hours=1)
     draft = Draft("The user has a fair.", expires_at=soon, source="user")
-    facts.save(owner, [draft], [None], by="user")
-    upkeep.sweep(datetime.now(UTC))
+    fact_store.save(owner, [draft], [None], by="user")
+    periodic_sweep.sweep(datetime.now(UTC))
     assert Fact.objects.get(user_id=owner).status == "active"
-    assert upkeep.sweep(soon)["facts expired"] >= 1
+    assert periodic_sweep.sweep(soon)["facts expired"] >= 1
     assert Fact.objects.get(user_id=owner).status == "expired"
 
 
@@ -131,7 +126,7 @@ def test_wishes_nobody_confirmed_are_dropped(config, owner):
             confirmation_digest="x",
             expires_at=NOW + timedelta(minutes=minutes),
         )
-    assert upkeep.sweep(NOW)["wishes dropped"] == 1
+    assert periodic_sweep.sweep(NOW)["wishes dropped"] == 1
     assert Erasure.objects.get().expires_at > NOW
 
 
@@ -141,10 +136,10 @@ def test_one_part_that_fails_does_not_stop_the_others(
     def broken(*args):
         raise RuntimeError("odd")
 
-    monkeypatch.setattr(facts, "expire_due", broken)
+    monkeypatch.setattr(fact_store, "expire_due", broken)
     Erasure.objects.create(user_id=owner, confirmation_digest="x", expires_at=NOW)
     tell(owner, "hello", "hi")
-    upkeep.sweep(NOW)
+    periodic_sweep.sweep(NOW)
     assert woken == [1]
     assert not Erasure.objects.exists()
     (record,) = caplog.records
@@ -158,7 +153,7 @@ def learnt_without_vectors(fake, owner, *texts: str) -> None:
     fake.default_embedding = VectorAnswer(status=503)
     says(fake)
     tell(owner, *texts)
-    learning.drain(10)
+    extraction_worker.drain(10)
     fake.default_embedding = VectorAnswer()
 
 
@@ -170,15 +165,15 @@ def vectors(owner) -> list[tuple[str, bool]]:
 def test_what_could_not_be_embedded_is_embedded_later(remote, fake, owner):
     learnt_without_vectors(fake, owner, "I love the tango", "Me too")
     assert all(error and not has for error, has in vectors(owner))
-    assert upkeep.sweep(NOW)["texts embedded"] == 2
+    assert periodic_sweep.sweep(NOW)["texts embedded"] == 2
     assert vectors(owner) == [("", True), ("", True)]
-    assert upkeep.sweep(NOW)["texts embedded"] == 0
+    assert periodic_sweep.sweep(NOW)["texts embedded"] == 0
 
 
 def test_facts_get_theirs_as_well(remote, fake, owner):
     draft = Draft("The user loves the tango.", source="user")
-    facts.save(owner, [draft], [None], by="user", errors=["down"])
-    assert upkeep.sweep(NOW)["texts embedded"] == 1
+    fact_store.save(owner, [draft], [None], by="user", errors=["down"])
+    assert periodic_sweep.sweep(NOW)["texts embedded"] == 1
     assert fake.embeddings[-1].body["input"] == ["loves the tango."]
     (hit,) = search.facts(owner, Query("tango"), limit=1)
     assert hit.fact.content == "The user loves the tango."
@@ -191,18 +186,18 @@ def test_an_embedder_that_stays_down_is_left_alone_for_a_while(
     fake.default_embedding = VectorAnswer(status=503)
     asked = len(fake.embeddings)
     for _ in range(3):
-        assert upkeep.sweep(NOW)["texts embedded"] == 0
+        assert periodic_sweep.sweep(NOW)["texts embedded"] == 0
     assert len(fake.embeddings) == asked + 1
     fake.default_embedding = VectorAnswer()
     # Its own clock alone, for others count on theirs meanwhile.
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + 61)
-    monkeypatch.setattr(upkeep, "time", later)
-    assert upkeep.sweep(NOW)["texts embedded"] == 2
+    monkeypatch.setattr(periodic_sweep, "time", later)
+    assert periodic_sweep.sweep(NOW)["texts embedded"] == 2
 
 
 def test_pauses_grow_to_ten_minutes_and_end_with_success(monkeypatch):
-    monkeypatch.setattr(upkeep, "time", SimpleNamespace(monotonic=lambda: 0.0))
-    patience, pauses = upkeep.Patience(), []
+    monkeypatch.setattr(periodic_sweep, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    patience, pauses = periodic_sweep.Patience(), []
     for _ in range(6):
         patience.note(failed=True)
         pauses.append(patience._until)
@@ -217,12 +212,12 @@ def test_a_text_that_is_refused_is_not_tried_for_ever(remote, fake, owner):
     refusal = VectorAnswer(status=400)
     # Both together, then each alone.
     fake._embedding_script.extend([refusal, refusal, VectorAnswer()])
-    assert upkeep.sweep(NOW)["texts embedded"] == 2
+    assert periodic_sweep.sweep(NOW)["texts embedded"] == 2
     (first, _), (second, has_vector) = vectors(owner)
     assert first.startswith("refused: ")
     assert (second, has_vector) == ("", True)
     asked = len(fake.embeddings)
-    upkeep.sweep(NOW)
+    periodic_sweep.sweep(NOW)
     assert len(fake.embeddings) == asked
 
 
@@ -230,7 +225,7 @@ def test_where_memory_is_off_nothing_is_embedded(remote, config, fake, owner):
     learnt_without_vectors(fake, owner, "I love the tango", "Me too")
     config(CONFIG.partition("memory:\n  user_state")[0])
     asked = len(fake.embeddings)
-    assert upkeep.sweep(NOW)["texts embedded"] == 0
+    assert periodic_sweep.sweep(NOW)["texts embedded"] == 0
     assert len(fake.embeddings) == asked
 
 
@@ -247,14 +242,14 @@ def printed(*args: str) -> str:
 def failed(config, fake, owner) -> Lesson:
     fake.default = Answer(("no JSON",))
     lesson = tell(owner, "hello", "hi")
-    learning.drain(10)
+    extraction_worker.drain(10)
     return lesson
 
 
 def test_lessons_are_listed_with_what_went_wrong(failed, fake, owner):
     fake.default = Answer(("[]",))
     tell(new_user(), "hello", "hi")
-    learning.drain(10)
+    extraction_worker.drain(10)
     text = printed()
     assert "1 done" in text
     assert "1 failed" in text
@@ -270,7 +265,7 @@ def test_a_database_that_cannot_be_used_is_named(failed, monkeypatch):
     def gone(*args, **options):
         raise OperationalError("no such table")
 
-    monkeypatch.setattr(lessons, "counts", gone)
+    monkeypatch.setattr(job_queue, "counts", gone)
     with pytest.raises(CommandError, match="cannot be used: no such table"):
         printed()
 
@@ -308,7 +303,7 @@ def test_the_receipt_is_what_a_run_returns(config, fake, owner):
 
 def test_a_new_embedder_gets_its_index(config, alone, monkeypatch):
     built = []
-    monkeypatch.setattr(graph_index, "ensure", lambda *asked: built.append(asked) or 1)
-    assert upkeep.sweep(NOW)["graphs built"] == 1
+    monkeypatch.setattr(hnsw_index, "ensure", lambda *asked: built.append(asked) or 1)
+    assert periodic_sweep.sweep(NOW)["graphs built"] == 1
     ((embedder, dimensions),) = built
     assert embedder.endswith(str(dimensions))

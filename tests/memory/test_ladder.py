@@ -11,9 +11,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from core.ids import UserId
-from memory import facts
-from memory.known import Draft, Embedded, Saved
+from memory.facts import fact_store
 from memory.models import Fact, Passage
+from memory.types import Draft, Embedded, Saved
 from tests.memory.saving import save
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -23,11 +23,11 @@ DAY = timedelta(days=1)
 
 
 def active(user: UserId) -> list[str]:
-    return sorted(fact.content for fact in facts.page(user)[0])
+    return sorted(fact.content for fact in fact_store.page(user)[0])
 
 
 def last(user: UserId, saved: Saved) -> tuple[str, str]:
-    step = facts.history(user, saved.fact_id)[-1]
+    step = fact_store.history(user, saved.fact_id)[-1]
     return step.action, step.reason
 
 
@@ -42,7 +42,7 @@ def test_facts_without_a_word_in_common_meet_from_the_threshold_on(
 ):
     for content, vector in (("Buys films", [1, 0]), ("Purchases a movie", [0.95, 0.3])):
         embedded = Embedded("test:2", np.array(vector, np.float32))
-        [saved] = facts.save(
+        [saved] = fact_store.save(
             owner, [Draft(content)], [embedded], by="user", threshold=threshold
         )
     assert saved.outcome == outcome
@@ -51,14 +51,14 @@ def test_facts_without_a_word_in_common_meet_from_the_threshold_on(
 @pytest.mark.parametrize("again", ["Likes tea", "likes TEA.", "Likes tea!"])
 def test_what_is_said_again_is_unchanged(owner, again):
     first = save(owner, "Likes tea", said_at=MAY)
-    was = facts.get(owner, first.fact_id)
+    was = fact_store.get(owner, first.fact_id)
     second = save(owner, again, said_at=MAY + DAY)
     assert second == Saved(first.fact_id, "unchanged")
-    now = facts.get(owner, first.fact_id)
+    now = fact_store.get(owner, first.fact_id)
     assert (now.content, now.created_at) == (was.content, was.created_at)
     assert now.updated_at > was.updated_at
     assert now.said_at == MAY + DAY
-    assert len(facts.history(owner, first.fact_id)) == 1
+    assert len(fact_store.history(owner, first.fact_id)) == 1
 
 
 @pytest.mark.parametrize(
@@ -75,25 +75,25 @@ def test_what_is_said_again_is_unchanged(owner, again):
 def test_what_is_said_again_with_more_weight_is_updated(owner, more):
     first = save(owner, "Likes tea", importance=5, said_at=MAY)
     assert save(owner, "Likes tea", **more) == Saved(first.fact_id, "updated")
-    fact = facts.get(owner, first.fact_id)
+    fact = fact_store.get(owner, first.fact_id)
     [(name, value)] = more.items()
     assert getattr(fact, name) == value
-    assert name in facts.history(owner, first.fact_id)[-1].after
+    assert name in fact_store.history(owner, first.fact_id)[-1].after
     assert save(owner, "Likes tea", importance=1).outcome == "unchanged"
-    assert facts.get(owner, first.fact_id).importance >= 5
+    assert fact_store.get(owner, first.fact_id).importance >= 5
 
 
 def test_other_words_for_it_take_its_place(owner):
     first = save(owner, "Has 2 kids in school", importance=7, quote="two kids")
-    was = facts.get(owner, first.fact_id)
+    was = fact_store.get(owner, first.fact_id)
     second = save(
         owner, "Has two children in school", importance=4, quote="my children"
     )
     assert second == Saved(first.fact_id, "updated")
-    fact = facts.get(owner, first.fact_id)
+    fact = fact_store.get(owner, first.fact_id)
     assert (fact.content, fact.quote) == ("Has two children in school", "my children")
     assert (fact.importance, fact.created_at) == (7, was.created_at)
-    step = facts.history(owner, first.fact_id)[-1]
+    step = fact_store.history(owner, first.fact_id)[-1]
     assert step.before["content"] == "Has 2 kids in school"
 
 
@@ -101,7 +101,7 @@ def test_other_words_said_earlier_do_not(owner):
     first = save(owner, "Has 2 kids in school", said_at=MAY)
     second = save(owner, "Has two children in school", said_at=MAY - DAY, importance=9)
     assert second == Saved(first.fact_id, "updated")
-    fact = facts.get(owner, first.fact_id)
+    fact = fact_store.get(owner, first.fact_id)
     assert (fact.content, fact.importance, fact.said_at) == (
         "Has 2 kids in school",
         9,
@@ -117,7 +117,7 @@ def test_what_has_changed_ends_what_was(owner):
     new = save(owner, "Lives in Berlin", said_at=MAY + DAY)
     assert (new.outcome, new.superseded) == ("superseded", old.fact_id)
     assert active(owner) == ["Lives in Berlin"]
-    past = facts.get(owner, old.fact_id)
+    past = fact_store.get(owner, old.fact_id)
     assert (past.status, past.content) == ("superseded", "Lives in Lisbon")
     assert (past.superseded_by, past.valid_to) == (new.fact_id, MAY + DAY)
     assert last(owner, old) == ("superseded", "now: Lives in Berlin")
@@ -127,18 +127,20 @@ def test_what_has_changed_ends_what_was(owner):
 def test_what_was_ends_when_the_new_begins(owner):
     old = save(owner, "Lives in Lisbon", said_at=MAY)
     save(owner, "Lives in Berlin", said_at=MAY + 9 * DAY, valid_from=MAY + DAY)
-    assert facts.get(owner, old.fact_id).valid_to == MAY + DAY
+    assert fact_store.get(owner, old.fact_id).valid_to == MAY + DAY
 
 
 def test_what_will_change_counts_until_then(owner):
     start = timezone.now() + 30 * DAY
     old = save(owner, "Lives in Lisbon")
     new = save(owner, "Lives in Berlin", valid_from=start)
-    fact = facts.get(owner, old.fact_id)
+    fact = fact_store.get(owner, old.fact_id)
     assert (new.outcome, fact.status, fact.valid_to) == ("superseded", "active", start)
     assert active(owner) == ["Lives in Berlin", "Lives in Lisbon"]
     as_of = {"as_of": timezone.now()}
-    assert [f.content for f in facts.page(owner, **as_of)[0]] == ["Lives in Lisbon"]
+    assert [f.content for f in fact_store.page(owner, **as_of)[0]] == [
+        "Lives in Lisbon"
+    ]
 
 
 def test_what_is_over_changes_nothing(owner):
@@ -152,7 +154,7 @@ def test_a_fact_may_come_back(owner):
     for city in ("Lisbon", "Berlin", "Lisbon"):
         save(owner, f"Lives in {city}")
     assert active(owner) == ["Lives in Lisbon"]
-    assert len(facts.page(owner, status="superseded")[0]) == 2
+    assert len(fact_store.page(owner, status="superseded")[0]) == 2
 
 
 def test_the_model_may_say_what_ends(owner):
@@ -175,7 +177,7 @@ def test_what_is_not_there_cannot_be_ended(owner, status):
     ended = uuid.uuid4()
     if status == "deleted":
         ended = save(owner, "Loves steak").fact_id
-        facts.forget(owner, ended, by="user")
+        fact_store.forget(owner, ended, by="user")
     assert save(owner, "Is a vegan", supersedes=ended).outcome == "created"
 
 
@@ -193,17 +195,19 @@ def test_vectors_propose_what_words_do_not(owner):
     vector = Embedded("test:2", np.array([1, 0], dtype=np.float32))
     near = Embedded("test:2", np.array([0.96, 0.28], dtype=np.float32))
     far = Embedded("test:2", np.array([0, 1], dtype=np.float32))
-    facts.save(owner, [Draft("Is single")], [vector], by="extraction")
+    fact_store.save(owner, [Draft("Is single")], [vector], by="extraction")
     for embedded, outcome in ((far, "created"), (near, "superseded")):
-        [saved] = facts.save(owner, [Draft("Is married")], [embedded], by="extraction")
+        [saved] = fact_store.save(
+            owner, [Draft("Is married")], [embedded], by="extraction"
+        )
         assert saved.outcome == outcome
-        facts.forget(owner, saved.fact_id, by="user")
+        fact_store.forget(owner, saved.fact_id, by="user")
 
 
 def test_drafts_of_one_batch_meet_each_other(owner):
     texts = ["Lives in Lisbon", "Likes tea", "likes tea", "Lives in Berlin"]
     drafts = [Draft(text) for text in texts]
-    saved = facts.save(owner, drafts, [None] * 4, by="extraction")
+    saved = fact_store.save(owner, drafts, [None] * 4, by="extraction")
     outcomes = [one.outcome for one in saved]
     # Of a contradiction in one breath nobody knows which end is true.
     assert outcomes == ["created", "created", "unchanged", "created"]
@@ -217,21 +221,21 @@ def test_drafts_of_one_batch_meet_each_other(owner):
 def test_what_is_said_in_one_breath_all_stands(owner):
     contents = [f"The user owns a chair numbered {number}" for number in range(1, 5)]
     drafts = [Draft(content) for content in contents]
-    saved = facts.save(owner, drafts, [None] * len(drafts), by="extraction")
+    saved = fact_store.save(owner, drafts, [None] * len(drafts), by="extraction")
     assert [each.outcome for each in saved] == ["created"] * 4
-    known, _ = facts.page(owner)
+    known, _ = fact_store.page(owner)
     assert {fact.content for fact in known} == set(contents)
 
 
 def test_a_key_names_what_is_replaced(owner):
     first = save(owner, "Prefers short answers", key="style", source="agent")
-    was = facts.get(owner, first.fact_id)
+    was = fact_store.get(owner, first.fact_id)
     second = save(owner, "Wants long replies", key="style", source="user", by="user")
     assert second == Saved(first.fact_id, "updated")
-    fact = facts.get(owner, first.fact_id)
+    fact = fact_store.get(owner, first.fact_id)
     assert (fact.content, fact.source) == ("Wants long replies", "user")
     assert fact.created_at == was.created_at
-    step = facts.history(owner, first.fact_id)[-1]
+    step = fact_store.history(owner, first.fact_id)[-1]
     assert (step.action, step.by) == ("updated", "user")
     assert step.before["content"] == "Prefers short answers"
     assert save(owner, "Wants long replies", key="style").outcome == "unchanged"
@@ -251,7 +255,7 @@ def test_two_keys_are_two_facts(owner):
 def test_the_key_goes_on_with_what_has_changed(owner):
     save(owner, "Lives in Lisbon", key="city", category="fact")
     new = save(owner, "Lives in Berlin")
-    fact = facts.get(owner, new.fact_id)
+    fact = fact_store.get(owner, new.fact_id)
     assert (fact.category, fact.key) == ("fact", "city")
     third = save(owner, "Moved to Oslo", key="city", category="fact")
     assert third == Saved(new.fact_id, "updated")
@@ -272,7 +276,7 @@ def test_what_was_said_before_is_the_past(owner, key):
     new = save(owner, "Lives in Berlin", said_at=MAY, key=key)
     old = save(owner, "Lives in Lisbon", said_at=MAY - DAY, key=key)
     assert old.outcome == "outdated"
-    fact = facts.get(owner, old.fact_id)
+    fact = fact_store.get(owner, old.fact_id)
     assert (fact.status, fact.superseded_by) == ("superseded", new.fact_id)
     assert fact.valid_to == MAY
     assert active(owner) == ["Lives in Berlin"]
@@ -318,7 +322,7 @@ def test_a_held_draft_waits(owner):
 
 def test_what_was_forgotten_is_not_learnt_again_from_the_past(owner):
     first = save(owner, "Likes tea", said_at=MAY)
-    facts.forget(owner, first.fact_id, by="user")
+    fact_store.forget(owner, first.fact_id, by="user")
     assert save(owner, "Likes tea", said_at=MAY) == Saved(first.fact_id, "outdated")
     assert active(owner) == []
     later = save(owner, "Likes tea", said_at=timezone.now() + DAY)
@@ -376,12 +380,12 @@ def test_nothing_is_saved_by_halves(owner, monkeypatch):
         raise RuntimeError("power cut")
 
     old = save(owner, "Lives in Lisbon")
-    monkeypatch.setattr("memory.passages.put_facts", broken)
+    monkeypatch.setattr("memory.recall.passages.put_facts", broken)
     with pytest.raises(RuntimeError):
         save(owner, "Lives in Berlin")
     monkeypatch.undo()
     assert active(owner) == ["Lives in Lisbon"]
-    assert facts.get(owner, old.fact_id).superseded_by is None
+    assert fact_store.get(owner, old.fact_id).superseded_by is None
 
 
 def test_a_batch_costs_few_queries(owner):
@@ -389,5 +393,5 @@ def test_a_batch_costs_few_queries(owner):
         save(owner, f"Boat {number} is called {number:x}")
     drafts = [Draft(f"Plane {number} is called {number:o}") for number in range(5)]
     with CaptureQueriesContext(connection) as queries:
-        facts.save(owner, drafts, [None] * 5, by="extraction")
+        fact_store.save(owner, drafts, [None] * 5, by="extraction")
     assert len(queries) <= 12 + 4 * len(drafts), [q["sql"][:80] for q in queries]

@@ -7,19 +7,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connection
 
-from memory import (
-    asking,
-    embedding,
-    erasure,
-    findings,
-    learning,
-    lessons,
-    search,
-    wake,
+from memory.extraction import (
+    extraction_worker,
+    fact_parser,
+    job_queue,
+    llm_call,
+    notifier,
 )
-from memory.known import Query
 from memory.models import Fact, Lesson, Message, Passage
-from providers.fake_wires import Answer
+from memory.recall import embedding, search
+from memory.types import Query
+from memory.user_data import erasure
+from testing.wires import Answer
 from tests.memory.learning_stage import (
     CONFIG,
     NOON,
@@ -88,19 +87,19 @@ def test_a_provider_that_refuses_the_extras_is_asked_without(config, fake, owner
 
 
 def test_a_worker_that_ends_gives_back_what_it_is_at(config, fake, owner, monkeypatch):
-    monkeypatch.setattr(learning, "_stopping", threading.Event())
+    monkeypatch.setattr(extraction_worker, "_stopping", threading.Event())
     lesson = tell(owner, "I have a cat", "ok")
     fake.hang()
 
     def work() -> None:
-        learning.drain(60)
+        extraction_worker.drain(60)
         connection.close()
 
     at_work = threading.Thread(target=work)
     at_work.start()
     fake.wait(lambda: fake.requests)
-    learning.stop()
-    learning.give_back()
+    extraction_worker.stop()
+    extraction_worker.give_back()
     lesson.refresh_from_db()
     assert (lesson.state, lesson.attempts) == ("queued", 0)
     assert lesson.due_at <= datetime.now(UTC)
@@ -111,10 +110,10 @@ def test_a_worker_that_ends_gives_back_what_it_is_at(config, fake, owner, monkey
 
 
 def test_a_worker_that_ends_begins_nothing(config, fake, owner, monkeypatch):
-    monkeypatch.setattr(learning, "_stopping", threading.Event())
+    monkeypatch.setattr(extraction_worker, "_stopping", threading.Event())
     lesson = tell(owner, "I have a cat", "ok")
-    learning.stop()
-    assert learning.drain(60) == 0
+    extraction_worker.stop()
+    assert extraction_worker.drain(60) == 0
     lesson.refresh_from_db()
     assert lesson.state == "queued"
 
@@ -122,7 +121,7 @@ def test_a_worker_that_ends_begins_nothing(config, fake, owner, monkeypatch):
 def test_the_local_model_learns_from_one_turn_at_a_time(config, fake, owner):
     config(CONFIG.replace("openai:\n", "openai:\n    kind: local\n", 1))
     lesson = tell(owner, "I have a cat", "ok")
-    with learning._local_learner:
+    with extraction_worker._local_learner:
         lesson = learn(lesson)
     assert (lesson.state, lesson.attempts) == ("queued", 0)
     assert lesson.due_at > datetime.now(UTC)
@@ -310,7 +309,7 @@ def test_a_limit_of_none_asks_no_model_but_can_be_searched(config, fake, owner):
 @pytest.mark.parametrize("moment", ["asking", "embedding"])
 def test_who_is_erased_meanwhile_stays_so(config, fake, owner, monkeypatch, moment):
     module, name = {
-        "asking": (asking, "ask"),
+        "asking": (llm_call, "ask"),
         "embedding": (embedding, "vectors"),
     }[moment]
     original = getattr(module, name)
@@ -322,17 +321,17 @@ def test_who_is_erased_meanwhile_stays_so(config, fake, owner, monkeypatch, mome
     monkeypatch.setattr(module, name, erased)
     says(fake, fact("The user has a cat.", "I have a cat"))
     tell(owner, "I have a cat", "ok")
-    (taken,) = lessons.claim(1, 300)
-    learning.learn(taken)
+    (taken,) = job_queue.claim(1, 300)
+    extraction_worker.learn(taken)
     assert not any(erasure.count(owner).values())
 
 
 def test_who_lost_the_lease_writes_nothing(config, fake, owner, monkeypatch):
     tell(owner, "I have a cat", "ok")
-    (lost,) = lessons.claim(1, 0)
-    (_found,) = lessons.claim(1, 300)
+    (lost,) = job_queue.claim(1, 0)
+    (_found,) = job_queue.claim(1, 300)
     says(fake, fact("The user has a cat.", "I have a cat"))
-    learning.learn(lost)
+    extraction_worker.learn(lost)
     assert known(owner) == []
     assert Lesson.objects.get().state == "running"
 
@@ -343,7 +342,7 @@ def test_facts_are_their_owners(config, fake, owner):
     tell(other, "I have a dog", "ok")
     says(fake, fact("The user has a cat.", "I have a cat"))
     says(fake, fact("The user has a dog.", "I have a dog"))
-    assert learning.drain(60) == 2
+    assert extraction_worker.drain(60) == 2
     assert known(owner) == [("The user has a cat.", "active")]
     assert known(other) == [("The user has a dog.", "active")]
     assert "a dog" not in prompt(fake, 0)[1]
@@ -373,7 +372,7 @@ def test_opposite_things_said_at_one_instant_leave_one_truth(config, fake, owner
         worker.start()
     for worker in workers:
         worker.join()
-    learning.drain(60)
+    extraction_worker.drain(60)
     assert set(Lesson.objects.values_list("state")) == {("done",)}
     statuses = sorted(status for _, status in known(owner))
     assert statuses == ["active", "superseded"]
@@ -381,7 +380,7 @@ def test_opposite_things_said_at_one_instant_leave_one_truth(config, fake, owner
 
 def drain_and_leave() -> None:
     try:
-        learning.drain(60)
+        extraction_worker.drain(60)
     finally:
         connection.close()
 
@@ -393,30 +392,30 @@ def test_all_that_is_due_is_learnt_and_another_worker_woken(
     config, fake, owner, monkeypatch
 ):
     woken = []
-    monkeypatch.setattr(wake, "soon", lambda: woken.append(1))
+    monkeypatch.setattr(notifier, "soon", lambda: woken.append(1))
     for number in range(3):
         tell(new_user(), f"hello {number}", "ok")
     fake.default = Answer(('{"facts": []}',))
-    assert learning.drain(60) == 3
+    assert extraction_worker.drain(60) == 3
     assert len(woken) == 2
-    assert lessons.counts()["done"] == 3
+    assert job_queue.counts()["done"] == 3
 
 
 def test_a_worker_stops_when_its_time_is_up(config, fake, monkeypatch):
     woken = []
-    monkeypatch.setattr(wake, "soon", lambda: woken.append(1))
+    monkeypatch.setattr(notifier, "soon", lambda: woken.append(1))
     for number in range(3):
         tell(new_user(), f"hello {number}", "ok")
     fake.default = Answer(('{"facts": []}',))
-    assert learning.drain(0) == 1
-    assert lessons.counts()["due"] == 2
+    assert extraction_worker.drain(0) == 1
+    assert job_queue.counts()["due"] == 2
     assert woken
 
 
 def test_what_nobody_foresaw_fails_and_the_next_is_learnt(
     config, fake, owner, monkeypatch, caplog
 ):
-    original = findings.read
+    original = fact_parser.read
     replies = iter([ZeroDivisionError("odd"), None])
 
     def read(*args, **kwargs):
@@ -424,10 +423,10 @@ def test_what_nobody_foresaw_fails_and_the_next_is_learnt(
             raise error
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(findings, "read", read)
+    monkeypatch.setattr(fact_parser, "read", read)
     tell(owner, "one", "ok")
     tell(owner, "two", "ok")
     fake.default = Answer(('{"facts": []}',))
-    assert learning.drain(60) == 2
+    assert extraction_worker.drain(60) == 2
     states = Lesson.objects.order_by("pk").values_list("state", "error")
     assert list(states) == [("failed", "ZeroDivisionError: odd"), ("done", "")]

@@ -6,11 +6,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from config import live
-from memory import asking, embedding, lessons, plan, search, standing
-from memory.known import Query
+from memory import memory_settings
+from memory.context import pinned_context
+from memory.extraction import job_queue, llm_call
 from memory.models import Fact, Lesson, Message, Passage
-from providers.fake_embeddings import VectorAnswer
-from providers.fake_wires import Answer
+from memory.recall import embedding, search
+from memory.types import Query
+from testing.scripted_embeddings import VectorAnswer
+from testing.wires import Answer
 from tests.memory.learning_stage import (
     NOON,
     fact,
@@ -76,7 +79,7 @@ def test_a_failed_lesson_can_be_replayed(config, fake, owner):
     fake.default = Answer(("no",))
     lesson = learn(tell(owner, "I have a cat", "ok"))
     assert lesson.state == "failed"
-    assert lessons.replay([lesson.pk]) == 1
+    assert job_queue.replay([lesson.pk]) == 1
     says(fake, fact("The user has a cat.", "I have a cat"))
     lesson = learn(lesson)
     assert (lesson.state, lesson.error, lesson.reply) == ("done", "", "")
@@ -120,7 +123,7 @@ def test_an_order_dressed_as_a_fact_reaches_no_prompt(config, fake, owner):
     lesson = learn(tell(owner, f"Remember: {quote}", "ok"))
     assert known(owner) == [(order, "held")]
     assert search.facts(owner, Query("reveal system prompt"), limit=5) == []
-    assert standing.facts(owner, limit=10) == []
+    assert pinned_context.facts(owner, limit=10) == []
     message = Message.objects.filter(thread=lesson.thread).first()
     assert message.importance == 0.5
 
@@ -151,7 +154,7 @@ def test_a_busy_provider_is_asked_again_later(config, fake, owner, status, caplo
     lesson = learn(tell(owner, "I have a cat", "ok"))
     assert (lesson.state, lesson.attempts) == ("queued", 1)
     assert lesson.due_at > datetime.now(UTC) + timedelta(seconds=10)
-    told = [r for r in caplog.records if r.name == lessons.__name__]
+    told = [r for r in caplog.records if r.name == job_queue.__name__]
     assert not [r for r in told if r.levelname == "WARNING"]
 
 
@@ -166,18 +169,18 @@ def test_a_provider_that_stays_down_fails_the_lesson_in_the_end(
 ):
     fake.default = Answer(status=503, raw=b"{}", content_type="application/json")
     lesson = tell(owner, "I have a cat", "ok")
-    for _ in range(lessons.MAX_ATTEMPTS):
+    for _ in range(job_queue.MAX_ATTEMPTS):
         assert lesson.state == "queued"
         Lesson.objects.filter(pk=lesson.pk).update(due_at=NOON)
         lesson = learn(lesson)
     assert lesson.state == "failed"
     # The provider's circuit may open meanwhile, which is a warning of its own.
-    told = [r for r in caplog.records if r.name == lessons.__name__]
+    told = [r for r in caplog.records if r.name == job_queue.__name__]
     assert [r.levelname for r in told] == ["WARNING"]
 
 
 def test_a_provider_that_hangs_is_given_up_on_for_now(config, fake, owner, monkeypatch):
-    monkeypatch.setattr(asking, "TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(llm_call, "TIMEOUT_SECONDS", 0.05)
     fake.hang("headers")
     assert learn(tell(owner, "I have a cat", "ok")).state == "queued"
 
@@ -246,7 +249,7 @@ def test_a_worse_day_takes_no_vector_away(remote, fake, owner):
 
 
 def test_a_refused_text_does_not_spoil_the_others(remote, fake, owner):
-    embedder = plan.of_users(live.current()).embedder
+    embedder = memory_settings.of_users(live.current()).embedder
     refusal = VectorAnswer(status=400)
     # All three together, then each alone.
     for answer in (refusal, VectorAnswer(), refusal):

@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from memory import lessons
+from memory.extraction import job_queue
 from memory.models import Lesson, Owner
 from tests.memory.learning_stage import NOON, new_user, tell
 
@@ -30,7 +30,7 @@ def owner():
 
 
 def claim(limit=10, *, now=NOON):
-    return lessons.claim(limit, 60, now=now)
+    return job_queue.claim(limit, 60, now=now)
 
 
 def states():
@@ -67,7 +67,7 @@ def test_a_user_is_taught_one_lesson_at_a_time_and_in_order(owner):
     first, second = tell(owner, "one"), tell(owner, "two")
     assert [row.pk for row in claim()] == [first.pk]
     assert claim() == []
-    lessons.done(Lesson.objects.get(pk=first.pk))
+    job_queue.done(Lesson.objects.get(pk=first.pk))
     assert [row.pk for row in claim()] == [second.pk]
 
 
@@ -89,13 +89,13 @@ def test_a_lesson_that_pauses_holds_up_the_younger_ones(owner):
 def test_an_older_one_put_back_waits_for_the_younger_that_runs(owner):
     first, _second = tell(owner, "one"), tell(owner, "two")
     (taken,) = claim()
-    lessons.failed(taken, "broken")
+    job_queue.failed(taken, "broken")
     now = datetime.now(UTC)
     (running,) = claim(now=now)
-    lessons.replay([first.pk])
+    job_queue.replay([first.pk])
     now = datetime.now(UTC)
     assert claim(now=now) == []
-    lessons.done(running)
+    job_queue.done(running)
     assert [row.pk for row in claim(now=now)] == [first.pk]
 
 
@@ -110,9 +110,9 @@ def test_a_lease_that_ran_out_is_taken_again():
 @pytest.mark.parametrize(
     "finish",
     [
-        lambda row: lessons.done(row, found=1, saved=1),
-        lambda row: lessons.failed(row, "broken"),
-        lambda row: lessons.retry(row, "busy", seconds=1),
+        lambda row: job_queue.done(row, found=1, saved=1),
+        lambda row: job_queue.failed(row, "broken"),
+        lambda row: job_queue.retry(row, "busy", seconds=1),
     ],
     ids=["done", "failed", "retry"],
 )
@@ -130,14 +130,14 @@ def test_an_erased_lesson_is_nobodys_to_finish():
     lesson = tell(new_user(), "one")
     (taken,) = claim()
     Lesson.objects.filter(pk=lesson.pk).delete()
-    assert lessons.done(taken) is False
-    assert lessons.failed(taken, "late") is False
+    assert job_queue.done(taken) is False
+    assert job_queue.failed(taken, "late") is False
 
 
 def test_what_came_of_it_is_in_the_row():
     tell(new_user(), "one")
     (taken,) = claim()
-    assert lessons.done(taken, found=3, saved=2)
+    assert job_queue.done(taken, found=3, saved=2)
     row = Lesson.objects.get()
     assert (row.state, row.facts_found, row.facts_saved) == ("done", 3, 2)
     assert row.finished_at is not None
@@ -146,12 +146,12 @@ def test_what_came_of_it_is_in_the_row():
 def test_a_failure_is_one_warning_without_content_and_a_row_with_it(owner, caplog):
     tell(owner, "my secret")
     (taken,) = claim()
-    lessons.failed(taken, "not JSON", reply="the \0 user's \ud800 secret")
+    job_queue.failed(taken, "not JSON", reply="the \0 user's \ud800 secret")
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     line = record.getMessage()
     assert str(taken.turn_id) in line
-    assert lessons.pseudonym(owner) in line
+    assert job_queue.pseudonym(owner) in line
     assert "secret" not in line
     assert str(owner) not in line
     assert owner.hex not in line
@@ -163,17 +163,17 @@ def test_a_failure_is_one_warning_without_content_and_a_row_with_it(owner, caplo
 def test_a_huge_reply_is_kept_in_part():
     tell(new_user(), "one")
     (taken,) = claim()
-    lessons.failed(taken, "e" * 99_999, reply="r" * 999_999)
+    job_queue.failed(taken, "e" * 99_999, reply="r" * 999_999)
     row = Lesson.objects.get()
-    assert len(row.reply) == lessons.MAX_REPLY_LENGTH
-    assert len(row.error) == lessons.MAX_ERROR_LENGTH
+    assert len(row.reply) == job_queue.MAX_REPLY_LENGTH
+    assert len(row.error) == job_queue.MAX_ERROR_LENGTH
 
 
 def test_a_retry_waits_and_then_is_taken_again():
     tell(new_user(), "one")
     (taken,) = claim()
     before = datetime.now(UTC)
-    lessons.retry(taken, "busy", seconds=100)
+    job_queue.retry(taken, "busy", seconds=100)
     row = Lesson.objects.get()
     assert (row.state, row.error, row.attempts) == ("queued", "busy", 1)
     assert row.due_at >= before + timedelta(seconds=100)
@@ -185,21 +185,21 @@ def test_pauses_grow_and_heed_the_provider():
     for attempts, (least, most) in enumerate(
         [(15, 30), (60, 120), (240, 480), (300, 600)], start=1
     ):
-        seconds = [lessons.pause_seconds(attempts) for _ in range(20)]
+        seconds = [job_queue.pause_seconds(attempts) for _ in range(20)]
         assert least <= min(seconds) <= max(seconds) <= most
         assert len(set(seconds)) > 1
-    assert lessons.pause_seconds(1, 900) == 900
+    assert job_queue.pause_seconds(1, 900) == 900
 
 
 def test_failed_ones_can_be_put_back_by_name_or_all(owner):
     told = [tell(new_user(), "one") for _ in range(3)] + [tell(owner, "mine")]
     for taken in claim():
-        lessons.failed(taken, "broken")
-    assert lessons.replay([told[0].pk]) == 1
-    assert lessons.replay([told[0].pk]) == 0
-    assert lessons.replay(user_id=owner) == 1
+        job_queue.failed(taken, "broken")
+    assert job_queue.replay([told[0].pk]) == 1
+    assert job_queue.replay([told[0].pk]) == 0
+    assert job_queue.replay(user_id=owner) == 1
     assert states() == ["queued", "failed", "failed", "queued"]
-    assert lessons.replay() == 2
+    assert job_queue.replay() == 2
     assert set(Lesson.objects.values_list("state", "attempts", "finished_at")) == {
         ("queued", 0, None)
     }
@@ -209,12 +209,12 @@ def test_failed_ones_can_be_put_back_by_name_or_all(owner):
 def test_one_whose_worker_dies_each_time_fails_in_the_end(owner):
     tell(owner, "one")
     now = NOON
-    for _ in range(lessons.MAX_ATTEMPTS):
-        assert lessons.reap(now) == 0
+    for _ in range(job_queue.MAX_ATTEMPTS):
+        assert job_queue.reap(now) == 0
         assert len(claim(now=now)) == 1
         now += timedelta(minutes=2)
     assert claim(now=now) == []
-    assert lessons.reap(now) == 1
+    assert job_queue.reap(now) == 1
     assert states() == ["failed"]
 
 
@@ -223,13 +223,13 @@ def test_it_counts_what_is_in_the_queue():
         tell(new_user(), "one")
     running, done, skipped, failed = claim(4)
     assert running.state == "running"
-    lessons.done(done)
-    lessons.done(skipped, error="memory is off")
-    lessons.failed(failed, "broken")
+    job_queue.done(done)
+    job_queue.done(skipped, error="memory is off")
+    job_queue.failed(failed, "broken")
     Lesson.objects.filter(state="queued").latest("pk").delete()
     paused = tell(new_user(), "later")
     Lesson.objects.filter(pk=paused.pk).update(due_at=LATER)
-    assert lessons.counts(NOON) == {
+    assert job_queue.counts(NOON) == {
         "due": 1,
         "waiting": 1,
         "running": 1,
@@ -237,8 +237,8 @@ def test_it_counts_what_is_in_the_queue():
         "skipped": 1,
         "failed": 1,
     }
-    assert lessons.is_due(NOON)
-    assert lessons.counts(LATER)["due"] == 3
+    assert job_queue.is_due(NOON)
+    assert job_queue.counts(LATER)["due"] == 3
 
 
 def test_workers_at_the_same_instant_take_different_ones():
@@ -275,7 +275,7 @@ def test_workers_at_the_same_instant_keep_a_users_order(owner):
                     assert busy.acquire(blocking=False), "two at once"
                     order.append(row.pk)
                     busy.release()
-                    lessons.done(row)
+                    job_queue.done(row)
         finally:
             connection.close()
 
@@ -289,7 +289,7 @@ def test_workers_at_the_same_instant_keep_a_users_order(owner):
 
 
 def test_a_long_queue_of_one_user_does_not_hide_the_others(owner, monkeypatch):
-    monkeypatch.setattr(lessons, "LOOKED_AT", 3)
+    monkeypatch.setattr(job_queue, "LOOKED_AT", 3)
     told = [tell(owner, str(number)) for number in range(5)]
     Lesson.objects.filter(pk=told[0].pk).update(due_at=LATER)
     other = tell(new_user(), "hello")
@@ -316,8 +316,8 @@ def test_the_time_zone_a_client_gave_last_is_kept(alone, owner):
     for name in ("Europe/Lisbon", "", "Asia/Tokyo"):
         lesson = tell(owner, "I like tea", "Noted.")
         Lesson.objects.filter(pk=lesson.pk).update(time_zone=name)
-        (taken,) = lessons.claim(1, 300)
-        with lessons.at_work(taken):
-            lessons.done(taken)
+        (taken,) = job_queue.claim(1, 300)
+        with job_queue.at_work(taken):
+            job_queue.done(taken)
         kept.append(Owner.objects.get(user_id=owner).time_zone)
     assert kept == ["Europe/Lisbon", "Europe/Lisbon", "Asia/Tokyo"]

@@ -8,11 +8,13 @@ from django.db import connection
 from django.utils import timezone
 
 from core.ids import UserId
-from memory import erasure, lexicon, passages, search, shelf, vocabulary
-from memory.known import Embedded
-from memory.legs import Among, Found, Question
+from memory.fields import read_vector
 from memory.models import Fact, Owner, Passage
-from memory.vectors import read_vector
+from memory.recall import passages, search
+from memory.recall.index import corpus_cache, term_encoding, tokenizer
+from memory.recall.index.retrieval_types import Among, Found, Question
+from memory.types import Embedded
+from memory.user_data import erasure
 from tests.memory.test_search import learn, said, say, toward
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -97,7 +99,7 @@ def test_more_passages_than_a_statement_takes_are_written(owner, monkeypatch):
 def test_any_text_can_be_searched_for(owner, text):
     learn(owner, text)
     say(owner, text, "hm")
-    assert len(said(owner, text)) == (2 if lexicon.terms(text) else 0)
+    assert len(said(owner, text)) == (2 if tokenizer.terms(text) else 0)
 
 
 def test_a_very_long_conversation_is_within_what_a_tsvector_holds(owner):
@@ -187,23 +189,26 @@ def near(user: UserId) -> list[int]:
 
 
 def test_hashes_are_the_same_in_every_process():
-    assert vocabulary.hashes(["tea", "\U0001f9c1"]).tolist() == [2391201714, 714387438]
+    assert term_encoding.hashes(["tea", "\U0001f9c1"]).tolist() == [
+        2391201714,
+        714387438,
+    ]
 
 
 def test_users_lexemes_have_nothing_in_common(owner):
     stranger = UserId(uuid.uuid4())
-    mine, theirs = (vocabulary.lexemes(u, ["tea"]) for u in (owner, stranger))
+    mine, theirs = (term_encoding.lexemes(u, ["tea"]) for u in (owner, stranger))
     assert mine != theirs
-    assert mine == vocabulary.lexemes(owner, ["tea"])
+    assert mine == term_encoding.lexemes(owner, ["tea"])
 
 
 @sqlite
 def test_what_is_removed_leaves_the_shelf(owner):
     fact = learn(owner, "tea", toward(1))
     learn(owner, "milk", toward(0, 1))
-    assert shelf.of(owner).facts.living == 2
+    assert corpus_cache.of(owner).facts.living == 2
     passages.drop_facts(owner, [fact])
-    assert shelf.of(owner).facts.living == 1
+    assert corpus_cache.of(owner).facts.living == 1
     assert near(owner) == []
 
 
@@ -212,15 +217,15 @@ def test_the_shelf_lets_go_of_who_asked_longest_ago(monkeypatch):
     users = [UserId(uuid.uuid4()) for _ in range(3)]
     for user in users:
         learn(user, "tea", Embedded("test", np.ones(100, np.float32)))
-    shelf.clear()
-    sizes = [shelf.of(user).nbytes for user in users]
-    monkeypatch.setattr(shelf, "MAX_BYTES", sum(sizes))
-    shelf.clear()
+    corpus_cache.clear()
+    sizes = [corpus_cache.of(user).nbytes for user in users]
+    monkeypatch.setattr(corpus_cache, "MAX_BYTES", sum(sizes))
+    corpus_cache.clear()
     for user in (*users, users[0]):
-        shelf.of(user)
-    monkeypatch.setattr(shelf, "MAX_BYTES", sum(sizes) - 1)
+        corpus_cache.of(user)
+    monkeypatch.setattr(corpus_cache, "MAX_BYTES", sum(sizes) - 1)
     fact = learn(users[2], "milk")
-    shelf.of(users[2])
-    assert list(shelf._shelves) == [users[0], users[2]]
-    assert shelf._held == sum(s.nbytes for s in shelf._shelves.values())
+    corpus_cache.of(users[2])
+    assert list(corpus_cache._shelves) == [users[0], users[2]]
+    assert corpus_cache._held == sum(s.nbytes for s in corpus_cache._shelves.values())
     passages.drop_facts(users[2], [fact])

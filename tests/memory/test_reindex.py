@@ -10,10 +10,11 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from core.ids import UserId
-from memory import embedding, graph_index, index_postgres, passages, search
-from memory.known import Embedded, Query
 from memory.models import Passage
-from providers.embedders import Embedder
+from memory.recall import embedding, passages, search
+from memory.recall.index import hnsw_index, postgres_index
+from memory.types import Embedded, Query
+from providers.embeddings.embedders import Embedder
 from tests.memory.test_search import learn, say, toward
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -201,11 +202,11 @@ def test_the_graph_finds_what_the_codes_find(owner, yaml, monkeypatch):
     everything = {f.fact.id for f in search.facts(owner, query, limit=12)}
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE memory_passage")
-    monkeypatch.setattr(graph_index, "WORTH", 1)
+    monkeypatch.setattr(hnsw_index, "WORTH", 1)
     asked = []
-    rows = index_postgres._rows
+    rows = postgres_index._rows
     monkeypatch.setattr(
-        index_postgres, "_rows", lambda q, v: asked.append(q) or rows(q, v)
+        postgres_index, "_rows", lambda q, v: asked.append(q) or rows(q, v)
     )
     found = search.facts(owner, query, limit=5)
     assert any("hnsw.iterative_scan" in query for query in asked)
@@ -218,27 +219,27 @@ def test_the_graph_finds_what_the_codes_find(owner, yaml, monkeypatch):
 
 @postgres
 def test_half_an_index_is_built_anew(database):
-    name = graph_index.name_of(NEW)
-    graph_index.ensure(NEW, 32)
+    name = hnsw_index.name_of(NEW)
+    hnsw_index.ensure(NEW, 32)
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s::regclass",
             [name],
         )
-    assert not graph_index.is_faster(NEW, 10**9)
-    assert graph_index.ensure(NEW, 32)
-    assert graph_index.is_faster(NEW, 10**9)
-    assert not graph_index.ensure(NEW, 32), "built twice"
+    assert not hnsw_index.is_faster(NEW, 10**9)
+    assert hnsw_index.ensure(NEW, 32)
+    assert hnsw_index.is_faster(NEW, 10**9)
+    assert not hnsw_index.ensure(NEW, 32), "built twice"
 
 
 @postgres
 def test_an_embedders_name_cannot_break_out(database):
-    assert graph_index.ensure("it's; DROP TABLE memory_passage", 8)
-    assert not graph_index.ensure("too:wide", 5_000)
+    assert hnsw_index.ensure("it's; DROP TABLE memory_passage", 8)
+    assert not hnsw_index.ensure("too:wide", 5_000)
 
 
 def test_the_graph_is_for_who_has_very_many(database):
-    assert not graph_index.is_faster(NEW, 100)
+    assert not hnsw_index.is_faster(NEW, 100)
 
 
 def test_a_vector_for_a_user_who_is_gone_is_dropped(owner):

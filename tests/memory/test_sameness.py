@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.sameness import compare, is_identical
+from memory.facts.text_comparison.equivalence import compare, is_identical
 from tests.memory import sameness_pairs as pairs
 
 FACTS = Path(__file__).parents[2] / "bench/data/facts.jsonl"

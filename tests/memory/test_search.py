@@ -13,11 +13,14 @@ from django.utils import timezone
 
 from core.ids import UserId, new_turn_id
 from core.messages import Message
-from memory import facts, few, history, index_numpy, legs, passages, rows, search
-from memory.known import Embedded, Query
+from memory.facts import fact_store
 from memory.models import Fact, Owner, Passage, Thread
 from memory.models import Message as MessageRow
-from memory.transcript import Entry
+from memory.recall import passage_sources, passages, search
+from memory.recall.index import numpy_index, retrieval_types, small_corpus
+from memory.transcript import message_store
+from memory.transcript.message_rows import Entry
+from memory.types import Embedded, Query
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -28,7 +31,7 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 def held(request, monkeypatch) -> None:
     """What a process holds of a user is searched in two ways, by how much it is."""
     if request.param == "many":
-        monkeypatch.setattr(few, "MOST", -1)
+        monkeypatch.setattr(small_corpus, "MOST", -1)
 
 
 @pytest.fixture
@@ -63,7 +66,7 @@ def say(user: UserId, *texts: str, thread: str = "", vectors=()) -> int:
     roles = ("user", "assistant")
     first = MessageRow.objects.filter(thread__user_id=user, thread__name=thread).count()
     entries = [Entry(Message(roles[i % 2], text), 5) for i, text in enumerate(texts)]
-    history.append(user, thread, new_turn_id(), entries)
+    message_store.append(user, thread, new_turn_id(), entries)
     stored = list(
         MessageRow.objects.filter(
             thread__user_id=user, thread__name=thread, position__gte=first
@@ -246,8 +249,8 @@ def test_what_another_hand_deleted_hides_nothing(owner, monkeypatch):
     for number in range(8):
         learn(owner, f"cello {number}")
     assert len(contents(owner, "cello", limit=4)) == 4
-    monkeypatch.setattr(legs, "DEPTH", 4)
-    monkeypatch.setattr(index_numpy, "DEPTH", 4)
+    monkeypatch.setattr(retrieval_types, "DEPTH", 4)
+    monkeypatch.setattr(numpy_index, "DEPTH", 4)
     # Without a word to the owner's row, as a cascade does it.
     Fact.objects.filter(user_id=owner, content__gt="cello 3").delete()
     assert len(contents(owner, "cello", limit=4)) == 4
@@ -315,7 +318,7 @@ def test_a_message_is_told_in_full(owner):
 def test_a_fact_is_told_in_full(owner):
     fact = learn(owner, "tea", key="drink", expires_at=timezone.now() + timedelta(1))
     (found,) = search.facts(owner, Query("tea"), limit=1)
-    assert found.fact == facts.to_known(Fact.objects.get(id=fact))
+    assert found.fact == fact_store.to_known(Fact.objects.get(id=fact))
 
 
 def test_both_are_what_each_alone_is(owner):
@@ -365,8 +368,14 @@ def test_what_is_behind_anothers_passage_is_not_told(owner, stranger):
     learn(owner, "tea")
     say(owner, "tea")
     ids = list(Passage.objects.filter(user_id=owner).values_list("id", flat=True))
-    assert (len(rows.facts(owner, ids)), len(rows.messages(owner, ids))) == (1, 1)
-    assert (rows.facts(stranger, ids), rows.messages(stranger, ids)) == ({}, {})
+    assert (
+        len(passage_sources.facts(owner, ids)),
+        len(passage_sources.messages(owner, ids)),
+    ) == (1, 1)
+    assert (
+        passage_sources.facts(stranger, ids),
+        passage_sources.messages(stranger, ids),
+    ) == ({}, {})
 
 
 def test_a_user_cannot_change_what_is_anothers(owner, stranger):

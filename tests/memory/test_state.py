@@ -8,22 +8,24 @@ import pytest
 
 from core.ids import UserId, new_turn_id
 from core.messages import Message
-from memory import facts, history, state
 from memory.config import MemoryConfig, UserState
-from memory.known import Draft, Embedded
-from memory.lessons import Study
+from memory.extraction.job_queue import Study
+from memory.facts import fact_store
+from memory.maintenance import alerts
+from memory.memory_settings import Learner, Plan
 from memory.models import Lesson
-from memory.plan import Learner, Plan
-from memory.transcript import Entry
+from memory.transcript import message_store
+from memory.transcript.message_rows import Entry
+from memory.types import Draft, Embedded
 from providers.config import ProviderConfig
-from providers.embedders import Embedder
+from providers.embeddings.embedders import Embedder
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
 
 def concerns(embedder: str, learner: Learner | None = None) -> dict[str, str]:
     plan = Plan(Embedder(embedder, 3, 0.2), learner, UserState(), MemoryConfig())
-    return dict(state.concerns(plan))
+    return dict(alerts.concerns(plan))
 
 
 def test_the_hash_embedder_is_one():
@@ -48,7 +50,7 @@ def test_a_model_too_small_to_learn_is_one(fields: dict[str, str], is_one: bool)
 def test_vectors_of_another_embedder_are_one():
     user = UserId(uuid.uuid4())
     vector = Embedded("ours", np.array([1, 0, 0], dtype=np.float32))
-    facts.save(user, [Draft("The user lives in Lisbon")], [vector], by="user")
+    fact_store.save(user, [Draft("The user lives in Lisbon")], [vector], by="user")
     assert (
         "vectors of another embedder than theirs" in concerns("theirs")["coulisse.W402"]
     )
@@ -57,7 +59,7 @@ def test_vectors_of_another_embedder_are_one():
 def test_turns_nothing_was_learnt_from_are_one():
     entries = [Entry(Message("user", "hi"), 1)]
     user = UserId(uuid.uuid4())
-    history.append(user, "", new_turn_id(), entries, study=Study("assistant"))
+    message_store.append(user, "", new_turn_id(), entries, study=Study("assistant"))
     lesson = Lesson.objects.get(user_id=user)
     assert lesson.due_at <= datetime.now(UTC)
     Lesson.objects.filter(pk=lesson.pk).update(state="failed")
@@ -68,7 +70,7 @@ def test_turns_nothing_was_learnt_from_are_one():
 def test_turns_that_wait_for_nobody_are_one():
     entries = [Entry(Message("user", "hi"), 1)]
     user = UserId(uuid.uuid4())
-    history.append(user, "", new_turn_id(), entries, study=Study("assistant"))
+    message_store.append(user, "", new_turn_id(), entries, study=Study("assistant"))
     lesson = Lesson.objects.get(user_id=user)
     before = concerns("x").get("coulisse.W405", "")
     Lesson.objects.filter(pk=lesson.pk).update(due_at=datetime(2026, 1, 1, tzinfo=UTC))

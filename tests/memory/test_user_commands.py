@@ -10,10 +10,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError
 
-from access import audit, identity, tokens
+from access.audit import audit_log
+from access.tokens import api_tokens
+from access.users import identity
 from core.ids import UserId
-from memory import erasure, export
-from telemetry import telling
+from memory.user_data import erasure, export
+from telemetry.presentation import turn_serializers
 from tests.access.authors import ADA
 from tests.memory.lives import live, rows_of
 from tests.telemetry.turns import deep, put
@@ -58,7 +60,7 @@ def test_the_document_is_printed(name, owner):
 def test_an_operator_has_all_that_turns_called(name, owner):
     turn = put(*deep(), user_id=owner)
     told = json.loads(run("export-user", name))["turns"]
-    assert telling.turn(turn) in told
+    assert turn_serializers.turn(turn) in told
 
 
 def test_a_user_may_be_named_by_their_uuid(owner):
@@ -163,18 +165,18 @@ def test_only_the_named_user_is_erased(name, owner):
 
 
 def test_tokens_that_act_for_an_erased_user_stay_and_are_told_of(name, owner):
-    row, _ = tokens.mint("laptop", name, by=ADA)
+    row, _ = api_tokens.mint("laptop", name, by=ADA)
     said = StringIO()
     run("erase-user", name, yes=True, stderr=said)
     assert said.getvalue().startswith(f"1 active API token acts for user {name} still")
-    tokens.revoke(str(row.id), by=ADA)
+    api_tokens.revoke(str(row.id), by=ADA)
     said = StringIO()
     run("erase-user", name, yes=True, stderr=said)
     assert said.getvalue() == ""
 
 
 def test_an_export_tells_of_tokens_without_their_digests(name, owner):
-    row, secret = tokens.mint("laptop", name, by=ADA)
+    row, secret = api_tokens.mint("laptop", name, by=ADA)
     printed = run("export-user", name)
     [told] = json.loads(printed)["api_tokens"]
     assert told["label"] == "laptop"
@@ -186,7 +188,7 @@ def test_an_export_tells_of_tokens_without_their_digests(name, owner):
 def test_who_exports_and_erases_is_written_down(name, owner):
     run("export-user", name)
     run("erase-user", name, yes=True)
-    entries, _ = audit.page(target=str(owner))
+    entries, _ = audit_log.page(target=str(owner))
     assert [entry.action for entry in entries] == ["user.erase", "user.export"]
     assert all(entry.actor.startswith("command line: ") for entry in entries)
     assert entries[0].details["rows"] > 0

@@ -7,8 +7,8 @@ import time
 import celery
 import pytest
 
-from core.wake import Wake
-from memory import wake
+from core.runtime.notifier import Wake
+from memory.extraction import notifier
 
 PATIENCE_SECONDS = 60
 
@@ -43,7 +43,7 @@ def queue():
 
 def said(caplog) -> list[logging.LogRecord]:
     """What was logged of messages; other parts may speak meanwhile."""
-    return [each for each in caplog.records if each.name == "core.wake"]
+    return [each for each in caplog.records if each.name == "core.runtime.notifier"]
 
 
 def test_the_message_names_the_job_and_wants_no_answer(monkeypatch):
@@ -54,7 +54,7 @@ def test_the_message_names_the_job_and_wants_no_answer(monkeypatch):
             sent.append((name, options))
 
     monkeypatch.setattr(celery, "current_app", App())
-    wake.send()
+    notifier.send()
     name, options = sent[0]
     assert name == "memory.jobs.work"
     assert (options["ignore_result"], options["retry"]) == (True, False)
@@ -121,9 +121,9 @@ def test_flush_sends_what_waits_and_nothing_twice(queue):
 
 def test_the_process_has_one(queue, monkeypatch):
     monkeypatch.setattr(
-        wake, "_wake", Wake(queue.send, pause_seconds=0, waiting="learning")
+        notifier, "_wake", Wake(queue.send, pause_seconds=0, waiting="learning")
     )
-    wake.soon()
+    notifier.soon()
     queue.wait()
-    wake.flush()
+    notifier.flush()
     assert queue.sent == 1

@@ -8,10 +8,10 @@ from django.test.utils import CaptureQueriesContext
 
 from core.ids import UserId, new_turn_id
 from core.messages import Message
-from memory import history, working
 from memory.models import Thread
-from memory.transcript import Entry
-from memory.working import Held, Line, WorkingMemory
+from memory.transcript import message_cache, message_store
+from memory.transcript.message_cache import Held, Line, WorkingMemory
+from memory.transcript.message_rows import Entry
 from tests.memory.transcripts import recent
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -23,7 +23,7 @@ def elsewhere(monkeypatch):
 
     def write(user: UserId, *texts: str) -> None:
         with monkeypatch.context() as other:
-            other.setattr(working, "MEMORY", WorkingMemory())
+            other.setattr(message_cache, "MEMORY", WorkingMemory())
             say(user, *texts)
 
     return write
@@ -34,7 +34,7 @@ def say(user: UserId, *texts: str) -> None:
         Entry(Message(("user", "assistant")[i % 2], text), 10)
         for i, text in enumerate(texts)
     ]
-    history.append(user, "", new_turn_id(), entries)
+    message_store.append(user, "", new_turn_id(), entries)
 
 
 def texts(user: UserId, **options) -> list[str]:
@@ -77,8 +77,8 @@ def test_a_write_after_an_unseen_one_leaves_no_gap(owner, elsewhere):
 def test_it_catches_up_with_more_than_a_page(owner, elsewhere):
     say(owner, "one", "two")
     texts(owner)
-    elsewhere(owner, *(str(i) for i in range(history.PAGE * 2)))
-    assert texts(owner) == ["one", "two", *map(str, range(history.PAGE * 2))]
+    elsewhere(owner, *(str(i) for i in range(message_store.PAGE * 2)))
+    assert texts(owner) == ["one", "two", *map(str, range(message_store.PAGE * 2))]
 
 
 def test_an_erased_thread_is_gone_at_once(owner):
@@ -95,7 +95,7 @@ def test_the_cap_changes_what_is_held_not_what_is_read(owner, cap):
     say(owner, *map(str, range(80)))
     for _ in range(2):
         assert texts(owner, cap=cap) == [str(i) for i in range(80)]
-    held = working.MEMORY.get((owner, ""))
+    held = message_cache.MEMORY.get((owner, ""))
     assert held is not None
     assert len(held.lines) == cap
 
@@ -122,7 +122,7 @@ def held(text: str) -> Held:
 
 
 def test_it_lets_go_of_what_was_used_longest_ago():
-    memory = WorkingMemory(max_bytes=3 * (1000 + working.ROW_BYTES))
+    memory = WorkingMemory(max_bytes=3 * (1000 + message_cache.ROW_BYTES))
     users = [UserId(uuid.uuid4()) for _ in range(4)]
     for user in users[:3]:
         memory.put((user, ""), held("x" * 1000))

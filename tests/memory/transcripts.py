@@ -3,11 +3,11 @@
 from typing import Any
 
 from core.ids import UserId
-from memory import history
-from memory.history import CAP, Recent
+from memory.transcript import message_store
+from memory.transcript.message_store import CAP, Recent
 
 
 def recent(user: UserId, thread: str = "", *, cap: int = CAP, **options: Any) -> Recent:
     """Return the newest messages of a thread that fit; none where there is none."""
-    conversation = history.read(user, thread, cap=cap)
+    conversation = message_store.read(user, thread, cap=cap)
     return Recent([]) if conversation is None else conversation.recent(**options)

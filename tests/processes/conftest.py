@@ -15,9 +15,10 @@ import pytest
 from django.conf import settings
 from django.core.management import call_command
 
-from processes import listener, record
-from processes.record import RunRecord
-from processes.state import StateDir
+from processes.server import listening_socket
+from processes.supervision import run_state
+from processes.supervision.run_state import RunRecord
+from processes.supervision.state_directory import StateDir
 
 MANAGE = str(settings.BASE_DIR / "manage.py")
 BARE_MANAGE = str(settings.BASE_DIR / "tests/processes/bare_manage.py")
@@ -52,7 +53,7 @@ class Project:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.port = listener.free_port()
+        self.port = listening_socket.free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.state = StateDir(root / ".coulisse")
         self.config = root / "coulisse.yaml"
@@ -110,12 +111,12 @@ class Project:
         return process
 
     def is_serving(self, pid: int) -> bool:
-        run = record.read(self.state.record)
+        run = run_state.read(self.state.record)
         return run is not None and run.pid == pid and run.is_serving
 
     @property
     def run_record(self) -> RunRecord:
-        run = record.read(self.state.record)
+        run = run_state.read(self.state.record)
         assert run is not None
         return run
 

@@ -7,9 +7,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import manage
-from processes import plan, supervisor
+from processes.server import server_plan
+from processes.supervision import supervisor
 
-plan.DRAIN_SECONDS = 1
+server_plan.DRAIN_SECONDS = 1
 supervisor.STOP_SECONDS = float(os.environ.get("STOP_SECONDS", "2"))
 supervisor.BEAT_LOOK_SECONDS = 1.5
 supervisor.BEATS_MISSED = 3

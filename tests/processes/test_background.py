@@ -13,9 +13,10 @@ from kombu.exceptions import OperationalError
 
 from coulisse_site import redis_urls
 from coulisse_site.celery import app
-from processes import background, worker
-from processes.background import Background
-from processes.record import ChildRecord
+from processes import worker
+from processes.server import background_processes
+from processes.server.background_processes import Background
+from processes.supervision.run_state import ChildRecord
 from tests.processes.conftest import PATIENCE_SECONDS, Project, end, until
 
 NAMES = ["web-1", "broker", "worker", "beat"]
@@ -123,16 +124,16 @@ def test_none_outlives_the_supervisor(served: Project) -> None:
 def test_nothing_runs_for_which_there_is_no_broker(settings, monkeypatch) -> None:
     settings.COULISSE_PROCESSES = frozenset({"web", "worker", "beat"})
     settings.COULISSE_OWNS_BROKER = True
-    monkeypatch.setattr(background, "find_valkey", lambda: None)
-    assert background.plan() == Background((), None, lacks_broker=True)
+    monkeypatch.setattr(background_processes, "find_valkey", lambda: None)
+    assert background_processes.plan() == Background((), None, lacks_broker=True)
     settings.COULISSE_OWNS_BROKER = False  # REDIS_URL names one
-    assert background.plan() == Background(("worker", "beat"), None)
+    assert background_processes.plan() == Background(("worker", "beat"), None)
     settings.COULISSE_PROCESSES = frozenset({"web"})
-    assert background.plan() == Background((), None)
+    assert background_processes.plan() == Background((), None)
 
 
 def test_valkey_is_found_in_its_wheel() -> None:
-    found = background.find_valkey()
+    found = background_processes.find_valkey()
     assert found is not None
     assert os.access(found, os.X_OK)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from processes import background, broker
+from processes import broker
+from processes.server import background_processes
 from tests.processes.conftest import PATIENCE_SECONDS, until
 
 END_WHILE_IT_STARTS = """
@@ -64,7 +65,7 @@ class Guard:
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "processes.broker"),
-                *(str(background.find_valkey()), str(path), str(folder)),
+                *(str(background_processes.find_valkey()), str(path), str(folder)),
                 *("--lifeline", str(reading)),
             ],
             pass_fds=(reading,),
@@ -89,7 +90,7 @@ def test_it_ends_with_who_started_it(start, path: Path) -> None:
 
 
 def test_it_takes_the_place_of_one_left_over(start, folder: Path, path: Path) -> None:
-    line = broker.command(background.find_valkey(), path, folder)
+    line = broker.command(background_processes.find_valkey(), path, folder)
     with subprocess.Popen(line) as left:
         until(lambda: broker.answers(path))
         start()
@@ -101,7 +102,7 @@ def test_it_takes_the_place_of_one_that_hangs(
     start, folder: Path, path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(broker, "LEFTOVER_SECONDS", 0.1)
-    line = broker.command(background.find_valkey(), path, folder)
+    line = broker.command(background_processes.find_valkey(), path, folder)
     with subprocess.Popen(line) as left:
         until(lambda: broker.answers(path))
         left.send_signal(19)

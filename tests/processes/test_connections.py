@@ -3,8 +3,8 @@
 import pytest
 
 from config.config import ServerConfig
-from processes import connections
-from processes.connections import Burst, ConnectionLimits, ConnectionTable
+from processes.http_server import connections
+from processes.http_server.connections import Burst, ConnectionLimits, ConnectionTable
 
 
 class Idle:

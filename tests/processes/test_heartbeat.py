@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from processes.heartbeat import Board, Pulse
+from processes.supervision.heartbeat import Board, Pulse
 
 
 @pytest.fixture

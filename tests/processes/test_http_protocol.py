@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 from websockets.sync.client import connect
 
-from processes.connections import ConnectionLimits
+from processes.http_server.connections import ConnectionLimits
 from tests.conftest import serve
 
 SECONDS = 60.0

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from providers.fake import FakeProvider
+from testing.scripted_provider import FakeProvider
 from tests.processes.conftest import PATIENCE_SECONDS, Project, end
 
 YAML = """

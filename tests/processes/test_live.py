@@ -4,7 +4,7 @@ import json
 
 from websockets.sync.client import connect
 
-from providers.fake import FakeProvider
+from testing.scripted_provider import FakeProvider
 from tests.processes.conftest import Project
 from tests.processes.test_killed_task import create, served, until
 

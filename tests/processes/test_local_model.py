@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from processes import probe
-from processes.plan import LOCAL_PACKAGES
+from processes.server import health_probe
+from processes.server.server_plan import LOCAL_PACKAGES
 from tests.processes.conftest import PATIENCE_SECONDS, Project, end, until
 
 YAML = """
@@ -35,7 +35,7 @@ def test_nobody_takes_its_port_while_it_restarts(project: Project) -> None:
     until(lambda: project.run_record.children[-1].name == "web-1")
     with pytest.raises(OSError, match="in use"), socket.socket() as stranger:
         stranger.bind((url.hostname, url.port))
-    until(lambda: probe.answers(f"http://{url.netloc}/health"))
+    until(lambda: health_probe.answers(f"http://{url.netloc}/health"))
     end(process)
 
 

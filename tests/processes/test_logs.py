@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from providers.fake import FakeProvider
+from testing.scripted_provider import FakeProvider
 from tests.processes.conftest import MANAGE, PATIENCE_SECONDS, Project, end, until
 
 YAML = """
@@ -54,7 +54,7 @@ def test_every_process_writes_json(project: Project, fake: FakeProvider) -> None
     told = _read(output)
     turn = next(line for line in told if "outcome" in line)
     assert turn["request_id"] == "checkout-7"
-    assert (turn["process"], turn["logger"]) == ("web-1", "telemetry.logs")
+    assert (turn["process"], turn["logger"]) == ("web-1", "telemetry.log_output.logs")
     assert turn["pid"] == pids["web-1"]
     access = next(line for line in told if line.get("path", "").startswith("/v1/chat"))
     assert access["path"] == "/v1/chat/completions?…"

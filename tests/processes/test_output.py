@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from core import redaction
-from processes import output
-from processes.output import Pipe, Told
+from core.text import redaction
+from processes.supervision import log_pipe
+from processes.supervision.log_pipe import Pipe, Told
 
 
 def read(*pieces: bytes) -> list[bytes]:
@@ -23,7 +23,7 @@ def read(*pieces: bytes) -> list[bytes]:
         for piece in pieces:
             os.write(pipe.writer, piece)
             pipe.read()
-            assert len(pipe._rest) <= output.MAX_LINE_BYTES
+            assert len(pipe._rest) <= log_pipe.MAX_LINE_BYTES
         os.close(pipe.writer)
         pipe.close()
         return lines
@@ -46,7 +46,7 @@ def test_lines_are_found_however_they_come(pieces, lines) -> None:
 
 
 def test_a_line_without_end_takes_little_memory(monkeypatch) -> None:
-    monkeypatch.setattr(output, "MAX_LINE_BYTES", 10)
+    monkeypatch.setattr(log_pipe, "MAX_LINE_BYTES", 10)
     assert read(*[b"x" * 8] * 50, b"\nnext\n") == [b"x" * 10, b"next"]
 
 
@@ -85,7 +85,7 @@ def test_a_long_line_is_cut_and_shows_no_half_of_a_secret(tell, monkeypatch) -> 
     monkeypatch.setattr(redaction, "_known", {})
     monkeypatch.setattr(redaction, "_in_order", ())
     redaction.know(["q7Vd2mXw9Lr4TzK8bNf3HcYs"])
-    start = b"x" * (output.MAX_LINE_LENGTH - 10)
+    start = b"x" * (log_pipe.MAX_LINE_LENGTH - 10)
     (said,) = tell(start + b"q7Vd2mXw9Lr4TzK8bNf3HcYs" + b"y" * 99)
     assert said.endswith("x[redacted]… (cut off)")
 
@@ -93,9 +93,9 @@ def test_a_long_line_is_cut_and_shows_no_half_of_a_secret(tell, monkeypatch) -> 
 def test_what_is_too_much_is_left_out_and_counted(tell, monkeypatch) -> None:
     now = [0.0]
     clock = SimpleNamespace(monotonic=lambda: now[0], time=time.time)
-    monkeypatch.setattr(output, "time", clock)
-    monkeypatch.setattr(output, "BURST_LINES", 3)
-    monkeypatch.setattr(output, "LINES_PER_SECOND", 2)
+    monkeypatch.setattr(log_pipe, "time", clock)
+    monkeypatch.setattr(log_pipe, "BURST_LINES", 3)
+    monkeypatch.setattr(log_pipe, "LINES_PER_SECOND", 2)
     told = Told("bridge")
     tell()
     for second in range(3):
@@ -116,12 +116,12 @@ def test_what_is_too_much_is_left_out_and_counted(tell, monkeypatch) -> None:
 def test_the_last_lines_are_kept_short_and_without_secrets() -> None:
     told = Told("bridge")
     told.add("stderr", b"my key is sk-" + b"a" * 40)
-    told.add("stdout", b"x" * 2 * output.MAX_KEPT_LENGTH)
+    told.add("stdout", b"x" * 2 * log_pipe.MAX_KEPT_LENGTH)
     first, second = told.last
     assert first.stream == "stderr"
     assert "sk-a" not in first.text
-    assert len(second.text) == output.MAX_KEPT_LENGTH
-    for number in range(output.KEPT_LINES):
+    assert len(second.text) == log_pipe.MAX_KEPT_LENGTH
+    for number in range(log_pipe.KEPT_LINES):
         told.add("stdout", b"%d" % number)
     assert next(line.text for line in told.last) == "0"
-    assert len(told.last) == output.KEPT_LINES
+    assert len(told.last) == log_pipe.KEPT_LINES

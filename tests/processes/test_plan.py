@@ -10,10 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from config import loader
-from processes import listener, local_model, plan, wanted
+from config.loading import loader
+from processes import local_model, wanted
 from processes.errors import AddressTaken, PackagesMissing
-from processes.plan import Plan
+from processes.server import listening_socket, server_plan
+from processes.server.server_plan import Plan
 
 AGENTS = "agents: [{name: a, provider: p, model: m}]\n"
 
@@ -25,7 +26,7 @@ def planned(tmp_path: Path, settings):
     def planned(text: str) -> Plan:
         path = tmp_path / "coulisse.yaml"
         path.write_text(AGENTS + text)
-        return plan.make(loader.load(path))
+        return server_plan.make(loader.load(path))
 
     return planned
 
@@ -148,17 +149,17 @@ def test_it_says_how_to_install_the_local_model(planned, monkeypatch) -> None:
     ],
 )
 def test_an_address_is_shown_as_one_can_use_it(host, shown, asked) -> None:
-    assert listener.reachable_host(host) == shown
-    assert listener.probe_host(host) == asked
+    assert listening_socket.reachable_host(host) == shown
+    assert listening_socket.probe_host(host) == asked
 
 
 def test_an_address_of_another_machine_is_refused() -> None:
     with pytest.raises(AddressTaken, match=r"server\.bind"):
-        listener.bind("192.0.2.1", listener.free_port())
+        listening_socket.bind("192.0.2.1", listening_socket.free_port())
 
 
 def test_a_reserved_port_is_given_to_nobody_else() -> None:
-    with listener.reserve(listener.free_port()) as holder:
+    with listening_socket.reserve(listening_socket.free_port()) as holder:
         port = holder.getsockname()[1]
         with pytest.raises(OSError, match="in use"), socket.socket() as stranger:
             stranger.bind(("127.0.0.1", port))
@@ -170,7 +171,7 @@ def test_a_port_taken_since_it_was_chosen_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as thief:
         port = thief.getsockname()[1]
         with pytest.raises(AddressTaken, match=f"port {port}, chosen for the local"):
-            listener.reserve(port)
+            listening_socket.reserve(port)
 
 
 def test_a_local_model_that_cannot_serve_says_so(monkeypatch) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from providers.fake import FakeProvider, Request
-from providers.fake_wires import Answer
+from testing.scripted_provider import FakeProvider, Request
+from testing.wires import Answer
 from tests.processes.conftest import PATIENCE_SECONDS, Project, end, until
 
 YAML = """

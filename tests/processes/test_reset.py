@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from processes.pidfile import PidFile
-from processes.state import StateDir
+from processes.supervision.pidfile import PidFile
+from processes.supervision.state_directory import StateDir
 
 
 class Terminal(StringIO):

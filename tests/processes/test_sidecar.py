@@ -12,11 +12,11 @@ from typing import Any
 import psutil
 import pytest
 
-from processes import groups as groups_of
-from processes import sidecar as sidecars
 from processes.config import SidecarConfig
-from processes.groups import Groups
-from processes.sidecar import Sidecar
+from processes.sidecar_control import sidecar_process as sidecars
+from processes.sidecar_control.sidecar_process import Sidecar
+from processes.supervision import process_groups as groups_of
+from processes.supervision.process_groups import Groups
 from tests.processes.conftest import PATIENCE_SECONDS
 
 

@@ -7,8 +7,8 @@ import pytest
 from django.core import checks
 from django.core.management import call_command
 
-from config import loader
 from config.errors import ConfigInvalid
+from config.loading import loader
 from processes.checks import check_sidecars
 from processes.config import SIDECARS, HealthConfig, SidecarConfig
 from tests.test_docs import named, rows

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from django.conf import settings as real_settings
 
-from config import kept, loader
+from config.loading import last_valid_copy, loader
 from config.sections import Config
-from processes import plan, sidecar_plan
+from processes.server import server_plan
+from processes.sidecar_control import sidecar_activation
 
 NONE = """
 agents: [{name: a, provider: p, model: m}]
@@ -27,7 +28,7 @@ def load(tmp_path: Path, settings) -> Callable[[str], Config]:
 
 
 def test_a_server_with_sidecars_runs_them_once_it_answers(load) -> None:
-    _, sidecars = plan.make(load(ONE)).children(listening=5, lifeline=6, board=7)
+    _, sidecars = server_plan.make(load(ONE)).children(listening=5, lifeline=6, board=7)
     assert sidecars.command.name == "sidecars"
     assert sidecars.command.is_wanted()
     assert (sidecars.command.is_vital, sidecars.command.follows_web) == (False, True)
@@ -36,21 +37,21 @@ def test_a_server_with_sidecars_runs_them_once_it_answers(load) -> None:
 
 
 def test_a_server_without_them_has_no_process_for_them(load) -> None:
-    wanted = sidecar_plan.wanted(load(NONE))
+    wanted = sidecar_activation.wanted(load(NONE))
     assert wanted is not None
     assert not wanted()
-    kept.write(NONE.encode())
+    last_valid_copy.write(NONE.encode())
     assert not wanted()
-    kept.write(ONE.encode())
+    last_valid_copy.write(ONE.encode())
     assert wanted()
-    kept.write(b"\0")
+    last_valid_copy.write(b"\0")
     assert not wanted()
 
 
 def test_a_server_of_web_processes_alone_runs_none(load, settings) -> None:
     settings.COULISSE_PROCESSES = frozenset({"web"})
-    assert sidecar_plan.wanted(load(ONE)) is None
-    found = plan.make(load(ONE)).children(listening=5, lifeline=6, board=7)
+    assert sidecar_activation.wanted(load(ONE)) is None
+    found = server_plan.make(load(ONE)).children(listening=5, lifeline=6, board=7)
     assert [child.command.name for child in found] == ["web-1"]
 
 

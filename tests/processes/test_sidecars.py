@@ -13,19 +13,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from config import kept, loader
-from processes import (
-    leftovers,
-    sidecar_pages,
-    sidecar_record,
-    sidecar_wishes,
-    sidecars,
-)
-from processes.child import base_environment, outer_environment
+from config.loading import last_valid_copy, loader
+from processes import sidecars
 from processes.management.commands.status import describe_sidecar, describe_sidecars
-from processes.record import ChildRecord
-from processes.sidecar_pages import NobodyRunsThem, SidecarUnknown
-from processes.sidecar_record import SidecarRecord
+from processes.sidecar_control import restart_requests, sidecar_records, sidecar_status
+from processes.sidecar_control.sidecar_records import SidecarRecord
+from processes.sidecar_control.sidecar_status import NobodyRunsThem, SidecarUnknown
+from processes.supervision import orphan_cleanup
+from processes.supervision.child_process import base_environment, outer_environment
+from processes.supervision.run_state import ChildRecord
 from tests.processes.conftest import (
     MANAGE,
     PATIENCE_SECONDS,
@@ -200,7 +196,7 @@ def test_an_edit_leaves_alone_what_did_not_change(
     )
     (project.root / "differs.pid").unlink()
     write(project, stays=WAITS, differs="sleep 59 & wait", comes=WAITS)
-    kept.write(project.config.read_bytes())  # As a web process does.
+    last_valid_copy.write(project.config.read_bytes())  # As a web process does.
     until(has_begun(project, "comes"))
     until(has_begun(project, "differs"))
     until(are_gone([*goes, *differs]))
@@ -217,13 +213,13 @@ def test_one_is_started_again_when_somebody_asks(
     config = loader.load(project.config)
     project.state.prepare()
     with pytest.raises(NobodyRunsThem):
-        sidecar_pages.restart(config, project.state, "first")
-    sidecar_wishes.ask(project.state, "second")  # Too early: it means nothing.
+        sidecar_status.restart(config, project.state, "first")
+    restart_requests.ask(project.state, "second")  # Too early: it means nothing.
     server = running()
     before = family(project, "first")
 
     def told(index):
-        return sidecar_pages.every(config, project.state)[index]
+        return sidecar_status.every(config, project.state)[index]
 
     until(lambda: told(1)["state"] == "finished" and told(1)["lines"])
     (printed,) = told(1)["lines"]
@@ -231,7 +227,7 @@ def test_one_is_started_again_when_somebody_asks(
     assert (told(0)["state"], told(0)["restarts"]) == ("running", 0)
     (project.root / "first.pid").unlink()
     for name in ("first", "second"):
-        sidecar_pages.restart(config, project.state, name)
+        sidecar_status.restart(config, project.state, name)
     until(are_gone(before))
     after = family(project, "first")
     assert after[0].pid != before[0].pid
@@ -239,7 +235,7 @@ def test_one_is_started_again_when_somebody_asks(
     until(lambda: told(1)["lines"] not in ([], [printed]))
     assert names(project) == ["first", "second"]
     with pytest.raises(SidecarUnknown):
-        sidecar_pages.restart(config, project.state, "third")
+        sidecar_status.restart(config, project.state, "third")
     assert server.end().count("is to start again") == 2
     assert told(0)["state"] == "unknown"
     assert not project.state.sidecar_lines.exists()
@@ -259,7 +255,7 @@ def test_a_command_of_their_own_takes_edits_itself(project: Project, running) ->
 
 
 def names(project: Project) -> list[str]:
-    known = sidecar_record.read(project.state.sidecars)
+    known = sidecar_records.read(project.state.sidecars)
     return [] if known is None else [each.name for each in known.sidecars]
 
 
@@ -291,7 +287,7 @@ def test_its_lines_are_json_and_have_no_secret(project: Project, running) -> Non
 
 
 def has_state(project: Project, state: str) -> bool:
-    known = sidecar_record.read(project.state.sidecars)
+    known = sidecar_records.read(project.state.sidecars)
     return known is not None and all(each.state == state for each in known.sidecars)
 
 
@@ -352,11 +348,11 @@ def test_none_outlives_the_supervisor(project: Project) -> None:
 def test_what_a_stranger_has_by_now_is_left_alone(project: Project) -> None:
     project.state.prepare()
     with subprocess.Popen(["sleep", "60"], process_group=0) as stranger:
-        created_at = leftovers.created_at(stranger.pid)
+        created_at = orphan_cleanup.created_at(stranger.pid)
         for pretended in (created_at - 60, created_at):
             assert stranger.poll() is None
             left = record("running", pid=stranger.pid, created_at=pretended)
-            sidecar_record.write(project.state.sidecars, os.getpid(), [left])
+            sidecar_records.write(project.state.sidecars, os.getpid(), [left])
             sidecars.end_leftovers(project.state)
         assert stranger.wait() == -signal.SIGTERM
 
@@ -389,9 +385,9 @@ def test_status_believes_only_who_runs_them_now(project: Project) -> None:
     known = record("finished")
     runner = ChildRecord("sidecars", 4711, 0.0, 0)
     served = replace(RUN, children=(runner,))
-    sidecar_record.write(project.state.sidecars, 4712, [known])
+    sidecar_records.write(project.state.sidecars, 4712, [known])
     assert list(describe_sidecars(served, project.state)) == []
-    sidecar_record.write(project.state.sidecars, 4711, [known])
+    sidecar_records.write(project.state.sidecars, 4711, [known])
     assert list(describe_sidecars(served, project.state)) == ["    bridge  finished: "]
     project.state.sidecars.write_text("nonsense")
     assert list(describe_sidecars(served, project.state)) == []

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from django.core.management import CommandError
 
-from processes import detached, record
-from processes.record import ChildRecord, RunRecord, WaitingRecord
+from processes.server import background_server
+from processes.supervision import run_state
+from processes.supervision.run_state import ChildRecord, RunRecord, WaitingRecord
 from tests.processes.conftest import BARE_MANAGE, MANAGE, PATIENCE_SECONDS, Project, end
 
 BANNER = """\
@@ -104,7 +105,7 @@ def test_it_gives_up_when_the_limit_passes(project: Project) -> None:
 
 
 def test_who_waits_hears_for_what(project: Project, monkeypatch) -> None:
-    monkeypatch.setattr(detached, "TELL_SECONDS", 0.1)
+    monkeypatch.setattr(background_server, "TELL_SECONDS", 0.1)
     project.state.prepare()
     told: list[str] = []
     with subprocess.Popen(["sleep", "60"]) as process:
@@ -124,10 +125,10 @@ def test_who_waits_hears_for_what(project: Project, monkeypatch) -> None:
             known = {"config": "c", "url": "u", "local_model_url": None}
             states = {"is_detached": True, "is_serving": False}
             found = RunRecord(process.pid, **known, **states, **children)
-            record.write(project.state.record, found)
+            run_state.write(project.state.record, found)
 
         patience = PATIENCE_SECONDS
-        assert detached._wait(process, project.state, patience, tell) is None
+        assert background_server._wait(process, project.state, patience, tell) is None
     assert [re.sub(r"after \d+ s", "soon", line) for line in told] == [
         "soon waiting for the tables to be migrated",
         "soon waiting for an answer of web-1",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from processes.state import StateDir
+from processes.supervision.state_directory import StateDir
 
 
 @pytest.mark.parametrize("mode", [None, 0o755, 0o700])

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
-from processes import probe, record
-from processes.child import FIRST_PAUSE_SECONDS, Child, Command
-from processes.pidfile import PidFile
-from processes.record import RunRecord, WaitingRecord
-from processes.state import StateDir
+from processes.server import health_probe
+from processes.supervision import run_state
+from processes.supervision.child_process import FIRST_PAUSE_SECONDS, Child, Command
+from processes.supervision.pidfile import PidFile
+from processes.supervision.run_state import RunRecord, WaitingRecord
+from processes.supervision.state_directory import StateDir
 from tests.processes.conftest import until
 
 RUN = RunRecord(
@@ -35,7 +36,7 @@ def state(tmp_path: Path, settings) -> Iterator[StateDir]:
     """Of a server that runs."""
     settings.COULISSE_STATE_DIR = tmp_path
     state = StateDir(tmp_path)
-    record.write(state.record, RUN)
+    run_state.write(state.record, RUN)
     lock = PidFile(state.pid)
     lock.acquire()
     yield state
@@ -47,13 +48,13 @@ def asked(monkeypatch) -> list[str]:
     """The addresses that were asked; none answers."""
     urls: list[str] = []
     monkeypatch.setattr(
-        probe, "answers", lambda url, *, seconds: urls.append(url) or False
+        health_probe, "answers", lambda url, *, seconds: urls.append(url) or False
     )
     return urls
 
 
 def test_it_is_ready_when_the_server_says_so(state, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(probe, "answers", lambda url, *, seconds: True)
+    monkeypatch.setattr(health_probe, "answers", lambda url, *, seconds: True)
     call_command("status", ready=True)
     assert capsys.readouterr().out.startswith(f"running (pid {RUN.pid})\n")
 
@@ -87,7 +88,7 @@ def test_nobody_is_asked_unless_told(state, asked) -> None:
 def test_what_has_ended_is_said_to_start_again(state, capsys) -> None:
     due_at = time.time() + 70
     waiting = WaitingRecord("beat", due_at, 6, "ended with exit code 1")
-    record.write(state.record, replace(RUN, waiting=(waiting,)))
+    run_state.write(state.record, replace(RUN, waiting=(waiting,)))
     call_command("status")
     line = r"  beat  starts again in (\d+) s, 6 restarts: ended with exit code 1\n"
     told = re.search(line, capsys.readouterr().out)

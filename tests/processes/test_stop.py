@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from processes import ending, leftovers, pidfile, record
 from processes.errors import AlreadyRunning, StillRunning
-from processes.pidfile import PidFile
-from processes.record import RunRecord
-from processes.state import StateDir
+from processes.server import shutdown
+from processes.supervision import orphan_cleanup, pidfile, run_state
+from processes.supervision.pidfile import PidFile
+from processes.supervision.run_state import RunRecord
+from processes.supervision.state_directory import StateDir
 from tests.processes.conftest import PATIENCE_SECONDS
 
 TELL_WHAT_IS_FROZEN = """
@@ -46,7 +47,7 @@ def test_no_server_starts_while_a_dead_one_is_cleared_away(
     state: StateDir, monkeypatch
 ) -> None:
     state.pid.write_text("1\n")
-    record.write(state.record, run(1))
+    run_state.write(state.record, run(1))
     monkeypatch.setattr(pidfile, "PATIENCE_SECONDS", 0.05)
     moments = []
 
@@ -56,7 +57,7 @@ def test_no_server_starts_while_a_dead_one_is_cleared_away(
             PidFile(state.pid).acquire()
 
     unlink = Path.unlink
-    monkeypatch.setattr(leftovers, "end", lambda children: start_now("end"))
+    monkeypatch.setattr(orphan_cleanup, "end", lambda children: start_now("end"))
     monkeypatch.setattr(
         Path,
         "unlink",
@@ -65,7 +66,7 @@ def test_no_server_starts_while_a_dead_one_is_cleared_away(
             unlink(path, missing_ok=missing_ok),
         )[1],
     )
-    assert ending.stop(state, force=False) is None
+    assert shutdown.stop(state, force=False) is None
     assert moments == ["end", "processes.json", "coulisse.pid"]
     assert list(state.root.iterdir()) == []
 
@@ -76,10 +77,10 @@ def test_a_server_that_was_quicker_keeps_its_files(
     monkeypatch.setattr(pidfile, "PATIENCE_SECONDS", 0.05)
     quicker = PidFile(state.pid)
     quicker.acquire()
-    record.write(state.record, run(os.getpid()))
-    ending.clear(state)
+    run_state.write(state.record, run(os.getpid()))
+    shutdown.clear(state)
     assert pidfile.holder(state.pid) == os.getpid()
-    assert record.read(state.record) == run(os.getpid())
+    assert run_state.read(state.record) == run(os.getpid())
     quicker.release()
 
 
@@ -93,12 +94,12 @@ def test_a_server_that_was_quicker_keeps_its_files(
 def test_it_says_what_is_left_to_try(
     state: StateDir, monkeypatch, force: bool, said: str
 ) -> None:
-    monkeypatch.setattr(ending, "_send", lambda pid, number: None)
-    monkeypatch.setattr(ending, "_has_ended", lambda server, seconds: False)
+    monkeypatch.setattr(shutdown, "_send", lambda pid, number: None)
+    monkeypatch.setattr(shutdown, "_has_ended", lambda server, seconds: False)
     lock = PidFile(state.pid)
     lock.acquire()
     with pytest.raises(StillRunning, match=said):
-        ending.stop(state, force=force)
+        shutdown.stop(state, force=force)
     lock.release()
 
 
@@ -109,10 +110,10 @@ def served(state: StateDir, settings, monkeypatch) -> Iterator[list[bool]]:
     settings.COULISSE_STATE_DIR = state.root
     settings.COULISSE_CONFIG = state.root / "coulisse.yaml"
     served = replace(run(os.getpid()), config=str(state.root / "coulisse.yaml"))
-    record.write(state.record, served)
+    run_state.write(state.record, served)
     stopped: list[bool] = []
     monkeypatch.setattr(
-        ending, "stop", lambda state, *, force: stopped.append(force) or 1
+        shutdown, "stop", lambda state, *, force: stopped.append(force) or 1
     )
     lock = PidFile(state.pid)
     lock.acquire()
@@ -149,7 +150,7 @@ def test_status_tells_which_yaml_is_served(served: list[bool], capsys) -> None:
 
 
 def test_it_leaves_no_file_where_no_server_ever_was(state: StateDir) -> None:
-    assert ending.stop(state, force=False) is None
+    assert shutdown.stop(state, force=False) is None
     assert list(state.root.iterdir()) == []
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from processes import record
-from processes.pidfile import PidFile
-from processes.state import StateDir
+from processes.supervision import run_state
+from processes.supervision.pidfile import PidFile
+from processes.supervision.state_directory import StateDir
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_it_opens_a_browser(
     monkeypatch.setattr(
         "webbrowser.open", lambda url: opened.append(url) or has_browser
     )
-    run = record.RunRecord(
+    run = run_state.RunRecord(
         pid=os.getpid(),
         config="coulisse.yaml",
         url="http://localhost:8423",
@@ -36,7 +36,7 @@ def test_it_opens_a_browser(
         is_serving=True,
         children=(),
     )
-    record.write(state.record, run)
+    run_state.write(state.record, run)
     lock = PidFile(state.pid)
     lock.acquire()
     output = StringIO()

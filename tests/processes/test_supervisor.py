@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from processes import ending, leftovers, plan, record, supervisor
-from processes.child import Child, Command
-from processes.heartbeat import Board, Pulse
+from processes.server import server_plan, shutdown
+from processes.supervision import orphan_cleanup, run_state, supervisor
+from processes.supervision.child_process import Child, Command
+from processes.supervision.heartbeat import Board, Pulse
 from tests.processes.conftest import (
     PATIENCE_SECONDS,
     QUICK_MANAGE,
@@ -52,7 +53,7 @@ def test_the_next_start_ends_what_a_killed_one_left(
 ) -> None:
     left = remember(stranger)
     project.state.prepare()
-    run = record.RunRecord(
+    run = run_state.RunRecord(
         pid=4321,
         config=str(project.config),
         url=project.url,
@@ -61,7 +62,7 @@ def test_the_next_start_ends_what_a_killed_one_left(
         is_serving=True,
         children=(left,),
     )
-    record.write(project.state.record, run)
+    run_state.write(project.state.record, run)
     output = end(project.serve())
     assert f"ended web-1 (pid {stranger.pid}) of a killed server" in output
     assert stranger.wait() == -signal.SIGTERM
@@ -82,7 +83,7 @@ def test_it_lets_a_stream_finish(project: Project) -> None:
 @pytest.mark.parametrize("path", ["/endless", "/hanging"])
 def test_a_stream_without_end_does_not_hold_it_up(project: Project, path: str) -> None:
     # The real patience, drain and what follows, is within the ten seconds promised.
-    assert plan.DRAIN_SECONDS < supervisor.STOP_SECONDS < ending.GRACE_SECONDS
+    assert server_plan.DRAIN_SECONDS < supervisor.STOP_SECONDS < shutdown.GRACE_SECONDS
     if path == "/endless":  # It ends by itself, long before it would be killed.
         project.environment["STOP_SECONDS"] = str(PATIENCE_SECONDS)
     process = project.serve(QUICK_MANAGE)
@@ -136,7 +137,7 @@ def test_a_second_interrupt_ends_it_at_once(project: Project) -> None:
     os.kill(web.pid, signal.SIGSTOP)
 
     def interrupt_again() -> bool:
-        if leftovers.is_alive(web):
+        if orphan_cleanup.is_alive(web):
             process.send_signal(signal.SIGINT)
             return False
         return True
@@ -150,7 +151,7 @@ def test_a_second_interrupt_ends_it_at_once(project: Project) -> None:
 
 def test_a_reused_pid_is_never_killed(stranger: subprocess.Popen[bytes]) -> None:
     earlier = remember(stranger, seconds_ago=60)
-    assert leftovers.end([earlier]) == []
+    assert orphan_cleanup.end([earlier]) == []
     assert stranger.poll() is None
 
 
@@ -172,11 +173,11 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
 
 def remember(
     process: subprocess.Popen[bytes], *, seconds_ago: float = 0
-) -> record.ChildRecord:
+) -> run_state.ChildRecord:
     """Return what a supervisor would have noted of this process."""
-    return record.ChildRecord(
+    return run_state.ChildRecord(
         name="web-1",
         pid=process.pid,
-        created_at=leftovers.created_at(process.pid) - seconds_ago,
+        created_at=orphan_cleanup.created_at(process.pid) - seconds_ago,
         restarts=0,
     )

@@ -6,7 +6,7 @@ import json
 import httpx2
 import pytest
 
-from processes.connections import ConnectionLimits
+from processes.http_server.connections import ConnectionLimits
 from tests.conftest import serve
 
 FORWARDED = {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https"}

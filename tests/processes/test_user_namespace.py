@@ -8,9 +8,9 @@ from contextlib import closing
 
 import pytest
 
-from access.user_namespace import PUBLIC
-from config import secrets_file
-from config.secrets_file import KEYS, USER_NAMESPACE
+from access.users.user_namespace import PUBLIC
+from config.loading import secrets_file
+from config.loading.secrets_file import KEYS, USER_NAMESPACE
 from tests.processes.conftest import MANAGE, Project, end
 
 DERIVE = (

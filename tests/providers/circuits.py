@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from providers import breaker, pool
-from providers.pool import Endpoint
+from providers.resilience import circuit_breaker
+from providers.transport import endpoint_pool
+from providers.transport.endpoint_pool import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +30,13 @@ def states() -> list[State]:
     """Return how every endpoint does that this process has called."""
     return [
         _state(known.name, each)
-        for known in [*pool._pools.values()]
+        for known in [*endpoint_pool._pools.values()]
         for each in known.endpoints
     ]
 
 
 def _state(provider: str, endpoint: Endpoint) -> State:
-    circuit, at = endpoint.circuit, breaker.now()
+    circuit, at = endpoint.circuit, circuit_breaker.now()
     until = None
     if circuit.open_until is not None:
         until = datetime.now(UTC) + timedelta(seconds=circuit.open_until - at)

@@ -6,10 +6,11 @@ import pytest
 from core.events import Event
 from core.messages import Message
 from core.trace import Attempt
-from providers import backoff, client
-from providers.calls import ModelCall
+from providers import client
 from providers.config import ProviderConfig
-from providers.fake import FakeProvider
+from providers.model_call import ModelCall
+from providers.resilience import backoff
+from testing.scripted_provider import FakeProvider
 
 
 @pytest.fixture

@@ -36,9 +36,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from providers import fake_wires
-from providers.fake_server import WAIT_SECONDS, FakeServer, chunk, read_request
-from providers.fake_wires import Answer
+from testing import wires
+from testing.http_server import WAIT_SECONDS, FakeServer, chunk, read_request
+from testing.wires import Answer
 
 KEY = "sk-fault-0123456789"
 
@@ -88,13 +88,13 @@ def _streams(request: Request) -> bool:
 
 
 def _frames(request: Request, answer: Answer) -> list[bytes]:
-    return fake_wires.of(request.path).frames(answer)
+    return wires.of(request.path).frames(answer)
 
 
 def _body(request: Request, answer: Answer) -> bytes:
     if _streams(request):
         return b"".join(_frames(request, answer))
-    return fake_wires.of(request.path).whole(answer)
+    return wires.of(request.path).whole(answer)
 
 
 def _half(request: Request, answer: Answer) -> bytes:
@@ -102,7 +102,7 @@ def _half(request: Request, answer: Answer) -> bytes:
     if not _streams(request):
         body = _body(request, answer)
         return _whole(body)[: -len(body) // 2]
-    wire = fake_wires.of(request.path)
+    wire = wires.of(request.path)
     frames = wire.frames(answer)[: wire.lead + len(answer.pieces)]
     return _stream_head() + b"".join(map(chunk, frames))
 
@@ -142,7 +142,7 @@ def reply(*pieces: str) -> Fault:
             frames = _frames(request, answer)
             yield _stream_head() + b"".join(map(chunk, frames)) + chunk(b"")
         else:
-            yield _whole(fake_wires.of(request.path).whole(answer))
+            yield _whole(wires.of(request.path).whole(answer))
 
     return steps
 
@@ -233,7 +233,7 @@ def unterminated(request: Request) -> Iterator[Step]:
 
 def half_json(request: Request) -> Iterator[Step]:
     """Send half an object, and call it the whole."""
-    body = fake_wires.of(request.path).whole(Answer())
+    body = wires.of(request.path).whole(Answer())
     yield _whole(body[: len(body) // 2])
 
 

@@ -13,14 +13,14 @@ from core.events import (
 )
 from core.messages import Message, Reasoning, ToolCall
 from providers import client
-from providers.anthropic_body import (
+from providers.errors import BrokenReply, Overloaded, RequestRefused
+from providers.wires.anthropic_body import (
     BUDGETS,
     CACHE_SYSTEM_CHARS,
     DEFAULT_MAX_TOKENS,
     adaptive,
     build,
 )
-from providers.errors import BrokenReply, Overloaded, RequestRefused
 
 from .conftest import asking, said
 

@@ -13,7 +13,7 @@ from core.errors import Invalid, Unavailable
 from core.events import Finished, TextDelta
 from core.messages import Message
 from core.trace import Attempt
-from providers import backoff, client
+from providers import client
 from providers.config import ProviderConfig
 from providers.errors import (
     BrokenReply,
@@ -22,7 +22,8 @@ from providers.errors import (
     RateLimited,
     TimedOut,
 )
-from providers.fake import Answer, FakeProvider
+from providers.resilience import backoff
+from testing.scripted_provider import Answer, FakeProvider
 
 from .conftest import asking, said
 from .fault_server import deaf_port

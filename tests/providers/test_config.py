@@ -1,7 +1,7 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from providers import kinds
+from providers import registry
 from providers.config import PROVIDERS, ProviderConfig, endpoint_name
 from providers.errors import LocalModelDown
 
@@ -130,7 +130,7 @@ def test_it_shows_no_secret():
     ],
 )
 def test_each_kind_has_its_way_to_structured_outputs(fields: dict, way: str):
-    assert kinds.structured_outputs(ProviderConfig(**fields)) == way
+    assert registry.structured_outputs(ProviderConfig(**fields)) == way
 
 
 def test_it_refuses_a_way_anthropic_does_not_have():
@@ -155,23 +155,23 @@ def test_it_refuses_a_way_anthropic_does_not_have():
     ],
 )
 def test_each_kind_has_its_address(kind: str, address: str):
-    assert kinds.url(ProviderConfig(kind=kind, api_key="k")) == address
+    assert registry.url(ProviderConfig(kind=kind, api_key="k")) == address
 
 
 def test_the_local_address_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch):
     local = ProviderConfig(kind="local")
-    monkeypatch.setenv(kinds.LOCAL_MODEL_URL, "http://127.0.0.1:9/v1/")
-    assert kinds.url(local) == "http://127.0.0.1:9/v1/chat/completions"
-    monkeypatch.delenv(kinds.LOCAL_MODEL_URL)
+    monkeypatch.setenv(registry.LOCAL_MODEL_URL, "http://127.0.0.1:9/v1/")
+    assert registry.url(local) == "http://127.0.0.1:9/v1/chat/completions"
+    monkeypatch.delenv(registry.LOCAL_MODEL_URL)
     with pytest.raises(LocalModelDown, match=r"manage\.py start"):
-        kinds.url(local)
+        registry.url(local)
 
 
 def test_openais_own_address_written_out_is_still_openai():
     written = ProviderConfig(
         kind="openai", api_key="k", base_url="https://api.openai.com/v1"
     )
-    assert kinds.of(written) is kinds.KINDS["openai"]
+    assert registry.of(written) is registry.KINDS["openai"]
 
 
 # Endpoints.
@@ -268,9 +268,9 @@ def test_a_provider_is_elsewhere_when_any_endpoint_is():
     endpoints = [{}, {"base_url": "http://box/v1"}]
     here = load({"openai": {"api_key": "sk", "endpoints": [{}, {}]}})["openai"]
     there = load({"openai": {"api_key": "sk", "endpoints": endpoints}})["openai"]
-    assert not kinds.is_elsewhere(here)
-    assert kinds.is_elsewhere(there)
-    assert kinds.structured_outputs(there) == "prompt"
+    assert not registry.is_elsewhere(here)
+    assert registry.is_elsewhere(there)
+    assert registry.structured_outputs(there) == "prompt"
 
 
 def test_the_breaker_is_gentle_unless_told():

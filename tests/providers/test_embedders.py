@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from config.sections import Config
-from providers import embedders, minilm, word_hash
-from providers.embedding_config import EmbedWith
+from providers.embeddings import embedders, hash_embedder, minilm
+from providers.embeddings.config import EmbedWith
 from providers.errors import EmbedderDown
 
 EMPTY = Config(Path("coulisse.yaml"), {"providers": {}})
@@ -220,7 +220,7 @@ async def test_stop_words_do_not():
 
 async def test_negations_are_no_stop_words():
     assert await alike(HASH, "likes fish", "does not like fish") < 0.9
-    assert list(word_hash.STOP_WORDS & {"not", "no", "never", "nie", "pas"}) == []
+    assert list(hash_embedder.STOP_WORDS & {"not", "no", "never", "nie", "pas"}) == []
 
 
 async def test_saying_it_again_adds_less_and_less():
@@ -235,7 +235,7 @@ async def test_few_dimensions_are_a_plain_bag_of_words():
 
 def test_rows_are_the_same_in_every_process():
     # Worked out once: another number here would orphan every stored vector.
-    (row,) = word_hash.vectors(["Ada likes tea"], 1024)
+    (row,) = hash_embedder.vectors(["Ada likes tea"], 1024)
     assert {int(place): float(row[place]) for place in np.flatnonzero(row)} == KNOWN
 
 
@@ -244,13 +244,13 @@ KNOWN = {10: 1.0, 691: -1.0, 733: -1.0}
 
 async def test_a_long_text_is_hashed_on_a_thread(monkeypatch):
     seen = []
-    real = word_hash.vectors
+    real = hash_embedder.vectors
 
     def noted(texts, dimensions):
         seen.append(threading.current_thread() is threading.main_thread())
         return real(texts, dimensions)
 
-    monkeypatch.setattr(word_hash, "vectors", noted)
+    monkeypatch.setattr(hash_embedder, "vectors", noted)
     await embedders.embed(HASH, ["short"])
     await embedders.embed(HASH, ["long " * 20_000])
     assert seen == [True, False]

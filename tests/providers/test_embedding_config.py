@@ -7,10 +7,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from config.sections import Config
 from core.errors import Invalid
-from providers import embedders, embedding_models, minilm
 from providers.config import PROVIDERS
-from providers.embedders import Embedder
-from providers.embedding_config import EmbedWith
+from providers.embeddings import embedders, minilm, model_catalog
+from providers.embeddings.config import EmbedWith
+from providers.embeddings.embedders import Embedder
 from providers.errors import EmbedderMisconfigured
 
 KEY = "sk-very-secret-0123456789"
@@ -148,9 +148,9 @@ def test_what_is_asked_for_is_chosen(asked, identity):
 
 
 def test_every_known_model_can_be_chosen():
-    for name in embedding_models.OPENAI:
+    for name in model_catalog.OPENAI:
         assert chosen({"provider": "openai", "model": name}, openai=ENTRY)
-    for name in embedding_models.VOYAGE:
+    for name in model_catalog.VOYAGE:
         assert chosen({"provider": "voyage", "api_key": "pa-1", "model": name})
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from config.sections import Config
 from core.errors import CoulisseError
-from providers import embedders, embedding_service
-from providers.embedders import Embedder
-from providers.embedding_config import EmbedWith
+from providers.embeddings import api_client, embedders
+from providers.embeddings.config import EmbedWith
+from providers.embeddings.embedders import Embedder
 from providers.errors import (
     BrokenReply,
     Disconnected,
@@ -22,7 +22,7 @@ from providers.errors import (
     TimedOut,
     Unreachable,
 )
-from providers.fake import KEY, FakeProvider
+from testing.scripted_provider import KEY, FakeProvider
 
 EMPTY = Config(Path("coulisse.yaml"), {"providers": {}})
 APIS = pytest.mark.parametrize("api", ["openai", "voyage"])
@@ -144,9 +144,9 @@ async def test_many_texts_go_in_batches(fake):
 
 
 def test_batches_keep_to_the_limits():
-    limits = embedding_service.Limits(3, 10, 100, 100)
+    limits = api_client.Limits(3, 10, 100, 100)
     sizes = [4, 4, 4, 1, 1, 1, 1, 50, 1]
-    batches = list(embedding_service._batches([b"x" * size for size in sizes], limits))
+    batches = list(api_client._batches([b"x" * size for size in sizes], limits))
     found = [[len(text) for text in batch] for batch in batches]
     assert found == [[4, 4], [4, 1, 1], [1, 1], [50], [1]]
 

@@ -19,7 +19,6 @@ from pydantic import SecretStr
 from yarl import URL
 
 from core.errors import CoulisseError, Invalid, Upstream
-from providers import failures
 from providers.config import ProviderConfig
 from providers.errors import (
     BrokenReply,
@@ -35,7 +34,8 @@ from providers.errors import (
     TimedOut,
     Unreachable,
 )
-from providers.failures import Source
+from providers.resilience import error_mapping
+from providers.resilience.error_mapping import Source
 
 from .conftest import asking, said
 
@@ -127,8 +127,8 @@ FOREIGN = sorted(
 @pytest.mark.parametrize("kind", FOREIGN, ids=lambda kind: kind.__qualname__)
 def test_no_foreign_exception_is_left_unmapped(kind):
     exc = example(kind)
-    assert isinstance(exc, failures.FOREIGN)
-    error = failures.from_exception(SOURCE, exc)
+    assert isinstance(exc, error_mapping.FOREIGN)
+    error = error_mapping.from_exception(SOURCE, exc)
     assert isinstance(error, ProviderFailed)
     assert error.provider == "acme"
     assert "acme" in error.message
@@ -161,7 +161,7 @@ def test_all_of_aiohttps_client_errors_are_in_the_table():
     ],
 )
 def test_exceptions_are_told_apart(kind, expected, retryable: bool):
-    error = failures.from_exception(SOURCE, example(kind))
+    error = error_mapping.from_exception(SOURCE, example(kind))
     assert type(error) is expected
     assert error.retryable is retryable
 
@@ -198,7 +198,7 @@ def test_every_error_says_whether_to_try_again(kind):
 
 @pytest.mark.parametrize("status", [*range(300, 600)])
 def test_every_status_is_one_of_our_errors(status: int):
-    error = failures.from_status(SOURCE, status, {}, b"<html>")
+    error = error_mapping.from_status(SOURCE, status, {}, b"<html>")
     assert isinstance(error, (RequestRefused, ProviderFailed))
     assert error.provider == "acme"
 
@@ -222,11 +222,11 @@ def test_every_status_is_one_of_our_errors(status: int):
     ],
 )
 def test_statuses_are_told_apart(status: int, expected: type[CoulisseError]):
-    assert type(failures.from_status(SOURCE, status, {}, b"")) is expected
+    assert type(error_mapping.from_status(SOURCE, status, {}, b"")) is expected
 
 
 def refusal(body, status: int = 400) -> CoulisseError:
-    return failures.from_status(SOURCE, status, {}, orjson.dumps(body))
+    return error_mapping.from_status(SOURCE, status, {}, orjson.dumps(body))
 
 
 def test_a_refusal_keeps_what_the_caller_can_act_on():
@@ -346,7 +346,7 @@ async def test_a_whole_reply_cut_short_is_an_error(fake):
 async def test_a_reply_that_does_not_stop_is_an_error(
     fake, monkeypatch, kind: str, stream: bool
 ):
-    monkeypatch.setattr(failures, "MAX_REPLY_BYTES", 64 * 1024)
+    monkeypatch.setattr(error_mapping, "MAX_REPLY_BYTES", 64 * 1024)
     fake.reply(*["word " * 1000] * 20)
     with pytest.raises(BrokenReply, match=r"is longer than 0\.0625 MiB") as caught:
         await said(fake.provider(kind), asking(stream=stream))
@@ -356,7 +356,7 @@ async def test_a_reply_that_does_not_stop_is_an_error(
 
 @pytest.mark.parametrize("body", ["data: " + "x" * 1_000, "data: x\n" * 1_000])
 async def test_an_event_that_does_not_end_is_an_error(fake, monkeypatch, body: str):
-    monkeypatch.setattr(failures, "MAX_REPLY_BYTES", 999)
+    monkeypatch.setattr(error_mapping, "MAX_REPLY_BYTES", 999)
     fake.raw(body, content_type="text/event-stream")
     with pytest.raises(BrokenReply, match="is longer than"):
         await said(fake.provider(retries=0))

@@ -14,7 +14,7 @@ import pytest
 from core.errors import CoulisseError
 from core.events import TextDelta
 from core.trace import Attempt
-from providers import client, exchange
+from providers import client
 from providers.config import ProviderConfig
 from providers.errors import (
     BrokenReply,
@@ -25,6 +25,7 @@ from providers.errors import (
     TimedOut,
     Unreachable,
 )
+from providers.transport import http_request
 
 from . import fault_server as faults
 from .conftest import asking, said
@@ -280,7 +281,7 @@ async def test_a_body_that_comes_byte_by_byte(server, kind, stream):
 async def test_a_status_is_enough_where_its_explanation_does_not_end(
     server, monkeypatch
 ):
-    monkeypatch.setattr(exchange, "ERROR_SECONDS", 0.05)
+    monkeypatch.setattr(http_request, "ERROR_SECONDS", 0.05)
     server.default = faults.unexplained(503)
     with pytest.raises(Overloaded):
         await said(server.provider(retries=0))

@@ -14,8 +14,8 @@ from core.events import (
 from core.messages import Message, Reasoning, ToolCall
 from providers.config import ProviderConfig
 from providers.errors import BrokenReply, Overloaded
-from providers.kinds import KINDS
-from providers.openai import usage
+from providers.registry import KINDS
+from providers.wires.openai import usage
 
 from .conftest import asking, said
 

@@ -3,8 +3,8 @@
 import pytest
 
 from core.messages import Message, Reasoning, ToolCall
-from providers import kinds
-from providers.calls import ModelCall
+from providers import registry
+from providers.model_call import ModelCall
 
 OLD, NEW = "claude-sonnet-4-5", "claude-sonnet-4-6"
 
@@ -19,7 +19,7 @@ def exchange(*, call_id="call_1", reasoning=()):
 
 
 def body(kind, model, messages, **parameters):
-    wire = kinds.KINDS[kind].wire
+    wire = registry.KINDS[kind].wire
     return wire.body(ModelCall(model, messages, parameters=parameters))
 
 

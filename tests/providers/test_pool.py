@@ -9,7 +9,7 @@ import pytest
 
 from core.errors import Invalid
 from core.trace import Attempt
-from providers import breaker, client, pool
+from providers import client
 from providers.config import ProviderConfig
 from providers.errors import (
     CircuitOpen,
@@ -20,6 +20,8 @@ from providers.errors import (
     RateLimited,
     TimedOut,
 )
+from providers.resilience import circuit_breaker
+from providers.transport import endpoint_pool
 
 from . import circuits
 from . import fault_server as faults
@@ -38,7 +40,9 @@ def server() -> Iterator[FaultServer]:
 @pytest.fixture
 def first(monkeypatch) -> None:
     """Of those that may be chosen, the first is."""
-    monkeypatch.setattr(pool.random, "choices", lambda ready, weights: ready[:1])
+    monkeypatch.setattr(
+        endpoint_pool.random, "choices", lambda ready, weights: ready[:1]
+    )
 
 
 class Clock:
@@ -54,7 +58,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(breaker, "now", clock)
+    monkeypatch.setattr(circuit_breaker, "now", clock)
     return clock
 
 
@@ -97,7 +101,7 @@ async def test_calls_are_spread_by_weight(server):
         {"name": "b", "api_key": SECRETS["b"]},
     ]
     provider = server.provider(api_key=None, endpoints=endpoints)
-    chooses = pool.find("acme", provider)
+    chooses = endpoint_pool.find("acme", provider)
     drawn = Counter(
         each.name for _ in range(2000) if (each := chooses.choose(chooses.endpoints))
     )
@@ -134,9 +138,11 @@ async def test_each_endpoint_has_its_own_key_address_and_headers(server, first):
 async def test_each_is_asked_in_the_words_of_its_address(server, first, monkeypatch):
     """OpenAI's own API and servers that are like it differ in a name."""
     openai = server.entry()["base_url"]
-    kind = pool.kinds.KINDS["openai"]
+    kind = endpoint_pool.kinds.KINDS["openai"]
     monkeypatch.setitem(
-        pool.kinds.KINDS, "openai", pool.kinds.Kind(kind.wire, base_url=openai)
+        endpoint_pool.kinds.KINDS,
+        "openai",
+        endpoint_pool.kinds.Kind(kind.wire, base_url=openai),
     )
     with FaultServer() as elsewhere:
         endpoints = [{}, {"base_url": elsewhere.entry()["base_url"]}]
@@ -493,7 +499,9 @@ async def test_a_dead_key_is_left_alone_and_told_of_once(server, first, clock, c
         for _ in range(5):
             await said(provider)
     assert asked(server) == ["a", *"bbbbb"]
-    of_it = [record for record in caplog.records if record.name == breaker.__name__]
+    of_it = [
+        record for record in caplog.records if record.name == circuit_breaker.__name__
+    ]
     (warning,) = [record.getMessage() for record in of_it]
     assert "provider 'acme', endpoint 'a', is left alone for 60 s" in warning
     assert "providers.acme.endpoints[0].api_key" in warning
@@ -540,7 +548,7 @@ async def test_the_error_tells_of_one_that_is_left_alone(server, first, clock):
     server.default = keyed(a=faults.status(401))
     provider = two(server)
     await said(provider)
-    told = pool.find("acme", provider).closed_to_all()
+    told = endpoint_pool.find("acme", provider).closed_to_all()
     assert "refused this server's key" in told.message
     assert "providers.acme" in told.detail
     assert "providers.acme" not in told.message
@@ -564,9 +572,9 @@ async def test_who_asks_is_told_how_each_does(server, first, clock):
 
 
 async def test_what_is_remembered_has_a_bound(server):
-    for number in range(pool.MAX_POOLS + 10):
-        pool.find(f"p{number}", server.provider())
-    assert len(circuits.states()) == pool.MAX_POOLS
+    for number in range(endpoint_pool.MAX_POOLS + 10):
+        endpoint_pool.find(f"p{number}", server.provider())
+    assert len(circuits.states()) == endpoint_pool.MAX_POOLS
 
 
 async def test_a_call_that_begins_while_nobody_may_be_asked_sends_nothing(

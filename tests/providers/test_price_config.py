@@ -2,9 +2,9 @@
 
 import pytest
 
-from config import loader
 from config.errors import ConfigInvalid
-from providers.price_config import PRICES, Price
+from config.loading import loader
+from providers.pricing.config import PRICES, Price
 from tests.test_docs import named
 
 BASE = """

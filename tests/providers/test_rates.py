@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.events import Usage
-from providers import counts, rates
+from providers.pricing import rates
+from providers.wires import usage_parsing
 
 TOKENS = st.integers(0, 10_000_000)
 PRICES = st.decimals(
@@ -24,7 +25,7 @@ RATES = st.builds(
 
 
 def used(prompt: int, reply: int, **parts: int) -> Usage:
-    found = counts.usage(prompt, reply, **parts)
+    found = usage_parsing.usage(prompt, reply, **parts)
     assert found is not None
     return found
 

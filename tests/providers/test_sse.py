@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers import sse
+from providers.transport import sse
 from tests import growth
 
 STREAM = (

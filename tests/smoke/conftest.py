@@ -7,12 +7,13 @@ import pytest
 
 from config import live
 from core.ids import UserId
-from providers import blocking
-from providers.fake import FakeProvider
-from smoke import runs, verdicts
+from providers import sync_bridge
 from smoke.config import SMOKE_TESTS
+from smoke.evaluation import verdicts
+from smoke.execution import run_lifecycle
 from smoke.models import Run
-from tasks.runner import Runner
+from tasks.worker.runner import Runner
+from testing.scripted_provider import FakeProvider
 from tests.smoke.stage import STAGE, Cast
 from tests.tasks.conftest import PATIENCE_SECONDS, wait_until
 
@@ -23,7 +24,7 @@ class Holding:
     def __init__(self) -> None:
         self._users: list[UserId] = []
         self._runner = Runner(lambda: 4, users=self._users)
-        self._running = blocking.begin(self._runner.run())
+        self._running = sync_bridge.begin(self._runner.run())
 
     def launch(self, name: str = "plums", **options: Any) -> list[Run]:
         launched = queued(name, **options)
@@ -36,7 +37,7 @@ class Holding:
         self.kick()
 
     def kick(self) -> None:
-        blocking.wait(self._kick(), timeout_seconds=PATIENCE_SECONDS)
+        sync_bridge.wait(self._kick(), timeout_seconds=PATIENCE_SECONDS)
 
     async def _kick(self) -> None:
         self._runner.kick()
@@ -63,14 +64,14 @@ class Holding:
         return self.closed(run)
 
     def stop(self) -> None:
-        blocking.wait(self._runner.stop(2), timeout_seconds=PATIENCE_SECONDS)
+        sync_bridge.wait(self._runner.stop(2), timeout_seconds=PATIENCE_SECONDS)
         self._running.result(PATIENCE_SECONDS)
 
 
 def queued(name: str = "plums", **options: Any) -> list[Run]:
     """Launch a test without anybody to hold it."""
     test = live.current().get(SMOKE_TESTS)[name]
-    return runs.launch(test, origin="command", **options)
+    return run_lifecycle.launch(test, origin="command", **options)
 
 
 @pytest.fixture

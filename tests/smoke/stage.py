@@ -4,10 +4,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from access import limits
-from providers.fake import FakeProvider, Request
-from providers.fake_wires import Answer
+from access.limits import usage_limits
 from smoke.models import Run
+from testing.scripted_provider import FakeProvider, Request
+from testing.wires import Answer
 from tests.conftest import CONFIG
 from tests.judges.stage import AGENTS as JUDGED_AGENTS
 from tests.judges.stage import JUDGES, answer
@@ -98,4 +98,4 @@ def said(run: Run) -> list[tuple[str, str]]:
 
 def subject(run: Run) -> str:
     """Return under which name the meters would know a run's user."""
-    return limits.subject_of_user(run.user_id)
+    return usage_limits.subject_of_user(run.user_id)

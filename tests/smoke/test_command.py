@@ -19,12 +19,13 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from providers.fake import FakeProvider
-from providers.fake_wires import Answer
-from smoke import runs
+from smoke.execution import run_lifecycle
 from smoke.models import Run
-from tasks import queue, service, wake
 from tasks.models import Task
+from tasks.queue import lifecycle, worker_notifier
+from tasks.worker import service
+from testing.scripted_provider import FakeProvider
+from testing.wires import Answer
 from tests.judges.stage import answer
 from tests.smoke.conftest import Holding
 from tests.smoke.stage import STAGE, Cast, with_test
@@ -40,7 +41,7 @@ Configure = Callable[[str], None]
 @pytest.fixture(autouse=True)
 def _no_worker() -> Any:
     yield
-    wake.by(wake.send)
+    worker_notifier.by(worker_notifier.send)
 
 
 def smoke(*words: str) -> tuple[str, str, int]:
@@ -157,7 +158,7 @@ def test_it_may_be_left_to_a_worker(cast: Cast):
     assert code == 0
     assert "a worker holds them" in out
     assert run.state == "queued"
-    runs.cancel([run.pk])
+    run_lifecycle.cancel([run.pk])
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,9 @@ def test_an_interrupt_leaves_nothing_behind(
     assert str(caught.value).startswith(
         f"interrupted: {left} conversations cancelled; `smoke list --runs`"
     )
-    assert not Task.objects.exclude(pk__in=tasks).filter(state__in=queue.OPEN).exists()
+    assert (
+        not Task.objects.exclude(pk__in=tasks).filter(state__in=lifecycle.OPEN).exists()
+    )
     assert time.monotonic() - began < PATIENCE_SECONDS
 
 
@@ -197,7 +200,7 @@ def test_an_interrupt_before_the_first_launch_says_so(cast: Cast, monkeypatch):
     def interrupted(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs, "launch", interrupted)
+    monkeypatch.setattr(run_lifecycle, "launch", interrupted)
     _, err, code = smoke("run", "plums")
     assert (err, code) == ("interrupted: nothing was launched", 130)
 
@@ -345,5 +348,5 @@ def test_as_a_program_it_ends_with_130_where_it_is_interrupted(
     # After what tasks say that had begun by then.
     told = err.splitlines()[-1]
     assert re.fullmatch(r"CommandError: interrupted: . of . .* shows them", told), err
-    left = Run.objects.filter(state__in=runs.OPEN).values_list("pk", flat=True)
+    left = Run.objects.filter(state__in=run_lifecycle.OPEN).values_list("pk", flat=True)
     assert set(left) <= of_others

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from smoke import comparing
-from smoke.comparing import Difference
 from smoke.models import Run
+from smoke.reports import batch_diff
+from smoke.reports.batch_diff import Difference
 
 BEGAN = datetime(2026, 5, 6, tzinfo=UTC)
 
@@ -32,7 +32,7 @@ def run(verdict="passed", *, turns=2, seconds=4.0, cost=1_000, **scores):
 
 def test_means_weigh_runs_by_their_scores():
     batch = [run(tone=(9.0, 3), wit=(5.0, 1)), run(tone=(5.0, 1))]
-    assert comparing.means(batch) == {"quality.tone": 8.0, "quality.wit": 5.0}
+    assert batch_diff.means(batch) == {"quality.tone": 8.0, "quality.wit": 5.0}
 
 
 def test_batches_are_measured_alike():
@@ -41,7 +41,7 @@ def test_batches_are_measured_alike():
     before = [run(wit=(3.0, 1)), open_]
     told = {
         each.what: (each.now, each.before)
-        for each in comparing.differences(now, before)
+        for each in batch_diff.differences(now, before)
     }
     assert told == {
         "passed": (0.5, 1.0),

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from config import loader
 from config.errors import ConfigInvalid
+from config.loading import loader
 from config.sections import Config
 from smoke.config import SMOKE_TESTS
 from tests.smoke.stage import STAGE, with_test

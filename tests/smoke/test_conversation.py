@@ -10,17 +10,18 @@ from access.models import Meter
 from config import live
 from core.events import Usage
 from core.ids import UserId
-from experiments import choosing
+from experiments import assignment
 from experiments.config import EXPERIMENTS
 from memory.models import Lesson, Message, Owner
-from providers.fake_wires import Answer
-from smoke import runs, talk
+from smoke.execution import dialogue, run_lifecycle
+from smoke.execution.dialogue import OPENING
 from smoke.models import Line, Run
-from smoke.talk import OPENING
-from tasks import judging, queue
+from tasks.judge_runs import judge_queue
 from tasks.models import Task
-from tasks.queue import Draft
+from tasks.queue import lifecycle
+from tasks.queue.lifecycle import Draft
 from telemetry.models import Turn
+from testing.wires import Answer
 from tests.smoke.conftest import Holding, queued
 from tests.smoke.stage import STAGE, Cast, said, subject, with_test
 from tests.tasks.conftest import wait_until
@@ -172,7 +173,7 @@ def test_each_conversation_has_a_user_of_its_own(
 
     assert len({run.user_id for run in held}) == 12
     trial = live.current().get(EXPERIMENTS)["greeter"]
-    chosen = [choosing.choose(trial, UserId(run.user_id)) for run in held]
+    chosen = [assignment.choose(trial, UserId(run.user_id)) for run in held]
     assert [run.agent for run in held] == chosen
     assert [run.repetition for run in held] == list(range(1, 13))
     assert len({run.batch for run in held}) == 1
@@ -222,7 +223,7 @@ def test_it_takes_no_longer_than_it_may(
     cast.agent = [Answer(hang="headers")]
     # It goes on after a line that no clock could have kept from being said.
     (run,) = queued("mine")
-    runs.spoke(runs.begin(run.pk, 1), "More plums?", None)
+    run_lifecycle.spoke(run_lifecycle.begin(run.pk, 1), "More plums?", None)
     Task.objects.filter(key=f"smoke:{run.pk}").update(attempts=1)
     holding.take(run)
 
@@ -239,7 +240,7 @@ def test_a_run_that_is_cancelled_ends_at_once(cast: Cast, holding: Holding):
     holding.kick()
     cast.fake.wait(lambda: len(cast.fake.requests) == 2)
 
-    assert runs.cancel([run.pk]) == 1
+    assert run_lifecycle.cancel([run.pk]) == 1
     cast.fake.wait(lambda: cast.fake.requests[-1].aborted)
 
     run.refresh_from_db()
@@ -251,7 +252,7 @@ def test_a_run_that_is_cancelled_ends_at_once(cast: Cast, holding: Holding):
 
 def test_one_that_waits_is_cancelled_before_it_begins(cast: Cast, holding: Holding):
     (run,) = queued()
-    runs.cancel([run.pk])
+    run_lifecycle.cancel([run.pk])
     holding.take(run)
 
     run.refresh_from_db()
@@ -265,8 +266,8 @@ def test_one_that_waits_is_cancelled_before_it_begins(cast: Cast, holding: Holdi
 
 def test_a_run_whose_worker_died_goes_on_where_it_was(cast: Cast, holding: Holding):
     (run,) = queued()
-    begun = runs.begin(run.pk, 1)
-    runs.spoke(begun, "Any plums?", None)
+    begun = run_lifecycle.begin(run.pk, 1)
+    run_lifecycle.spoke(begun, "Any plums?", None)
     Task.objects.filter(key=f"smoke:{run.pk}").update(attempts=1)
     cast.persona = ["[FIN]"]
     holding.take(run)
@@ -282,14 +283,14 @@ def test_a_run_whose_worker_died_goes_on_where_it_was(cast: Cast, holding: Holdi
 
 def test_a_worker_that_lost_a_run_writes_nothing_more(cast: Cast):
     (run,) = queued()
-    lost = runs.begin(run.pk, 1)
-    begun = runs.begin(run.pk, 2)
+    lost = run_lifecycle.begin(run.pk, 1)
+    begun = run_lifecycle.begin(run.pk, 2)
 
-    with pytest.raises(queue.Gone):
-        runs.spoke(lost, "Any plums?", None)
-    runs.spoke(begun, "Some plums?", None)
+    with pytest.raises(lifecycle.Gone):
+        run_lifecycle.spoke(lost, "Any plums?", None)
+    run_lifecycle.spoke(begun, "Some plums?", None)
     assert said(run) == [("persona", "Some plums?")]
-    runs.failed(lost, "error", "too late")
+    run_lifecycle.failed(lost, "error", "too late")
     run.refresh_from_db()
     assert run.state == "running"
 
@@ -298,13 +299,13 @@ def test_a_run_that_was_given_up_is_closed(cast: Cast):
     (run,), (other,) = queued(), queued()
     Task.objects.filter(key=f"smoke:{run.pk}").update(state="errored", error="gone")
 
-    assert runs.sweep() >= 1
+    assert run_lifecycle.sweep() >= 1
 
     run.refresh_from_db()
     assert (run.state, run.error) == ("failed", "gone")
     other.refresh_from_db()
     assert other.state == "queued"
-    runs.cancel([other.pk])
+    run_lifecycle.cancel([other.pk])
 
 
 @pytest.mark.parametrize("state", ["queued", "judging"])
@@ -313,23 +314,25 @@ def test_a_sweep_asks_as_much_about_many_runs_as_about_one(cast: Cast, state: st
     for run in launched[1:]:
         Run.objects.filter(pk=run.pk).update(state="cancelled")
     for run in launched:
-        queue.add([Draft(judging.KIND, UserId(run.user_id), "assistant", seconds=3600)])
+        lifecycle.add(
+            [Draft(judge_queue.KIND, UserId(run.user_id), "assistant", seconds=3600)]
+        )
     Run.objects.filter(pk=launched[0].pk).update(state=state)
     with CaptureQueriesContext(connection) as of_one:
-        runs.sweep()
+        run_lifecycle.sweep()
 
     Run.objects.filter(pk__in=[run.pk for run in launched]).update(state=state)
     with CaptureQueriesContext(connection) as of_all:
-        runs.sweep()
+        run_lifecycle.sweep()
 
     assert len(of_all) == len(of_one)
     found = Run.objects.filter(pk__in=[run.pk for run in launched])
     assert set(found.values_list("state", flat=True)) == {state}
-    runs.cancel([run.pk for run in launched])
+    run_lifecycle.cancel([run.pk for run in launched])
 
 
 def test_a_conversation_says_whose_turn_it_is():
-    flipped = talk.for_persona("Be.", [talk.Said("persona", "a")])
+    flipped = dialogue.for_persona("Be.", [dialogue.Said("persona", "a")])
     assert [message.role for message in flipped] == ["system", "user", "assistant"]
 
 

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from smoke import jobs, runs
+from smoke import jobs
+from smoke.execution import run_lifecycle
 from smoke.models import Line, Run
 from tasks.models import Task
 from tests.smoke.conftest import Holding, queued
@@ -24,13 +25,13 @@ def scheduled(cast: Cast, configure) -> None:
 
 
 def close(launched: list[Run]) -> None:
-    runs.cancel([run.pk for run in launched])
+    run_lifecycle.cancel([run.pk for run in launched])
 
 
 def test_it_is_launched_when_its_time_has_come(scheduled: None):
-    assert runs.launch_due(now=FOUR - SECOND) == []
+    assert run_lifecycle.launch_due(now=FOUR - SECOND) == []
 
-    launched = runs.launch_due(now=FOUR + 20 * SECOND)
+    launched = run_lifecycle.launch_due(now=FOUR + 20 * SECOND)
 
     assert [(run.test, run.repetition) for run in launched] == [
         ("mine", 1),
@@ -45,41 +46,41 @@ def test_it_is_launched_when_its_time_has_come(scheduled: None):
 def test_it_is_launched_once_however_many_look(
     scheduled: None, caplog: pytest.LogCaptureFixture
 ):
-    caplog.set_level("INFO", logger="smoke.runs")
+    caplog.set_level("INFO", logger="smoke.execution.run_lifecycle")
     at = FOUR + timedelta(days=1)
-    launched = runs.launch_due(now=at)
+    launched = run_lifecycle.launch_due(now=at)
     assert len(launched) == 2
-    assert runs.launch_due(now=at) == []
-    assert runs.launch_due(now=at + 30 * SECOND) == []
+    assert run_lifecycle.launch_due(now=at) == []
+    assert run_lifecycle.launch_due(now=at + 30 * SECOND) == []
     said = [message for message in caplog.messages if "by the clock" in message]
     assert said == ["smoke test 'mine' is launched by the clock, 2 times"]
     close(launched)
-    again = runs.launch_due(now=at + timedelta(days=1))
+    again = run_lifecycle.launch_due(now=at + timedelta(days=1))
     assert len(again) == 2
     assert {run.batch for run in again} != {run.batch for run in launched}
     close(again)
 
 
 def test_a_time_that_was_missed_is_left_out(scheduled: None):
-    late = FOUR + timedelta(days=3) + runs.GRACE
-    assert runs.launch_due(now=late) == []
+    late = FOUR + timedelta(days=3) + run_lifecycle.GRACE
+    assert run_lifecycle.launch_due(now=late) == []
 
 
 def test_none_is_launched_where_no_work_is_done(cast: Cast, configure):
     configure(with_test(FIELDS).replace("tasks: {}", "tasks: {enabled: false}"))
     at = FOUR + timedelta(days=4)
-    assert runs.launch_due(now=at) == []
+    assert run_lifecycle.launch_due(now=at) == []
     configure(with_test(FIELDS))
-    launched = runs.launch_due(now=at)
+    launched = run_lifecycle.launch_due(now=at)
     assert len(launched) == 2
     close(launched)
 
 
 def test_the_clock_is_that_of_its_zone(cast: Cast, configure):
     configure(with_test(f"{FIELDS}\ntime_zone: Asia/Tokyo"))
-    assert runs.launch_due(now=FOUR + timedelta(days=5)) == []
+    assert run_lifecycle.launch_due(now=FOUR + timedelta(days=5)) == []
     tokyo = FOUR + timedelta(days=5) - timedelta(hours=9)
-    launched = runs.launch_due(now=tokyo)
+    launched = run_lifecycle.launch_due(now=tokyo)
     assert len(launched) == 2
     close(launched)
 
@@ -100,10 +101,10 @@ def test_runs_are_deleted_when_they_are_old_enough(cast: Cast, holding: Holding)
     waiting, *_ = queued("judged")
     past = datetime.now(UTC) - timedelta(days=31)
     Run.objects.filter(pk__in=[old.pk, waiting.pk]).update(created_at=past)
-    runs.cancel([waiting.pk])
+    run_lifecycle.cancel([waiting.pk])
     Run.objects.filter(pk=waiting.pk).update(state="queued")
 
-    assert runs.prune() >= 1
+    assert run_lifecycle.prune() >= 1
 
     kept = Run.objects.filter(pk__in=[old.pk, new.pk, waiting.pk])
     assert {run.pk for run in kept} == {new.pk, waiting.pk}

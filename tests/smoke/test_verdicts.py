@@ -5,12 +5,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from judges.models import Score
-from providers.fake_wires import Answer
-from smoke import calls, drawing, expectations, runs, verdicts
 from smoke.config import Expectations
-from smoke.expectations import Mean, Seen
-from tasks import judging, queue
-from tasks.queue import Draft
+from smoke.evaluation import expectations, tool_call_log, verdicts
+from smoke.evaluation.expectations import Mean, Seen
+from smoke.execution import run_lifecycle
+from smoke.reports import terminal
+from tasks.judge_runs import judge_queue
+from tasks.queue import lifecycle
+from tasks.queue.lifecycle import Draft
+from testing.wires import Answer
 from tests.judges.stage import answer
 from tests.smoke.conftest import Holding, queued
 from tests.smoke.stage import Cast, with_test
@@ -147,7 +150,7 @@ def test_a_judge_that_fails_is_told_of_where_nothing_is_expected(
     run = holding.hold("mine")
 
     assert (run.verdict, run.failures, run.scores) == ("passed", [], {})
-    *_, line = drawing.ending(run)
+    *_, line = terminal.ending(run)
     assert line.startswith("    judge 'quality' has not scored all: ")
 
 
@@ -179,7 +182,7 @@ def test_the_sweep_closes_what_is_judged(cast: Cast, holding: Holding):
     holding.kick()
 
     def is_closed() -> bool:
-        runs.sweep()
+        run_lifecycle.sweep()
         run.refresh_from_db()
         return run.verdict == "passed"
 
@@ -211,14 +214,14 @@ expect:
 @database
 def test_a_score_is_awaited_only_while_its_task_is_open(cast: Cast):
     (run,) = queued()
-    draft = Draft(judging.KIND, run.user_id, "assistant", seconds=3600)
-    (task,) = queue.add([draft])
-    begun = runs.begin(run.pk, 1)
-    runs.ended(begun, "max_turns")
+    draft = Draft(judge_queue.KIND, run.user_id, "assistant", seconds=3600)
+    (task,) = lifecycle.add([draft])
+    begun = run_lifecycle.begin(run.pk, 1)
+    run_lifecycle.ended(begun, "max_turns")
     assert not verdicts.settle(run.pk)
-    queue.cancel(task.pk)
+    lifecycle.cancel(task.pk)
     assert verdicts.settle(run.pk)
-    runs.cancel([run.pk])
+    run_lifecycle.cancel([run.pk])
 
 
 def test_a_tool_is_found_at_every_depth_and_an_agent_by_its_name():
@@ -230,6 +233,6 @@ def test_a_tool_is_found_at_every_depth_and_an_agent_by_its_name():
         "target": "Ask it!",
         "calls": [{"object": "model_call"}, inner],
     }
-    assert calls.tools([{"object": "model_call"}, outer]) == {
+    assert tool_call_log.tools([{"object": "model_call"}, outer]) == {
         *("ask_it", "Ask it!", "search")
     }

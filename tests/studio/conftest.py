@@ -5,7 +5,7 @@ import re
 import httpx2
 import pytest
 
-from studio import people, roles
+from studio.security import accounts, roles
 from tests.conftest import CONFIG
 
 TWO_PEOPLE = (
@@ -67,7 +67,7 @@ def browser(server):
 def viewer(running, configure):
     """A script whose person may only look."""
     configure(TWO_PEOPLE)
-    roles.give(people.staff("vera"), roles.Role.VIEWER)
+    roles.give(accounts.staff("vera"), roles.Role.VIEWER)
     with httpx2.Client(
         base_url=running, timeout=60, verify=False, auth=("vera", "only-views-it")
     ) as http:

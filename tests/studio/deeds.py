@@ -13,16 +13,17 @@ import httpx2
 from core.ids import UserId, new_turn_id
 from core.messages import Message
 from mcp_bridge.models import McpToken
-from memory import history
-from memory.transcript import Entry
-from processes import sidecar_record
-from processes.pidfile import PidFile
-from processes.sidecar_record import SidecarRecord
-from processes.state import StateDir
+from memory.transcript import message_store
+from memory.transcript.message_rows import Entry
+from processes.sidecar_control import sidecar_records
+from processes.sidecar_control.sidecar_records import SidecarRecord
+from processes.supervision.pidfile import PidFile
+from processes.supervision.state_directory import StateDir
 from smoke.models import Run
-from studio import people
-from tasks import judging, queue
+from studio.security import accounts
+from tasks.judge_runs import judge_queue
 from tasks.models import Task
+from tasks.queue import lifecycle
 from tests.studio.conftest import TWO_PEOPLE
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -105,8 +106,8 @@ class Cast:
     def __enter__(self) -> Self:
         self._lock.acquire()
         record = SidecarRecord("bridge", "running", 1, "", 4321, time.time(), 0)
-        sidecar_record.write(self.files.sidecars, os.getpid(), [record])
-        people.staff("paula")
+        sidecar_records.write(self.files.sidecars, os.getpid(), [record])
+        accounts.staff("paula")
         self.fact = self._made(f"users/{self.user}/facts", content=SAID)
         self.token = self._made("tokens", label="x", principal="p")
         self.waiting, self.failed = self._task("queued"), self._task("errored")
@@ -157,14 +158,14 @@ class Cast:
                 Message("assistant", SAID), 5, agent="assistant", finish_reason="stop"
             )
         )
-        history.append(self.user, "", new_turn_id(), said)
+        message_store.append(self.user, "", new_turn_id(), said)
 
     def _fall(self) -> None:
         """Have a judge fail at a reply."""
-        draft = judging.draft(
+        draft = judge_queue.draft(
             *("quality", "assistant"), turn_id=new_turn_id(), user_id=self.user
         )
-        (task,) = queue.add([draft])
+        (task,) = lifecycle.add([draft])
         Task.objects.filter(pk=task.pk).update(state="errored", finished_at=AT)
 
     def told(self, path: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import jsonschema
 from django.conf import settings
 from drf_spectacular.generators import SchemaGenerator
 
-from studio.description import operations
+from studio.openapi.document import operations
 
 
 @cache

@@ -7,7 +7,7 @@ import pytest
 from django.conf import settings
 from django.db.backends.signals import connection_created
 
-from studio import handler
+from studio.server import asgi_handler
 from tests.gateway.calls import PATH, body
 
 pytestmark = pytest.mark.database
@@ -45,5 +45,5 @@ def test_requests_open_no_connections_of_their_own(server, client, user, opened)
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(ask, calls * 8))
     assert set(answers) == {200}
-    threads = settings.COULISSE_DATABASE_THREADS + handler._threads._max_workers
+    threads = settings.COULISSE_DATABASE_THREADS + asgi_handler._threads._max_workers
     assert len(opened) < 2 * threads  # Others may open one of theirs, too.

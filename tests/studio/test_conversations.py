@@ -6,21 +6,21 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from access import identity
+from access.users import identity
 from core.ids import new_turn_id
 from core.messages import Message, ToolCall
 from judges import scores
-from judges.answers import Verdict
 from judges.models import Feedback
 from judges.scores import Judged
-from memory import history, reading
-from memory.transcript import Entry
+from judges.verdict_parser import Verdict
+from memory.transcript import conversation_queries, message_store
+from memory.transcript.message_rows import Entry
 from tests.gateway.calls import error
 from tests.gateway.hands import ok
 from tests.memory import lives
 from tests.memory.saving import save
 from tests.telemetry.turns import deep, put, tool_call
-from turns import conversations
+from turns.reports import conversations
 
 pytestmark = pytest.mark.database
 
@@ -39,7 +39,7 @@ def say(user_id, *messages, thread="", finish_reason="stop", turn_id=None):
     turn_id = turn_id or new_turn_id()
     *before, reply = [Entry(message, 5, agent="assistant") for message in messages]
     last = Entry(reply.message, 7, agent="assistant", finish_reason=finish_reason)
-    history.append(user_id, thread, turn_id, [*before, last])
+    message_store.append(user_id, thread, turn_id, [*before, last])
     return turn_id
 
 
@@ -315,7 +315,7 @@ def test_it_asks_as_often_whatever_was_said(alice):
             turn_id = say(alice, Message("user", "Hi"), Message("assistant", "Hello!"))
             put(*deep(), turn_id=turn_id, user_id=alice)
             lives.appraise(alice, turn_id, "plums")
-        thread = reading.thread(alice, "")
+        thread = conversation_queries.thread(alice, "")
         with CaptureQueriesContext(connection) as queries:
             told = conversations.page(alice, thread)
         assert len(told.data) == 2 * sum(range(number + 1)) or number == 12

@@ -15,8 +15,8 @@ from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.generators import SchemaGenerator
 from openapi_spec_validator import validate
 
-from studio.description import operations
-from studio.navigation import GROUPS
+from studio.base.navigation import GROUPS
+from studio.openapi.document import operations
 
 pytestmark = pytest.mark.database
 

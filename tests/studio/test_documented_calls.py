@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from access.identity import derive
+from access.users.identity import derive
 from mcp_bridge.models import McpToken
-from processes import state
+from processes.supervision import state_directory
 from tests.conftest import CONFIG
 from tests.studio.deeds import AT, Cast
 from tests.test_docs import BASE, blocks
@@ -65,7 +65,7 @@ def documented() -> list:
 @pytest.fixture
 def cast(script, configure, tmp_path, settings) -> Iterator[Cast]:
     settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
-    files = state.current()
+    files = state_directory.current()
     files.prepare()
     configure(TEXT)
     with Cast(script, files) as cast:

@@ -16,13 +16,16 @@ from django.test import RequestFactory
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from access import oidc, tokens
-from access.oidc_login import Backend
-from gateway.session import Session
-from studio import door, live_socket, local, people, roles
-from studio.person_pages import Terms, change
-from studio.roles import Role
-from studio.sessions import SessionStore
+from access.authentication import oidc_tokens
+from access.authentication.oidc_login import Backend
+from access.tokens import api_tokens
+from gateway.auth.browser_session import Session
+from studio.live import websocket
+from studio.operations.studio_accounts import Terms, change
+from studio.security import accounts, local_requests, roles
+from studio.security.roles import Role
+from studio.security.sessions import SessionStore
+from studio.server import access_middleware
 from tests.access.authors import ADA
 from tests.access.identity_provider import IdentityProvider
 from tests.conftest import CONFIG
@@ -103,12 +106,12 @@ def test_from_elsewhere_it_is_closed(configure, http):
     seen = {}
     for client in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "10.0.0.7", "::2", ""):
         request.scope = {"client": (client, 1), "http_version": "1.1"}
-        seen[client] = local.is_local(request)
+        seen[client] = local_requests.is_local(request)
     assert [name for name, is_in in seen.items() if is_in] == [
         *("127.0.0.1", "::1", "::ffff:127.0.0.1")
     ]
     request.scope = {"client": None}
-    assert not local.is_local(request)
+    assert not local_requests.is_local(request)
 
 
 def test_what_speaks_like_a_proxy_of_old_is_none_of_ours(configure, running):
@@ -166,7 +169,7 @@ def test_a_credential_of_one_scope_is_none_in_the_other(configure, http, databas
         CONFIG
         + "auth: {admin: {basic: {password: open-the-studio}}, proxy: {tokens: {}}}\n"
     )
-    _, secret = tokens.mint("test", "somebody", by=ADA)
+    _, secret = api_tokens.mint("test", "somebody", by=ADA)
     token = {"Authorization": f"Bearer {secret}"}
     assert http.get("/v1/models", headers=token).status_code == 200
     assert http.get("/admin/", headers=token).status_code == 401
@@ -187,7 +190,7 @@ def test_the_api_does_not_ask_for_the_studio_s_password(configure, http):
 def idp():
     with IdentityProvider() as idp:
         yield idp
-    oidc.provider.cache_clear()
+    oidc_tokens.provider.cache_clear()
 
 
 @pytest.fixture
@@ -282,7 +285,7 @@ def test_a_session_does_not_outlast_its_provider(
     assert browser.get("/admin/").status_code == 302
     configure(text)
     assert browser.get("/admin/").status_code == 200
-    monkeypatch.setattr(door, "WHOLE_SECONDS", -1)
+    monkeypatch.setattr(access_middleware, "WHOLE_SECONDS", -1)
     assert browser.get("/admin/").status_code == 302
 
 
@@ -330,9 +333,9 @@ def test_a_provider_that_is_down_says_so(browser, idp):
 
 @pytest.mark.usefixtures("database")
 def test_one_person_is_one_row(user):
-    one = people.staff(user)
-    assert people.staff(user, email="a@example.com").pk == one.pk
-    assert people.staff("x" * 300).pk == people.staff("x" * 300).pk
+    one = accounts.staff(user)
+    assert accounts.staff(user, email="a@example.com").pk == one.pk
+    assert accounts.staff("x" * 300).pk == accounts.staff("x" * 300).pk
     assert User.objects.get(pk=one.pk).email == "a@example.com"
 
 
@@ -343,7 +346,7 @@ def test_whoever_is_new_has_a_role_in_each_of_their_first_requests(user):
     def enter() -> Role | None:
         together.wait()
         try:
-            return roles.of(people.staff(user, role=Role.VIEWER))
+            return roles.of(accounts.staff(user, role=Role.VIEWER))
         finally:
             connection.close()
 
@@ -359,9 +362,9 @@ def test_who_could_be_given_no_role_is_not_made(user, monkeypatch):
 
     monkeypatch.setattr(roles, "give", fail)
     with pytest.raises(DatabaseError):
-        people.staff(user)
+        accounts.staff(user)
     monkeypatch.undo()
-    assert roles.of(people.staff(user)) is Role.OPERATOR
+    assert roles.of(accounts.staff(user)) is Role.OPERATOR
 
 
 # What becomes of a session.
@@ -471,7 +474,7 @@ def log_out(browser: Any, page: httpx2.Response) -> None:
 def test_who_loses_their_role_is_shown_no_more(
     browser, idp, user, running, monkeypatch
 ):
-    monkeypatch.setattr(live_socket, "LOOK_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(websocket, "LOOK_AGAIN_SECONDS", 0.05)
     idp.subject = user
     browser.follow(browser.get("/admin/"), 3)
     cookie = {"Cookie": f"coulisse_studio={browser.http.cookies['coulisse_studio']}"}
@@ -481,7 +484,7 @@ def test_who_loses_their_role_is_shown_no_more(
         User.objects.get(username=f"oidc:{user}").groups.clear()
         with pytest.raises(ConnectionClosed) as closed:
             list(iter(lambda: ws.recv(timeout=60), None))
-    assert closed.value.rcvd.code == live_socket.LEFT_OUT
+    assert closed.value.rcvd.code == websocket.LEFT_OUT
 
 
 @pytest.mark.parametrize(

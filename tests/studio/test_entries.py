@@ -10,8 +10,8 @@ from ruamel.yaml import YAML
 from access.models import AuditEntry
 from config import live
 from config.models import Override, OverrideVersion
-from studio import agents, references
-from studio.kinds import KINDS
+from studio.configuration import agent_details, agent_references
+from studio.configuration.entry_types import KINDS
 from tests.conftest import CONFIG
 
 pytestmark = pytest.mark.database
@@ -504,13 +504,16 @@ def test_each_change_is_in_the_audit_without_its_text(script):
 
 
 def test_who_refers_to_an_agent_is_listed(server):
-    found = references.of_agent(live.current(), "tuned")
+    found = agent_references.of_agent(live.current(), "tuned")
     assert [tuple(each) for each in found] == [
         ("agent", "team", "calls it"),
         ("experiment", "trial", "a variant"),
         ("smoke test", "greeting", "talks to it"),
     ]
-    assert references.of_agent(live.current(), "forgetful")[0].how == "falls back to it"
+    assert (
+        agent_references.of_agent(live.current(), "forgetful")[0].how
+        == "falls back to it"
+    )
 
 
 def test_an_agents_last_day_is_told(script, client, fake):
@@ -533,11 +536,14 @@ def queries(function):
 
 
 def test_pages_ask_as_often_however_much_there_is(script):
-    few = queries(agents.overview), queries(lambda: agents.details("tuned", None))
+    few = (
+        queries(agent_details.overview),
+        queries(lambda: agent_details.details("tuned", None)),
+    )
     for number in range(3):
         post(script, "agents", BOB.replace("bob", f"bob-{number}"))
     assert (
-        queries(agents.overview),
-        queries(lambda: agents.details("tuned", None)),
+        queries(agent_details.overview),
+        queries(lambda: agent_details.details("tuned", None)),
     ) == few
     assert few == (1, 1)

@@ -9,7 +9,7 @@ from django.urls import URLPattern, URLResolver
 from drf_spectacular.generators import SchemaGenerator
 from ruamel.yaml import YAML
 
-from studio.faces import Face
+from studio.base.views import Face
 from studio.templatetags import live
 from studio.urls import urlpatterns
 

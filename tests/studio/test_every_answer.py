@@ -12,11 +12,11 @@ from django.db import transaction
 from ruamel.yaml import YAML
 
 from config import starter
-from demo import people
-from demo.filling import Month, Size
+from demo import sample_users
+from demo.generator import Month, Size
 from demo.management.commands import demo
-from studio import formats
-from studio.description import operations
+from studio.base import formats
+from studio.openapi.document import operations
 from tests.studio import described
 from tests.studio.deeds import KINDS
 
@@ -93,7 +93,9 @@ def names(studio: httpx2.Client) -> dict[str, list[str]]:
         found[place] = found[place][:ENOUGH]
     for place in ("mcp", "providers"):
         found[place] = list(studio.get(f"/admin/{place}").json())
-    found["users"] = [str(person.user_id) for person in people.some(SIZE.users)][:3]
+    found["users"] = [str(person.user_id) for person in sample_users.some(SIZE.users)][
+        :3
+    ]
     return found
 
 

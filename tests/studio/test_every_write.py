@@ -9,10 +9,10 @@ import orjson
 import pytest
 from django.conf import settings as django_settings
 
-from access import audit_lines
+from access.audit import formatting
 from access.models import AuditEntry
-from processes import state
-from studio.faces import Face
+from processes.supervision import state_directory
+from studio.base.views import Face
 from studio.urls import urlpatterns
 from tests.studio import described
 from tests.studio.deeds import KINDS, SECRETS, STAGE, Cast, Write, changes
@@ -38,7 +38,7 @@ DOCS = Path(django_settings.BASE_DIR) / "docs" / "audit.md"
 @pytest.fixture
 def stage(operator, configure, tmp_path, settings):
     settings.COULISSE_STATE_DIR = tmp_path / ".coulisse"
-    files = state.current()
+    files = state_directory.current()
     files.prepare()
     configure(STAGE)
     with Cast(operator, files) as cast:
@@ -73,7 +73,7 @@ def test_every_change_is_in_the_audit_once(stage) -> None:
             wrong.append((place, [entry.action for entry in told]))
             continue
         (entry,) = told
-        said = orjson.dumps(audit_lines.as_json(entry)).decode()
+        said = orjson.dumps(formatting.as_json(entry)).decode()
         wrong += [(place, said) for secret in SECRETS if secret in said]
         if entry.actor != "studio: olga" or "127.0.0.1" not in entry.origin:
             wrong.append((place, entry.actor, entry.origin))

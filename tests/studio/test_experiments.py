@@ -11,7 +11,7 @@ from config import live
 from core.ids import new_turn_id
 from experiments.config import EXPERIMENTS
 from judges.models import Score
-from studio import experiments
+from studio.evaluation import experiment_results
 from studio.templatetags import evaluate
 from telemetry.models import Turn
 from tests.conftest import CONFIG
@@ -114,7 +114,7 @@ def results(script, trials, strategy, **query):
     address = f"/admin/experiments/{trials.name(strategy)}/results"
     told = script.get(address, params=query)
     assert told.status_code == 200, told.text
-    fits(experiments.ExperimentResults, told.json())
+    fits(experiment_results.ExperimentResults, told.json())
     return told.json()
 
 
@@ -234,7 +234,7 @@ def test_the_list_takes_two_queries(script, trials):
         trials.serve("split", "cool", number)
         trials.serve("bandit", "warm", number)
         with CaptureQueriesContext(connection) as queries:
-            told = experiments.overview()
+            told = experiment_results.overview()
         counts.append(len(queries))
     assert counts == [2, 2]
     assert told[trials.name("split")]["turns"] == 6
@@ -251,7 +251,7 @@ def test_results_take_as_many_queries_for_many_turns(trials):
         trials.serve("bandit", "warm", number)
         trials.score("bandit", "warm", *range(number))
         with CaptureQueriesContext(connection) as queries:
-            experiments.results(experiment)
+            experiment_results.results(experiment)
         counts.append(len(queries))
     assert counts == [4, 4]
 

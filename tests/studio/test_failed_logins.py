@@ -10,10 +10,10 @@ import httpx2
 import pytest
 from django.test import RequestFactory
 
-from access import basic as passwords
-from access import login_throttle
+from access.authentication import basic_auth as passwords
+from access.authentication import login_throttle
 from access.models import AuditEntry
-from studio import door
+from studio.server import access_middleware
 from tests.access.clock import Clock
 from tests.conftest import CONFIG
 from tests.gateway.calls import WAIT_SECONDS, basic, error, until
@@ -208,5 +208,5 @@ def test_a_request_nobody_has_checked_is_refused(configure):
     configure(YAML)
     request = RequestFactory().get("/admin/", headers=RIGHT)
     request.urlconf = "coulisse_site.studio_urls"
-    answer = door.Door(lambda _: pytest.fail("it was let in"))(request)
+    answer = access_middleware.Door(lambda _: pytest.fail("it was let in"))(request)
     assert answer.status_code == 401

@@ -6,8 +6,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import OperationalError
 
-from studio import people
-from studio.home import Home
+from studio.monitoring.home import Home
+from studio.security import accounts
 
 pytestmark = pytest.mark.database
 
@@ -29,7 +29,7 @@ def test_a_fault_is_logged_and_told_in_the_face_that_was_asked_for(
 
 @pytest.mark.parametrize("path", ["/admin/", "/admin/agents", "/admin/nowhere"])
 def test_without_a_database_pages_say_so_too(script, monkeypatch, caplog, path):
-    monkeypatch.setattr(people, "staff", gone)
+    monkeypatch.setattr(accounts, "staff", gone)
     page = script.get(path, headers={"Accept": "text/html"})
     assert page.status_code == 503
     assert "The database is not available" in page.text

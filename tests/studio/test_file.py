@@ -7,10 +7,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from access import reloads
+from access.audit import config_reloads
 from access.models import AuditEntry
-from config import kept, live, loader
-from config.masks import MASK
+from config import live
+from config.editing.secret_masks import MASK
+from config.loading import last_valid_copy, loader
 from tests.conftest import CONFIG
 from tests.studio.conftest import Browser
 
@@ -349,9 +350,9 @@ def test_writes_are_in_the_audit_and_refusals_are_not(script, yaml):
 def test_a_write_is_not_told_of_as_somebody_elses_edit_too(script, yaml):
     script.post("/admin/providers", json={"kind": "groq", "api_key": "gsk-secret-1"})
     taken = loader.load(yaml)
-    reloads.write_down(taken, ["providers"])
+    config_reloads.write_down(taken, ["providers"])
     told = AuditEntry.objects.filter(details__digest=taken.digest)
-    assert [entry.action for entry in told] == [reloads.WRITTEN]
+    assert [entry.action for entry in told] == [config_reloads.WRITTEN]
 
 
 # Pages.
@@ -462,7 +463,7 @@ def test_who_was_slower_sees_what_is_there_now(browser, script, yaml, text, wher
 
 
 def test_a_file_that_was_broken_meanwhile_keeps_what_was_typed(browser, yaml, text):
-    kept.write(text.encode())
+    last_valid_copy.write(text.encode())
     yaml.write_text("agents: {\n")
     typed = {"_method": "PUT", "yaml": "fmt: {}\n", "version": "older"}
     page = browser.submit("/admin/telemetry", typed)
@@ -515,7 +516,7 @@ def test_the_whole_file_is_edited(browser, script, yaml, text):
 
 
 def test_a_file_that_cannot_be_read_is_told_of(browser, yaml, text):
-    kept.write(text.encode())
+    last_valid_copy.write(text.encode())
     yaml.write_text("agents: {\n")
     page = browser.get("/admin/config/edit").text
     assert "cannot be read" in page

@@ -15,11 +15,11 @@ from config import live
 from config.sections import Problem, SetAside
 from core.events import Usage
 from memory.models import Lesson, Thread
-from studio import attention, home
+from studio.monitoring import alerts, home
 from studio.templatetags import studio as words
 from tasks.models import Task
-from telemetry import glance
 from telemetry.models import Turn
+from telemetry.statistics import recent_activity
 from tests.conftest import CONFIG
 from tests.gateway.hands import ok
 from tests.telemetry.turns import put
@@ -45,11 +45,13 @@ def turn(**fields):
 
 
 def day():
-    return home.day(glance.since(SINCE, NOW))
+    return home.day(recent_activity.since(SINCE, NOW))
 
 
 def concerns():
-    return [each.said for each in attention.concerns(glance.since(SINCE, NOW), SINCE)]
+    return [
+        each.said for each in alerts.concerns(recent_activity.since(SINCE, NOW), SINCE)
+    ]
 
 
 # The faces.
@@ -123,7 +125,7 @@ def test_as_many_queries_whatever_there_is(configure):
 
     def count() -> int:
         with CaptureQueriesContext(connection) as queries:
-            home.shown(glance.since(SINCE, NOW))
+            home.shown(recent_activity.since(SINCE, NOW))
             day()
         return len(queries)
 
@@ -139,7 +141,7 @@ def test_as_many_queries_whatever_there_is(configure):
 def test_where_nothing_was_asked_it_says_what_to_do(configure, rf):
     configure(CONFIG)
     Turn.objects.all()._raw_delete("default")
-    shown = home.shown(glance.since(SINCE, NOW))
+    shown = home.shown(recent_activity.since(SINCE, NOW))
     assert shown["is_fresh"]
     assert shown["first_agent"] == "assistant"
     request = rf.get("/admin/", HTTP_HOST="localhost:8421")
@@ -147,7 +149,7 @@ def test_where_nothing_was_asked_it_says_what_to_do(configure, rf):
     assert "curl http://localhost:8421/v1/chat/completions" in told
     assert "/admin/playground?agent=assistant" in told
     turn()
-    assert not home.shown(glance.since(SINCE, NOW))["is_fresh"]
+    assert not home.shown(recent_activity.since(SINCE, NOW))["is_fresh"]
 
 
 # What needs attention.
@@ -181,7 +183,7 @@ def test_failed_sign_ins_do(configure):
         "7 failed sign-ins from 192.0.2.40 for name '<ada>' in the last hour",
         "2 more bursts of failed sign-ins in the last hour",
     ]
-    first = attention.concerns(glance.since(SINCE, NOW), SINCE)[0]
+    first = alerts.concerns(recent_activity.since(SINCE, NOW), SINCE)[0]
     assert first.more.startswith("For the studio. Further ones are delayed. If nobody")
 
 
@@ -222,7 +224,7 @@ def test_work_that_failed_does(configure):
 def test_unknown_prices_do(configure):
     configure(CONFIG)
     turn(cost_micro_usd=None)
-    [concern] = attention.concerns(glance.since(SINCE, NOW), SINCE)
+    [concern] = alerts.concerns(recent_activity.since(SINCE, NOW), SINCE)
     assert concern.said == "1 turn costs more than is known"
     assert "openai/gpt-test" in concern.more
 
@@ -240,7 +242,7 @@ def test_what_is_set_aside_does(configure):
         "agents", "bob", (Problem(("agents",), "no provider 'x'", "coulisse.E1"),)
     )
     live.replace(replace(live.current(), set_aside=(aside,)))
-    [concern] = attention.concerns(glance.since(SINCE, NOW), SINCE)
+    [concern] = alerts.concerns(recent_activity.since(SINCE, NOW), SINCE)
     assert concern.level == "bad"
     assert "bob" in concern.said
     assert concern.address == "/admin/agents/bob"
@@ -257,7 +259,7 @@ def test_a_file_that_an_edit_broke_does(configure):
     watcher.look()
     assert concerns() == []  # It may be half written.
     watcher.look()
-    [concern] = attention.concerns(glance.since(SINCE, NOW), SINCE)
+    [concern] = alerts.concerns(recent_activity.since(SINCE, NOW), SINCE)
     assert concern.said == "coulisse.yaml is not valid: what it said before runs"
     assert f"coulisse.yaml:{good.count(chr(10)) + 1}:1: " in concern.more
     assert concern.address == "/admin/config/edit"

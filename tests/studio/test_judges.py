@@ -15,12 +15,13 @@ from core.ids import TurnId, UserId, new_turn_id
 from judges.config import JUDGES
 from judges.models import Feedback, Score
 from smoke.models import Run
-from studio import judge_work, judges
-from tasks import judging, queue
+from studio.evaluation import judge_details, judge_views
+from tasks.judge_runs import judge_queue
 from tasks.models import Task
-from telemetry import expenses
+from tasks.queue import lifecycle
 from telemetry.config import TELEMETRY
-from telemetry.expenses import Paid
+from telemetry.storage import costs
+from telemetry.storage.costs import Paid
 from tests.studio.fitting import fits
 from tests.tasks.test_judge_command import Past
 
@@ -54,9 +55,9 @@ def give(
 
 def fall(past, state="done", result=None, error=""):
     """Have a reply fall to the judge, and the task come to that."""
-    (task,) = queue.add(
+    (task,) = lifecycle.add(
         [
-            judging.draft(
+            judge_queue.draft(
                 *(past.judge, past.agent),
                 turn_id=TurnId(new_turn_id()),
                 user_id=UserId(uuid.uuid4()),
@@ -64,7 +65,7 @@ def fall(past, state="done", result=None, error=""):
         ]
     )
     told = orjson.dumps({"judge": past.judge, **(result or {})}).decode()
-    ended = None if state in queue.OPEN else NOW
+    ended = None if state in lifecycle.OPEN else NOW
     Task.objects.filter(pk=task.pk).update(
         state=state, result=told, error=error, finished_at=ended
     )
@@ -146,7 +147,7 @@ def test_what_it_cost_is_told(script, past):
     settings = live.current().get(TELEMETRY)
     for cost in (1_500, None):
         paid = Paid(past.judge, past.agent, "openai", "j", 1, Usage(10, 5), cost)
-        expenses.add(paid, settings)
+        costs.add(paid, settings)
     spent = beside(script, past)["spent"]
     assert spent["24h"] == {"judgements": 2, "micro_usd": 1_500, "unpriced": 1}
     assert spent["30d"] == spent["24h"]
@@ -171,7 +172,7 @@ def test_what_people_say_stands_beside(script, past):
 
 
 def test_scores_are_listed_with_their_reasons(script, browser, past, monkeypatch):
-    monkeypatch.setattr("studio.judge_work.PAGE", 2)
+    monkeypatch.setattr("studio.evaluation.judge_views.PAGE", 2)
     # Three of one instant, two of another: pages end among them.
     given = [give(past, value, days=value // 3) for value in range(5)]
     run = Run.objects.create(
@@ -188,7 +189,7 @@ def test_scores_are_listed_with_their_reasons(script, browser, past, monkeypatch
     address, found, after = f"/admin/judges/{past.judge}/scores", [], ""
     for _ in range(9):
         page = script.get(address, params={"after": after}).json()
-        fits(judge_work.GivenScores, page)
+        fits(judge_views.GivenScores, page)
         found += page["data"]
         if not page["has_more"]:
             break
@@ -207,7 +208,7 @@ def test_past_replies_are_reckoned_and_then_scored(script, browser, past):
     address = f"/admin/judges/{past.judge}/past"
     told = script.get(address, params={"limit": 2, "since": "300d"}).json()
     assert (told["to_judge"], told["judged"], told["added"]) == (2, 0, 0)
-    fits(judge_work.Reckoned, told)
+    fits(judge_views.Reckoned, told)
     assert told["tokens"] > 0
     assert told["cost_usd"] > 0
     assert not Task.objects.filter(user_id=past.user_id, kind="judge").exists()
@@ -239,7 +240,7 @@ def test_many_scores_take_as_many_queries_as_few(past):
             fall(past, "errored")
         judge = live.current().get(JUDGES)[past.judge]
         with CaptureQueriesContext(connection) as queries:
-            judges.details(past.judge, judge)
-            judges.overview()
+            judge_details.details(past.judge, judge)
+            judge_details.overview()
         counts.append(len(queries))
     assert counts == [counts[0]] * 2

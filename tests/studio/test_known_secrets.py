@@ -3,10 +3,10 @@
 import pytest
 from django.utils import timezone
 
-from access.identity import derive
+from access.users.identity import derive
 from judges.models import Score
 from memory.models import Fact
-from studio import tables
+from studio.operations import table_browser
 from tasks.models import Task
 from tests.memory import lives
 
@@ -53,7 +53,9 @@ def test_what_was_said_to_tasks_and_of_replies(script, browser, alice):
     assert [path for path, answer in seen if "[redacted]" not in answer.text] == []
 
 
-@pytest.mark.parametrize("model", tables.SHOWN, ids=lambda model: model._meta.label)
+@pytest.mark.parametrize(
+    "model", table_browser.SHOWN, ids=lambda model: model._meta.label
+)
 def test_no_row_of_a_table(browser, alice, model):
     place = f"/admin/tables/{model._meta.app_label}/{model._meta.model_name}/"
     rows = model.objects.order_by("-pk")

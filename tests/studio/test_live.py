@@ -14,11 +14,11 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from coulisse_site.asgi import application
-from studio import live as face
-from studio import live_rows, live_socket, watchers
-from telemetry import reporter
-from telemetry import running as told_of
-from telemetry.board import BOARD, Board
+from studio.live import broadcaster, recent_activity, websocket
+from studio.live import views as face
+from telemetry.live_turns import live_publisher
+from telemetry.live_turns import running_turn_serializer as told_of
+from telemetry.live_turns.active_turns import BOARD, Board
 from tests.conftest import CONFIG, serve
 from tests.gateway.calls import basic
 from tests.telemetry.test_board import a_turn
@@ -32,9 +32,9 @@ JSON = {"Accept": "application/json"}
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(watchers, "FLUSH_SECONDS", 0.01)
-    monkeypatch.setattr(watchers, "ROWS_SECONDS", 0.01)
-    monkeypatch.setattr(reporter, "FLUSH_SECONDS", 0.01)
+    monkeypatch.setattr(broadcaster, "FLUSH_SECONDS", 0.01)
+    monkeypatch.setattr(broadcaster, "ROWS_SECONDS", 0.01)
+    monkeypatch.setattr(live_publisher, "FLUSH_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def http(running):
 
 
 def socket(running, **more):
-    address = running.replace("http://", "ws://") + live_socket.PATH
+    address = running.replace("http://", "ws://") + websocket.PATH
     return connect(address, open_timeout=60, close_timeout=2, **more)
 
 
@@ -131,7 +131,7 @@ def test_who_comes_later_is_shown_what_runs(server, running, client, fake, user)
 
 
 def test_a_plain_request_is_told_where_it_is(server, http):
-    answer = http.get(live_socket.PATH)
+    answer = http.get(websocket.PATH)
     assert answer.status_code == 426
     assert answer.headers["Upgrade"] == "websocket"
     assert "/admin/live" in answer.text
@@ -170,18 +170,18 @@ def test_there_is_no_other_websocket(server, running):
 
 
 def test_who_may_not_enter_any_more_is_shown_no_more(configure, running, monkeypatch):
-    monkeypatch.setattr(live_socket, "LOOK_AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(websocket, "LOOK_AGAIN_SECONDS", 0.02)
     configure(CONFIG)
     with socket(running) as ws:
         ws.recv(timeout=60)
         configure(BASIC)
         with pytest.raises(ConnectionClosed) as closed:
             Seen(ws).until(lambda: False)
-        assert closed.value.rcvd.code == live_socket.LEFT_OUT
+        assert closed.value.rcvd.code == websocket.LEFT_OUT
 
 
 def test_who_leaves_is_forgotten(server, running):
-    watching = watchers.current()
+    watching = broadcaster.current()
     with socket(running) as ws:
         ws.recv(timeout=60)
         wait(lambda: len(watching._watching) == 1)
@@ -191,7 +191,7 @@ def test_who_leaves_is_forgotten(server, running):
 
 
 async def test_who_leaves_while_being_told_is_no_fault(server, caplog):
-    scope = {"type": "websocket", "path": live_socket.PATH, "query_string": b""}
+    scope = {"type": "websocket", "path": websocket.PATH, "query_string": b""}
     scope |= {"client": ["127.0.0.1", 1], "headers": [(b"host", b"127.0.0.1")]}
     told = []
     heard = asyncio.Queue()
@@ -224,12 +224,12 @@ async def test_who_is_too_slow_is_told_all_anew_and_nothing_grows():
             return f"whole {self.count}"
 
     told = Told()
-    watcher = watchers.Watcher(told)
+    watcher = broadcaster.Watcher(told)
     messages = watcher.messages()
     assert await anext(messages) == "whole 1"
     watcher.put("first")
     assert await anext(messages) == "first"
-    for number in range(watchers.MAX_BEHIND + 100):
+    for number in range(broadcaster.MAX_BEHIND + 100):
         watcher.put(str(number))
     assert await anext(messages) == "whole 2"
     watcher.put("later")
@@ -240,8 +240,10 @@ async def test_who_is_too_slow_is_told_all_anew_and_nothing_grows():
 async def test_a_process_that_falls_silent_is_forgotten(monkeypatch):
     told = running_turn()
     gone = {told["id"]: None}
-    frame = reporter.Frame("worker", True, {told["id"]: told}, 1, False, False)
-    watching = watchers.Watchers(reporter.Reporter(Board(), layer=lambda: None))
+    frame = live_publisher.Frame("worker", True, {told["id"]: told}, 1, False, False)
+    watching = broadcaster.Watchers(
+        live_publisher.Reporter(Board(), layer=lambda: None)
+    )
     watching.start()
     try:
         async with asyncio.timeout(60):
@@ -251,7 +253,7 @@ async def test_a_process_that_falls_silent_is_forgotten(monkeypatch):
                 watching._take(frame)
                 while json.loads(await anext(messages))["turns"] != {told["id"]: told}:
                     pass
-                monkeypatch.setattr(watchers, "SILENT_SECONDS", 0.0)
+                monkeypatch.setattr(broadcaster, "SILENT_SECONDS", 0.0)
                 while (change := json.loads(await anext(messages)))["turns"] != gone:
                     pass
                 assert change["count"] == 0
@@ -306,7 +308,7 @@ def test_who_asks_now_and_then_is_told_what_runs(server, http, client, fake, use
     wait(lambda: agents() == ["assistant"])
     face.Board.model_validate(http.get("/admin/live", headers=JSON).json())
     # From now on others are listened to, for a while.
-    wait(lambda: watchers.current()._heard)
+    wait(lambda: broadcaster.current()._heard)
     wait(lambda: agents() == ["assistant"])
     fake.release()
     call.join(60)
@@ -315,7 +317,7 @@ def test_who_asks_now_and_then_is_told_what_runs(server, http, client, fake, use
 def test_the_rows_take_four_queries_however_many_there_are(client, user):
     def count():
         with CaptureQueriesContext(connection) as queries:
-            live_rows.latest()
+            recent_activity.latest()
         return len(queries)
 
     ask(client, user)

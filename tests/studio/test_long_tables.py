@@ -5,9 +5,9 @@ import re
 import pytest
 from django.db import connection
 
-from access import identity
-from studio import tables
-from studio.handler import StudioHandler
+from access.users import identity
+from studio.operations import table_browser
+from studio.server.asgi_handler import StudioHandler
 from tests.memory import lives
 from tests.studio.test_every_address import FACES
 
@@ -47,12 +47,17 @@ def test_no_page_reads_all_of_one(browser, statements):
     assert {path: found for path, found in seen.items() if found} == {}
 
 
-@pytest.mark.parametrize("model", tables.SHOWN, ids=lambda model: model._meta.label)
+@pytest.mark.parametrize(
+    "model", table_browser.SHOWN, ids=lambda model: model._meta.label
+)
 def test_its_rows_are_read_in_their_order(browser, statements, user, model):
     path = f"/admin/tables/{model._meta.app_label}/{model._meta.model_name}/"
     lives.live(identity.derive(user))
     # By each column; who types that sees the newest first all the same.
-    for query in ("", *(f"?o={n}" for n, _ in enumerate(tables.SHOWN[model], start=1))):
+    for query in (
+        "",
+        *(f"?o={n}" for n, _ in enumerate(table_browser.SHOWN[model], start=1)),
+    ):
         statements.clear()
         assert browser.get(f"{path}{query}").status_code == 200
         (rows,) = [
@@ -62,6 +67,8 @@ def test_its_rows_are_read_in_their_order(browser, statements, user, model):
         pk = model._meta.pk.column
         assert f'ORDER BY "{model._meta.db_table}"."{pk}" DESC' in rows
         assert "," not in rows.partition(" DESC")[2]
-        listed = {model._meta.get_field(name).column for name in tables.SHOWN[model]}
+        listed = {
+            model._meta.get_field(name).column for name in table_browser.SHOWN[model]
+        }
         read = set(re.findall(r'"\."(\w+)"', rows.partition(" FROM ")[0]))
         assert read == {pk, *listed}

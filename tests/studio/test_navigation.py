@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from studio.navigation import place_of
+from studio.base.navigation import place_of
 
 MARKED = re.compile(r'<a href="([^"]+)"[^>]* aria-current="(page|true)"')
 

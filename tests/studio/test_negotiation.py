@@ -3,7 +3,7 @@
 import pytest
 from ruamel.yaml import YAML
 
-from studio import negotiation
+from studio.base import content_negotiation
 from tests.studio.test_every_address import FACES, NOT_HTTP, NOT_YET
 
 pytestmark = pytest.mark.database
@@ -120,7 +120,7 @@ def test_options_are_the_methods_there_are(script) -> None:
 
 
 def test_a_browser_likes_pages() -> None:
-    assert negotiation.likes_pages(BROWSERS)
-    assert not negotiation.likes_pages("*/*")
-    assert not negotiation.likes_pages("application/json, text/html;q=0.1")
-    assert not negotiation.likes_pages("text/html;q=0")
+    assert content_negotiation.likes_pages(BROWSERS)
+    assert not content_negotiation.likes_pages("*/*")
+    assert not content_negotiation.likes_pages("application/json, text/html;q=0.1")
+    assert not content_negotiation.likes_pages("text/html;q=0")

@@ -5,9 +5,10 @@ import re
 import pytest
 from django.urls import URLPattern
 
-from config import tree
-from config.masks import MASK
-from studio import people, urls
+from config.editing.secret_masks import MASK
+from config.loading import constructor
+from studio import urls
+from studio.security import accounts
 from tests.conftest import CONFIG
 
 pytestmark = pytest.mark.database
@@ -75,7 +76,7 @@ def test_viewers_change_nothing_at_any_address(viewer):
 
 
 def test_who_has_no_role_sees_nothing_at_any_address(viewer):
-    people.staff("vera").groups.clear()
+    accounts.staff("vera").groups.clear()
     for address in ADDRESSES:
         for method in ("GET", "OPTIONS", "POST"):
             refused = viewer.request(method, address, json={})
@@ -155,7 +156,7 @@ DEEP = "a: " + "[" * 5000 + "]" * 5000
 @pytest.mark.parametrize("path", ["agents", "tokens", "providers", "settings/limits"])
 @pytest.mark.parametrize("text", [BOMB, DEEP], ids=["bomb", "deep"])
 def test_a_body_that_stands_for_too_much_is_refused(script, monkeypatch, path, text):
-    monkeypatch.setattr(tree, "MAX_NODES", 1000)
+    monkeypatch.setattr(constructor, "MAX_NODES", 1000)
     method = "PUT" if path.startswith("settings") else "POST"
     refused = script.request(method, f"/admin/{path}", content=text, headers=AS_YAML)
     assert refused.status_code in (400, 422)

@@ -2,11 +2,15 @@
 
 import pytest
 
-from access import identity
-from access import tokens as minting
-from gateway.memory_schemas import SavedMemory
-from studio import facts, home, live, one_fact, spend, tasks, tokens, triggers, turns
-from studio import user_shapes as shapes
+from access.tokens import api_tokens as minting
+from access.users import identity
+from gateway.endpoints.memory_schemas import SavedMemory
+from studio import tasks
+from studio.live import views
+from studio.monitoring import home, spend, turn_views
+from studio.operations import api_tokens, trigger_views
+from studio.user_pages import fact_detail, fact_list
+from studio.user_pages import schemas as shapes
 from tests.access.authors import ADA
 from tests.gateway.hands import CONFIG_WITH_MEMORY, ok
 from tests.memory import lives
@@ -34,11 +38,11 @@ def alice(configure, running, user):
     [
         ("", shapes.User),
         ("/erase", shapes.Erasable),
-        ("/facts?status=all", facts.FactList),
+        ("/facts?status=all", fact_list.FactList),
         ("/messages?thread=", shapes.MessageList),
         ("/scores", shapes.ScoreList),
         ("/threads", shapes.ThreadList),
-        ("/turns", turns.TurnList),
+        ("/turns", turn_views.TurnList),
     ],
 )
 def test_of_one_user(script, alice, path, shape):
@@ -49,18 +53,18 @@ def test_of_one_user(script, alice, path, shape):
 
 def test_of_all(script, alice):
     fits(shapes.UserList, ok(script.get("/admin/users")))
-    fits(turns.TurnList, ok(script.get("/admin/turns")))
+    fits(turn_views.TurnList, ok(script.get("/admin/turns")))
 
 
 @pytest.mark.parametrize(
     ("path", "shape"),
     [
         ("", home.Day),
-        ("live", live.Board),
+        ("live", views.Board),
         ("spend?since=2020-01-01", spend.Spending),
         ("tasks", tasks.TaskList),
-        ("tokens", tokens.TokenList),
-        ("triggers", triggers.TriggerList),
+        ("tokens", api_tokens.TokenList),
+        ("triggers", trigger_views.TriggerList),
     ],
 )
 def test_of_the_server(script, alice, path, shape):
@@ -70,11 +74,11 @@ def test_of_the_server(script, alice, path, shape):
 
 def test_of_a_turn_and_a_fact(script, alice):
     (turn, *_) = ok(script.get(f"/admin/users/{alice}/turns"))["data"]
-    fits(turns.JudgedTurn, ok(script.get(f"/admin/turns/{turn['id']}")))
+    fits(turn_views.JudgedTurn, ok(script.get(f"/admin/turns/{turn['id']}")))
     path = f"/admin/users/{alice}/facts"
     name = f"mem_{save(alice, 'Likes figs').fact_id.hex}"
-    fits(one_fact.FactWithHistory, ok(script.get(f"{path}/{name}")))
+    fits(fact_detail.FactWithHistory, ok(script.get(f"{path}/{name}")))
     fits(SavedMemory, ok(script.post(path, json={"content": "Likes pears"}), 201))
     found = ok(script.get(path, params={"q": "figs and plums", "in": "all"}))
-    facts.FactsOrFound.model_validate(found)
+    fact_list.FactsOrFound.model_validate(found)
     fits(shapes.Erased, ok(script.delete(f"/admin/users/{alice}")))

@@ -6,10 +6,10 @@ from django.test.utils import CaptureQueriesContext
 
 from access.models import AuditEntry
 from config import live
-from smoke import runs
 from smoke.config import SMOKE_TESTS
+from smoke.execution import run_lifecycle
 from smoke.models import Run
-from studio import smoke, smoke_shapes
+from studio.evaluation import smoke_details, smoke_schemas
 from tests.judges.stage import answer
 from tests.smoke.conftest import Holding, cast, holding  # noqa: F401  fixtures
 from tests.smoke.stage import with_test
@@ -55,8 +55,8 @@ def test_a_script_launches_a_test_and_reads_what_was_said(script, cast, holding)
         *("persona", "assistant", "persona"),
     ]
     assert (run["outcome"], run["stopped_because"]) == ("passed", "persona_marker")
-    fits(smoke_shapes.SmokeRun, run)
-    fits(smoke_shapes.Batch, batch)
+    fits(smoke_schemas.SmokeRun, run)
+    fits(smoke_schemas.Batch, batch)
     since = script.get(f"{told.headers['Location']}?from=2").json()
     assert [line["position"] for line in since["lines"]] == [2]
     assert {each["repetition"] for each in run["batch_runs"]} == {1, 2}
@@ -81,7 +81,7 @@ def test_what_is_watched_is_closed_as_soon_as_it_is_judged(script, cast, holding
     ]
     replies = [line for line in told["lines"] if line["speaker"] == "assistant"]
     assert [score["value"] for score in replies[0]["scores"]] == [4, 9]
-    fits(smoke_shapes.SmokeRun, told)
+    fits(smoke_schemas.SmokeRun, told)
     page = script.get(address, headers=PAGE).text
     assert "not as expected" in page
     assert "Because of accuracy." in page
@@ -134,12 +134,12 @@ def test_two_batches_are_compared(script, cast, holding):  # noqa: F811
     assert by["quality.tone"]["is_better"] is None
     assert [batch["passed"] for batch in told["batches"]] == [1, 0]
     run = script.get(f"/admin/smoke/runs/{run.pk}").json()
-    fits(smoke_shapes.SmokeRun, run)
+    fits(smoke_schemas.SmokeRun, run)
     assert run["compared"] == told["compared"]
 
 
 def test_pages_of_runs_go_on(script, cast, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("studio.smoke_runs.BATCHES", 2)
+    monkeypatch.setattr("studio.evaluation.smoke_runs.BATCHES", 2)
     ids = [launch(script).json()["id"] for _ in range(5)]
     # Of one instant, as if several had launched at once.
     at = Run.objects.latest("created_at").created_at
@@ -149,7 +149,7 @@ def test_pages_of_runs_go_on(script, cast, monkeypatch):  # noqa: F811
         found, after = [], ""
         for _ in range(9):
             page = script.get(address, params={"after": after}).json()
-            fits(smoke_shapes.BatchList, page)
+            fits(smoke_schemas.BatchList, page)
             found += [batch["id"] for batch in page["data"]]
             if not page["has_more"]:
                 break
@@ -163,9 +163,9 @@ def test_the_list_takes_as_many_queries_for_many(script, configure, cast):  # no
     counts = []
     for repetitions in (1, 9):
         for test in live.current().get(SMOKE_TESTS).values():
-            runs.launch(test, origin="command", repetitions=repetitions)
+            run_lifecycle.launch(test, origin="command", repetitions=repetitions)
         with CaptureQueriesContext(connection) as queries:
-            told = smoke.overview()
+            told = smoke_details.overview()
         counts.append(len(queries))
         assert told["mine"]["next_at"].hour == 6
         assert len(told["mine"]["last"]["runs"]) == repetitions

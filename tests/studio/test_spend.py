@@ -10,10 +10,11 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from access import tokens
+from access.tokens import api_tokens
 from core.events import Usage
-from studio import csv_lines, spend
-from telemetry import spending
+from studio.base import csv_export
+from studio.monitoring import spend
+from telemetry.statistics import cost_totals
 from tests.access.authors import ADA
 from tests.gateway.calls import error
 from tests.gateway.hands import ok
@@ -57,7 +58,7 @@ def table(answer):
 
 
 def test_it_is_added_up_by_agent_day_user_model_and_token(script, agent):
-    token, _ = tokens.mint(agent, "ada", by=ADA)
+    token, _ = api_tokens.mint(agent, "ada", by=ADA)
     turn = paid(agent=agent, token_id=token.id)
     paid(None, agent=agent)
     told = ok(script.get(SPEND))
@@ -76,7 +77,7 @@ def test_it_is_added_up_by_agent_day_user_model_and_token(script, agent):
 
 @pytest.mark.parametrize("by", ["agent", "day", "model", "token", "user"])
 def test_each_is_a_page(browser, by, agent):
-    token, _ = tokens.mint(agent, "ada", by=ADA)
+    token, _ = api_tokens.mint(agent, "ada", by=ADA)
     paid(9_000_000_000, agent=agent, token_id=token.id)
     answer = browser.get(f"{SPEND}?by={by}&since=7d")
     assert answer.status_code == 200
@@ -87,7 +88,7 @@ def test_each_is_a_page(browser, by, agent):
 
 
 def test_a_spreadsheet_gets_csv(script, agent):
-    token, _ = tokens.mint(f"=cmd {agent}", "ada", by=ADA)
+    token, _ = api_tokens.mint(f"=cmd {agent}", "ada", by=ADA)
     paid(agent=agent, token_id=token.id)
     paid(None, agent=agent)
     by_address = script.get(SPEND, params={"format": "csv"})
@@ -163,14 +164,14 @@ def test_as_many_queries_whatever_there_is(server, by):
 def test_every_day_has_its_bar():
     paid(started_at=NOW - timedelta(days=3))
     paid(None, started_at=NOW - timedelta(days=1))
-    days = spending.by("day", NOW - timedelta(days=6))
+    days = cost_totals.by("day", NOW - timedelta(days=6))
     chart = spend.chart(days, NOW - timedelta(days=6), NOW)
     assert [bar.share for bar in chart.bars] == [0, 0, 0, 1, 0, 0, 0]
     assert chart.bars[3].said == "2100-07-28: $1.25"
     assert chart.bars[5].said == "2100-07-30: unknown, 1 of unknown price"
 
 
-@pytest.mark.parametrize("sign", [*csv_lines.FORMULAS])
+@pytest.mark.parametrize("sign", [*csv_export.FORMULAS])
 def test_a_spreadsheet_reckons_nothing(sign):
-    assert csv_lines.cell(f"{sign}1+1") == f"'{sign}1+1"
-    assert csv_lines.cell(-1) == -1
+    assert csv_export.cell(f"{sign}1+1") == f"'{sign}1+1"
+    assert csv_export.cell(-1) == -1

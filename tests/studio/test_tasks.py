@@ -8,10 +8,10 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from access.identity import derive
 from access.models import AuditEntry
-from tasks import operating, pages, standing
+from access.users.identity import derive
 from tasks.models import Task
+from tasks.reports import operator_view, queue_snapshot, task_queries
 
 pytestmark = pytest.mark.database
 
@@ -172,8 +172,8 @@ def test_many_take_as_many_queries_as_few(of, user):
         with CaptureQueriesContext(
             connection,
         ) as seen:
-            rows, _ = pages.page(user_id=derive(user), is_all=True, limit=limit)
-            operating.listed(rows)
+            rows, _ = task_queries.page(user_id=derive(user), is_all=True, limit=limit)
+            operator_view.listed(rows)
         return len(seen)
 
     for _ in range(4):
@@ -199,7 +199,7 @@ def test_the_queue_is_told_as_it_stands(of):
     running = of("running", started_at=AT, priority=8)
     failed = of("errored", error="no luck")
     done = of("done", finished_at=AT + timedelta(minutes=2))
-    told = standing.told()
+    told = queue_snapshot.told()
     assert [task["id"] for task in told["open"]] == [str(running.pk), str(queued.pk)]
     assert [task["id"] for task in told["ended"]] == [str(done.pk), str(failed.pk)]
     mine = {task["id"]: task for task in [*told["open"], *told["ended"]]}
@@ -212,12 +212,12 @@ def test_the_queue_is_told_as_it_stands(of):
 
 @pytest.mark.usefixtures("alone")
 def test_of_a_long_queue_a_part_is_looked_at(of, monkeypatch):
-    monkeypatch.setattr(standing, "LOOKED_AT", 3)
-    monkeypatch.setattr(standing, "SHOWN", 2)
+    monkeypatch.setattr(queue_snapshot, "LOOKED_AT", 3)
+    monkeypatch.setattr(queue_snapshot, "SHOWN", 2)
     for _ in range(4):
         of()
     with CaptureQueriesContext(connection) as seen:
-        told = standing.told()
+        told = queue_snapshot.told()
     assert len(seen) == 3
     assert sum(told["counts"].values()) == 3
     assert told["more"]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from config import live, loader, starter
+from config import live, starter
+from config.loading import loader
 from tests.conftest import CONFIG
 
 pytestmark = pytest.mark.database

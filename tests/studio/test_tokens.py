@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from access import tokens, windows
+from access.limits import time_windows
 from access.models import Meter
+from access.tokens import api_tokens
 from tests.access.authors import ADA
 from tests.gateway.calls import error
 from tests.gateway.hands import ok
@@ -17,12 +18,12 @@ TOKENS = "/admin/tokens"
 
 
 def mint(user, label, **terms):
-    return tokens.mint(label, user, by=ADA, **terms)[0]
+    return api_tokens.mint(label, user, by=ADA, **terms)[0]
 
 
 def use(row, length, micro_usd):
     now = int(datetime.now(UTC).timestamp())
-    window = windows.at(length, now)
+    window = time_windows.at(length, now)
     Meter.objects.create(
         subject=f"token:{row.id.hex}",
         window=window.length,
@@ -39,7 +40,7 @@ def mine(script, user, **query):
 
 def test_those_that_are_over_are_listed_where_all_are_asked_for(script, user):
     mint(user, "kept")
-    tokens.revoke(str(mint(user, "gone").id), by=ADA)
+    api_tokens.revoke(str(mint(user, "gone").id), by=ADA)
     assert list(mine(script, user)) == ["kept"]
     assert list(mine(script, user, all="no")) == ["kept"]
     for every in ("1", "true", "on"):
@@ -53,9 +54,9 @@ def test_those_that_are_over_are_listed_where_all_are_asked_for(script, user):
 def test_a_meter_shows_the_share_of_its_own_budget(script, user):
     for budget, label in (("monthly", "month"), ("total", "all")):
         row = mint(user, label, budget=budget, limit_micro_usd=1_000)
-        use(row, windows.EVER, 750)
-        use(row, windows.CALENDAR_MONTH, 250)
-    use(mint(user, "over", budget="total", limit_micro_usd=10), windows.EVER, 11)
+        use(row, time_windows.EVER, 750)
+        use(row, time_windows.CALENDAR_MONTH, 250)
+    use(mint(user, "over", budget="total", limit_micro_usd=10), time_windows.EVER, 11)
     mint(user, "nothing", budget="total", limit_micro_usd=0)
     mint(user, "free")
     shares = {label: token["share"] for label, token in mine(script, user).items()}

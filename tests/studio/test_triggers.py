@@ -8,10 +8,10 @@ from django.test.utils import CaptureQueriesContext
 
 from access.models import AuditEntry
 from config import live
-from studio import triggers as faces
-from tasks import trigger_runs
+from studio.operations import trigger_views as faces
+from tasks.agent_triggers.config import TRIGGERS
+from tasks.agent_triggers.reports import recent_runs
 from tasks.models import Task, TriggerState
-from tasks.triggers_config import TRIGGERS
 from tests.tasks.triggers import boot, cron, hook, runs, unique, yaml
 
 pytestmark = pytest.mark.database
@@ -89,9 +89,9 @@ def test_many_take_as_many_queries_as_few(names):
 
 
 def test_more_than_a_hundred_are_asked_for_in_parts(names, monkeypatch):
-    monkeypatch.setattr(trigger_runs, "AT_ONCE", 2)
+    monkeypatch.setattr(recent_runs, "AT_ONCE", 2)
     made = [a_run(name, 1) for name in names]
-    newest = trigger_runs.newest(names, 5)
+    newest = recent_runs.newest(names, 5)
     assert [newest[name][0]["id"] for name in names] == [str(run.pk) for run in made]
 
 

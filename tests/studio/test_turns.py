@@ -7,10 +7,10 @@ import pytest
 from core.ids import UserId
 from core.trace import Attempt
 from judges import scores
-from judges.answers import Verdict
 from judges.scores import Judged
-from memory import fact_ids, facts
-from memory.known import Draft
+from judges.verdict_parser import Verdict
+from memory.facts import fact_store, public_ids
+from memory.types import Draft
 from tests.gateway.calls import error
 from tests.gateway.hands import ok
 from tests.telemetry.turns import NOON, SECOND, deep, model_call, put, tool_call
@@ -63,9 +63,9 @@ def test_it_shows_what_was_recalled(script, browser):
     user_id, stranger = UserId(uuid.uuid4()), UserId(uuid.uuid4())
     tea, cake = known(user_id, "likes tea", "bakes cakes")
     (secret,) = known(stranger, "owes money")
-    told = [fact_ids.write(each) for each in (cake, secret, tea)]
+    told = [public_ids.write(each) for each in (cake, secret, tea)]
     turn = put(user_id=user_id, recalled=told)
-    facts.forget(user_id, cake, by="operator")
+    fact_store.forget(user_id, cake, by="operator")
     shown = ok(script.get(f"/admin/turns/{turn.turn_id}"))
     assert shown["recalled"] == told
     assert [(each["content"], each["status"]) for each in shown["recalled_facts"]] == [
@@ -73,7 +73,7 @@ def test_it_shows_what_was_recalled(script, browser):
     ]
     page = browser.get(f"/admin/turns/{turn.turn_id}").text
     assert "3 facts of the user" in page
-    assert f'href="/admin/users/{user_id}/facts/{fact_ids.write(tea)}"' in page
+    assert f'href="/admin/users/{user_id}/facts/{public_ids.write(tea)}"' in page
     assert "deleted since" in page
     assert "What is erased since is not shown." in page
     assert "owes money" not in page
@@ -83,14 +83,14 @@ def test_it_shows_what_was_recalled(script, browser):
 def test_what_was_recalled_stands_as_it_was_told(script, is_reversed):
     user_id = UserId(uuid.uuid4())
     ids = sorted(known(user_id, *"abcdef"), reverse=is_reversed)
-    turn = put(user_id=user_id, recalled=[fact_ids.write(each) for each in ids])
+    turn = put(user_id=user_id, recalled=[public_ids.write(each) for each in ids])
     shown = ok(script.get(f"/admin/turns/{turn.turn_id}"))
     assert [each["id"] for each in shown["recalled_facts"]] == shown["recalled"]
 
 
 def known(user_id: UserId, *contents: str) -> list[uuid.UUID]:
     drafts = [Draft(content) for content in contents]
-    saved = facts.save(user_id, drafts, [None] * len(drafts), by="user")
+    saved = fact_store.save(user_id, drafts, [None] * len(drafts), by="user")
     return [each.fact_id for each in saved]
 
 

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from studio import formats
+from studio.base import formats
 from tests.studio.test_every_address import FACES, with_bodies
 
 pytestmark = pytest.mark.database

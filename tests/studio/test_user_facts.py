@@ -4,19 +4,21 @@ import uuid
 
 import pytest
 
-from access import identity
 from access.models import AuditEntry
+from access.users import identity
 from core.ids import UserId, new_turn_id
 from core.messages import Message
-from memory import fact_ids, facts, history, passages
-from memory.known import Draft
+from memory.facts import fact_store, public_ids
 from memory.models import Fact
 from memory.models import Message as Row
-from memory.transcript import Entry
+from memory.recall import passages
+from memory.transcript import message_store
+from memory.transcript.message_rows import Entry
+from memory.types import Draft
 from tests.gateway.calls import error
 from tests.gateway.hands import CONFIG_WITH_MEMORY, ok
 from tests.memory.saving import save
-from turns import recalling
+from turns.recall import sync_search
 
 pytestmark = pytest.mark.database
 
@@ -54,7 +56,7 @@ def contents(script, user_id, **query):
 def test_facts_are_listed_newest_first_and_narrowed(script, alice):
     for number in range(60):
         kind = "event" if number % 2 else "fact"
-        facts.save(alice, [Draft(word(number), category=kind)], [None], by="user")
+        fact_store.save(alice, [Draft(word(number), category=kind)], [None], by="user")
     first = ok(script.get(at(alice)))
     assert [fact["content"] for fact in first["data"]][:2] == [word(59), word(58)]
     assert first["has_more"]
@@ -195,10 +197,10 @@ def remembering(configure):
 def known(user_id, *contents):
     """Save facts with vectors, as a turn would."""
     for content in contents:
-        facts.save(
+        fact_store.save(
             user_id,
             [Draft(content)],
-            [recalling.embed(content).embedded],
+            [sync_search.embed(content).embedded],
             by="extraction",
         )
 
@@ -215,7 +217,7 @@ def test_search_tells_by_what_each_was_found(script, remembering, alice):
 
 
 def test_past_messages_are_found_as_well(script, remembering, alice):
-    history.append(
+    message_store.append(
         alice, "", new_turn_id(), [Entry(Message("user", "I bought plums"), 5)]
     )
     row = Row.objects.get(thread__user_id=alice)
@@ -246,7 +248,7 @@ def test_without_memory_words_are_searched_and_the_page_says_so(browser, alice):
 @pytest.fixture
 def seen(alice):
     """A user who has said something."""
-    history.append(alice, "", new_turn_id(), [Entry(Message("user", "Hi"), 5)])
+    message_store.append(alice, "", new_turn_id(), [Entry(Message("user", "Hi"), 5)])
     return alice
 
 
@@ -302,7 +304,7 @@ def test_a_form_that_is_refused_keeps_what_was_typed(browser, seen):
 
 
 def test_what_supersedes_still_does_when_it_was_refused_once(browser, seen):
-    fact_id = fact_ids.write(save(seen, "Has a cat").fact_id)
+    fact_id = public_ids.write(save(seen, "Has a cat").fact_id)
     fields = {"supersedes": fact_id, "content": "Has a dog", "importance": "x"}
     page = browser.submit(at(seen), fields)
     form = page.text.partition("Add a fact")[2]

@@ -8,17 +8,17 @@ from django.db import connection
 from django.test import RequestFactory, override_settings
 from django.test.utils import CaptureQueriesContext
 
-from access import identity
+from access.users import identity
 from core.ids import UserId
-from memory import people
 from memory.models import Thread
-from studio import people as staff
-from studio.conversation import Threads
-from studio.facts import Facts
-from studio.one_fact import OneFact
-from studio.turns import OneTurn, Turns, UserTurns
-from studio.user_scores import UserScores
-from studio.users import OneUser, Users
+from memory.user_data import user_queries
+from studio.monitoring.turn_views import OneTurn, Turns, UserTurns
+from studio.security import accounts as staff
+from studio.user_pages.conversations import Threads
+from studio.user_pages.fact_detail import OneFact
+from studio.user_pages.fact_list import Facts
+from studio.user_pages.score_list import UserScores
+from studio.user_pages.user_views import OneUser, Users
 from tests.memory import lives
 from tests.memory.saving import save
 from tests.telemetry.turns import deep, put
@@ -91,7 +91,7 @@ def test_a_page_about_a_turn_or_a_fact(alice):
 
 def test_users_are_read_in_three_queries(alice):
     with CaptureQueriesContext(connection) as seen:
-        people.page(limit=5)
+        user_queries.page(limit=5)
     assert len(seen) == 3
 
 
@@ -99,5 +99,5 @@ def test_what_was_said_later_counts_for_the_place(alice):
     Thread.objects.filter(user_id=alice, name="").update(
         updated_at=NOW + timedelta(days=80_000)
     )
-    (first, *_), _ = people.page(limit=5)
+    (first, *_), _ = user_queries.page(limit=5)
     assert first.user_id == alice

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from access import identity
 from access.models import AuditEntry
+from access.users import identity
 from core.ids import UserId
 from memory.models import Fact, Owner, Thread
 from telemetry.models import Turn

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from access import identity
+from access.users import identity
 from core.ids import UserId
-from providers import blocking
-from tasks import queue
+from providers import sync_bridge
 from tasks.models import Task
-from tasks.queue import Draft
-from tasks.runner import Runner
+from tasks.queue import lifecycle
+from tasks.queue.lifecycle import Draft
+from tasks.worker.runner import Runner
 
 PATIENCE_SECONDS = 60
 """What happens at once where nothing else runs may take long on a busy machine."""
@@ -24,7 +24,7 @@ class Working:
         self._runner = runner
 
     def kick(self) -> None:
-        blocking.wait(self._kick(), timeout_seconds=PATIENCE_SECONDS)
+        sync_bridge.wait(self._kick(), timeout_seconds=PATIENCE_SECONDS)
 
     async def _kick(self) -> None:
         self._runner.kick()
@@ -35,7 +35,7 @@ class Working:
 
     def do(self, draft: Draft) -> Task:
         """Add a task and return its row once it is closed."""
-        (task,) = queue.add([draft])
+        (task,) = lifecycle.add([draft])
         self.kick()
         return self.closed(task)
 
@@ -67,9 +67,9 @@ def working(
     """
     slots = getattr(request, "param", 4)
     runner = Runner(lambda: slots, users=[user_id])
-    running = blocking.begin(runner.run())
+    running = sync_bridge.begin(runner.run())
     yield Working(runner)
-    blocking.wait(runner.stop(2), timeout_seconds=PATIENCE_SECONDS)
+    sync_bridge.wait(runner.stop(2), timeout_seconds=PATIENCE_SECONDS)
     running.result(PATIENCE_SECONDS)
 
 

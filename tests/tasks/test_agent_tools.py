@@ -6,15 +6,16 @@ from typing import Any
 import openai
 import pytest
 
-from access import identity, tokens
+from access.tokens import api_tokens
+from access.users import identity
 from core.ids import UserId
 from memory.models import Lesson, Message
-from providers.fake import FakeProvider
-from tasks import queue
-from tasks.asking import MAX_GENERATION
 from tasks.models import Task
-from tasks.queue import Draft
+from tasks.queue import lifecycle
+from tasks.queue.lifecycle import Draft
+from tasks.submission.task_requests import MAX_GENERATION
 from telemetry.models import ToolCall
+from testing.scripted_provider import FakeProvider
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask
@@ -137,7 +138,7 @@ def test_what_cannot_be_done_is_told_to_the_model(
 def test_dispatch_hides_agents_the_token_may_not_call(
     chat, fake, user, configure, name
 ):
-    secret = tokens.mint("test", user, agents=["tuned"], by=ADA)[1]
+    secret = api_tokens.mint("test", user, agents=["tuned"], by=ADA)[1]
     told = []
     for text in (WITH_TASKS, WITH_TASKS.replace("name: claude", "name: other")):
         configure(text + "\nauth: {proxy: {tokens: {}}}\n")
@@ -154,8 +155,8 @@ def test_dispatch_hides_agents_the_token_may_not_call(
 def test_an_agent_sees_the_tasks_of_its_user_alone(chat, fake, user):
     mine, others = identity.derive(user), identity.derive(f"{user}-b")
     for owner, prompt in ((others, "theirs"), (mine, "first"), (mine, "p" * 300)):
-        queue.add([Draft("agent", owner, "tuned", prompt)])
-    queue.add([Draft("judge", mine, "tuned", "not theirs to see")])
+        lifecycle.add([Draft("agent", owner, "tuned", prompt)])
+    lifecycle.add([Draft("judge", mine, "tuned", "not theirs to see")])
     Task.objects.filter(user_id=mine, prompt="first").update(
         state="done", result="Found."
     )

@@ -9,11 +9,12 @@ import pytest
 from django.db import OperationalError
 
 from core.ids import UserId
-from providers import blocking
-from tasks import boots, crons, lost, queue, starts
-from tasks.clock import Clock
+from providers import sync_bridge
+from tasks.agent_triggers import boot_triggers, cron_triggers, server_start_id
+from tasks.agent_triggers.scheduler import Clock
 from tasks.models import Start, Task
-from tasks.queue import Draft
+from tasks.queue import lease_recovery, lifecycle
+from tasks.queue.lifecycle import Draft
 from tests.tasks.conftest import PATIENCE_SECONDS, Working, wait_until
 from tests.tasks.triggers import (
     NOON,
@@ -38,7 +39,7 @@ def name() -> str:
 
 @pytest.fixture(autouse=True)
 def _of_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(starts.ID, uuid.uuid4().hex)
+    monkeypatch.setenv(server_start_id.ID, uuid.uuid4().hex)
 
 
 class Hands:
@@ -54,7 +55,7 @@ class Hands:
 
     def look(self, now: datetime | None = None, *, seconds: float = 0) -> None:
         self.now = (now or self.now) + timedelta(seconds=seconds)
-        blocking.wait(self.clock.look(), timeout_seconds=PATIENCE_SECONDS)
+        sync_bridge.wait(self.clock.look(), timeout_seconds=PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_it_fires_at_each_tick_and_has_the_work_looked_at(
 def test_it_says_which_crons_it_watches(
     configure: Configure, name: str, hands: Hands, caplog
 ):
-    caplog.set_level("INFO", "tasks.trigger_log")
+    caplog.set_level("INFO", "tasks.agent_triggers.run_log")
     configure(yaml(cron(name, "0 9 * * *")))
     hands.look()
     hands.look(seconds=1)
@@ -142,7 +143,7 @@ def test_a_cron_of_every_second_runs_as_the_seconds_pass(
 ):
     configure(yaml(cron(name, "* * * * * *", f"user: {user_id}")))
     clock = Clock(working._runner.kick)
-    watching = blocking.begin(clock.run())
+    watching = sync_bridge.begin(clock.run())
 
     def have_two_run_in_time() -> bool:
         return any(
@@ -171,17 +172,20 @@ class Fired:
 
 
 def test_it_takes_up_what_was_lost_without_a_message(hands: Hands, user_id: UserId):
-    (task,) = queue.add([Draft("agent", user_id, "assistant", "x")])
+    (task,) = lifecycle.add([Draft("agent", user_id, "assistant", "x")])
     hands.look()
     ago = datetime.now(UTC) - timedelta(seconds=1)
     row = Task.objects.filter(pk=task.pk)
     row.update(
-        state="running", due_at=ago, interruptions=queue.MAX_INTERRUPTIONS, worker="x"
+        state="running",
+        due_at=ago,
+        interruptions=lifecycle.MAX_INTERRUPTIONS,
+        worker="x",
     )
     hands.look(seconds=29)
     assert row.get().state == "running"
     hands.look(seconds=1)
-    assert (row.get().state, row.get().error) == ("errored", queue.INTERRUPTED)
+    assert (row.get().state, row.get().error) == ("errored", lifecycle.INTERRUPTED)
 
 
 def test_a_sweep_that_fails_keeps_no_trigger_from_firing(
@@ -191,7 +195,7 @@ def test_a_sweep_that_fails_keeps_no_trigger_from_firing(
         raise PermissionError("not for you to see")
 
     configure(yaml(cron(name, "* * * * *")))
-    monkeypatch.setattr(lost, "sweep", fail)
+    monkeypatch.setattr(lease_recovery, "sweep", fail)
     hands.look()
     with pytest.raises(PermissionError):
         hands.look(seconds=60)
@@ -214,7 +218,7 @@ def test_it_fires_once_at_each_start(
     Hands().look(seconds=60)
     assert len(runs(name)) == 1
 
-    monkeypatch.setenv(starts.ID, uuid.uuid4().hex)
+    monkeypatch.setenv(server_start_id.ID, uuid.uuid4().hex)
     Hands().look(seconds=120)
     assert len(runs(name)) == 2
 
@@ -228,7 +232,7 @@ def test_one_that_is_new_waits_for_the_next_start(configure: Configure, name: st
 
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.delenv(starts.ID)
+    monkeypatch.delenv(server_start_id.ID)
     Start.objects.filter(is_apart=True).delete()
     yield
     Start.objects.filter(is_apart=True).delete()
@@ -244,7 +248,7 @@ def test_of_workers_apart_the_first_is_the_start(configure: Configure, name: str
 
     # One stops and comes again, while the other is there.
     first.look(NOON, seconds=20)
-    boots.leave()
+    boot_triggers.leave()
     Hands().look(NOON, seconds=25)
     assert len(runs(name)) == 1
 
@@ -256,8 +260,8 @@ def test_when_all_workers_have_stopped_the_next_is_a_start(
     configure(yaml(boot(name)))
     Hands().look()
     Hands().look(seconds=1)
-    boots.leave()
-    boots.leave()
+    boot_triggers.leave()
+    boot_triggers.leave()
     Hands().look(seconds=2)
     assert len(runs(name)) == 2
 
@@ -287,14 +291,14 @@ def test_what_is_due_while_the_database_is_away_fires_when_it_is_back(
     hands.look(NOON)
 
     with monkeypatch.context() as patch:
-        patch.setattr(crons, "fire_due", away)
+        patch.setattr(cron_triggers, "fire_due", away)
         with pytest.raises(DatabaseDown):
             hands.look(NOON, seconds=60)
     hands.look(NOON, seconds=90)
     assert ticks(name) == ["2026-03-02T12:01:00Z"]
 
     with monkeypatch.context() as patch:
-        patch.setattr(crons, "arm", away)
+        patch.setattr(cron_triggers, "arm", away)
         with pytest.raises(DatabaseDown):
             hands.look(NOON, seconds=-3600)
     hands.look(NOON, seconds=-3599)

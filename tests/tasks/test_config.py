@@ -3,8 +3,8 @@
 import pytest
 
 from agents.config import AGENTS
-from config import loader
 from config.errors import ConfigInvalid
+from config.loading import loader
 from tasks.config import TASKS, TasksConfig
 from tests.test_docs import rows
 

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 import pytest
 from django.db import connection
 
-from access import identity
+from access.users import identity
 from config import live
 from core.ids import UserId
-from tasks import crons, triggers
+from tasks.agent_triggers import cron_triggers, trigger_runs
 from tasks.models import Task
 from tests.tasks.conftest import PATIENCE_SECONDS
 from tests.tasks.triggers import (
@@ -32,12 +32,12 @@ def name() -> str:
 
 
 def arm(at: datetime = NOON) -> None:
-    crons.arm(live.current(), at)
+    cron_triggers.arm(live.current(), at)
 
 
 def look(seconds: float) -> None:
     """Fire what is due so many seconds after noon."""
-    crons.fire_due(live.current(), NOON + timedelta(seconds=seconds))
+    cron_triggers.fire_due(live.current(), NOON + timedelta(seconds=seconds))
 
 
 def test_a_tick_becomes_a_task_of_the_agent(configure: Configure, name: str):
@@ -114,7 +114,7 @@ def test_a_clock_that_was_years_ahead_does_not_stop_it(
 ):
     configure(yaml(cron(name, "* * * * *")))
     arm(NOON + timedelta(days=3650))
-    caplog.set_level("WARNING", "tasks.trigger_log")
+    caplog.set_level("WARNING", "tasks.agent_triggers.run_log")
     arm()
     look(60)
     assert ticks(name) == ["2026-03-02T12:01:00Z"]
@@ -126,7 +126,7 @@ def test_what_was_missed_is_reported_and_not_run(
 ):
     configure(yaml(cron(name, "*/10 * * * *")))
     arm()
-    caplog.set_level("INFO", "tasks.trigger_log")
+    caplog.set_level("INFO", "tasks.agent_triggers.run_log")
 
     look(3 * 3600 + 120)
 
@@ -178,7 +178,7 @@ def test_of_years_that_were_missed_not_every_second_is_counted(
     arm(NOON - timedelta(days=3650))
     look(0)
     assert len(runs(name)) == 60
-    assert state(name).missed == crons.MOST_COUNTED
+    assert state(name).missed == cron_triggers.MOST_COUNTED
 
 
 def test_an_edit_of_the_schedule_begins_anew(configure: Configure, name: str):
@@ -212,7 +212,7 @@ def test_a_process_with_an_older_yaml_leaves_it_alone(configure: Configure, name
     older = live.current()
     configure(yaml(cron(name, "*/30 * * * *")))
     arm()
-    crons.fire_due(older, NOON + timedelta(seconds=60))
+    cron_triggers.fire_due(older, NOON + timedelta(seconds=60))
     assert runs(name) == []
 
 
@@ -221,10 +221,10 @@ def test_it_waits_for_its_run_to_be_over_if_told_so(
 ):
     configure(yaml(cron(name, "* * * * *", "skip_if_running: true")))
     arm()
-    caplog.set_level("INFO", "tasks.trigger_log")
+    caplog.set_level("INFO", "tasks.agent_triggers.run_log")
     for seconds in (60, 120, 180):
         look(seconds)
-    Task.objects.filter(origin=triggers.origin_of(name)).update(state="done")
+    Task.objects.filter(origin=trigger_runs.origin_of(name)).update(state="done")
     look(240)
     assert ticks(name) == ["2026-03-02T12:01:00Z", "2026-03-02T12:04:00Z"]
     assert (state(name).fired, state(name).skipped) == (2, 2)

@@ -6,7 +6,8 @@ import pytest
 from django.db import OperationalError
 
 from coulisse_site.celery import app
-from tasks import jobs, lost
+from tasks import jobs
+from tasks.queue import lease_recovery
 
 
 def test_who_is_told_twice_to_stop_stops_once(monkeypatch: pytest.MonkeyPatch):
@@ -33,7 +34,7 @@ def test_a_database_that_is_away_is_told_in_a_line(
     def fail() -> bool:
         raise fault
 
-    monkeypatch.setattr(lost, "sweep", fail)
+    monkeypatch.setattr(lease_recovery, "sweep", fail)
     app.tasks["tasks.jobs.sweep"].apply()
     told = [record for record in caplog.records if record.levelname != "INFO"]
     assert [bool(record.exc_info) for record in told] == [is_told_at_length]

@@ -11,17 +11,19 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from access import identity
+from access.users import identity
 from core import money
 from core.ids import UserId, new_turn_id
 from core.messages import Message
 from judges.models import Feedback, Score
-from memory import history
-from memory.transcript import Entry
-from providers.fake_wires import Answer
-from tasks import judge_backlog, judge_receipts, queue, service
+from memory.transcript import message_store
+from memory.transcript.message_rows import Entry
+from tasks.judge_runs import past_replies, run_results
 from tasks.management.commands import judge
 from tasks.models import Task
+from tasks.queue import lifecycle
+from tasks.worker import service
+from testing.wires import Answer
 from tests.judges.stage import STAGE, answer
 from tests.memory.lives import AT
 
@@ -56,7 +58,7 @@ class Past:
                     Message("assistant", text), 5, agent=self.agent, finish_reason=how
                 ),
             ]
-            history.append(self.user_id, "", new_turn_id(), entries)
+            message_store.append(self.user_id, "", new_turn_id(), entries)
 
     @property
     def user_id(self) -> UserId:
@@ -151,8 +153,8 @@ def interrupt_once(is_time: Callable[[], bool], monkeypatch) -> None:
 
 def test_what_waits_to_be_judged_is_judged_once(past, obliging):
     past.replied()
-    backlog = judge_backlog.find(past.judge, [past.agent], since=AT)
-    judge_backlog.add(past.judge, backlog.to_do)
+    backlog = past_replies.find(past.judge, [past.agent], since=AT)
+    past_replies.add(past.judge, backlog.to_do)
     told = past.run("--yes")
     assert "1 under way" in told
     assert "1 judged" in told
@@ -213,16 +215,16 @@ def test_what_failed_is_tried_again_if_asked(past, fake):
     assert past.scored == 0
     fake.default = Answer([answer(accuracy=8, tone=6)])
     rows = Task.objects.filter(origin=f"judge:{past.judge}")
-    assert queue.replay(rows.values_list("pk", flat=True)) == 2
+    assert lifecycle.replay(rows.values_list("pk", flat=True)) == 2
     # What was paid was paid.
-    assert {judge_receipts.read(task).calls for task in rows} == {2}
+    assert {run_results.read(task).calls for task in rows} == {2}
     rows.update(state="errored")
     told = past.run("--yes")
     assert "2 failed" in told
     assert "nothing to judge; --retry tries those again that failed" in told
-    before = sum(judge_receipts.read(task).cost_micro_usd for task in rows.all())
+    before = sum(run_results.read(task).cost_micro_usd for task in rows.all())
     told = past.run("--yes", "--retry")
-    after = sum(judge_receipts.read(task).cost_micro_usd for task in rows.all())
+    after = sum(run_results.read(task).cost_micro_usd for task in rows.all())
     assert f"2 judged, for ${money.usd(after - before)}" in told
     assert past.scored == 2
 

@@ -15,27 +15,29 @@ from django.test.utils import CaptureQueriesContext
 from agents.config import AgentConfig
 from core.ids import UserId, new_turn_id
 from core.messages import Message
-from judges import asking, material
+from judges import judge_context, runner
 from judges.models import Score
-from memory import erasure
 from memory.models import Thread
-from providers import blocking
-from providers.fake_wires import Answer
-from tasks import belonging, judge_receipts, judging, queue
-from tasks.judge_receipts import Receipt
+from memory.user_data import erasure
+from providers import sync_bridge
+from tasks import user_data
+from tasks.judge_runs import judge_queue, run_results
+from tasks.judge_runs.run_results import Receipt
 from tasks.models import Task
+from tasks.queue import lifecycle
 from telemetry.models import Expense
+from testing.wires import Answer
 from tests.gateway.calls import ask, body, calling, post, prompt
 from tests.judges.stage import STAGE, answer, is_judging
 from tests.tasks.conftest import PATIENCE_SECONDS, wait_for, wait_until
 from turns import flow
-from turns.options import Options
+from turns.preparation.options import Options
 from turns.turn import TurnRequest
 
 pytestmark = pytest.mark.database
 
 JUDGED = AgentConfig(name="judged", provider="openai", model="m", judges=("quality",))
-PARIS = material.of((), [Message("user", "The capital?")], "Paris.")
+PARIS = judge_context.of((), [Message("user", "The capital?")], "Paris.")
 
 
 @pytest.fixture
@@ -198,9 +200,9 @@ def test_what_is_put_back_by_hand_was_paid_before(
     judge += ["Lovely!", "Lovely!"]
     ask(client, user, "The capital?", agent="judged")
     task = closed(working, user_id)
-    assert queue.replay([task.pk]) == 1
+    assert lifecycle.replay([task.pk]) == 1
     task.refresh_from_db()
-    assert judge_receipts.read(task) == Receipt(cost_micro_usd=74, calls=2)
+    assert run_results.read(task) == Receipt(cost_micro_usd=74, calls=2)
     task = closed(working, user_id)
     assert (told(task)["calls"], told(task)["cost_micro_usd"]) == (3, 111)
     assert told(task)["usage"]["input_tokens"] == 3 * 7
@@ -213,7 +215,7 @@ def test_a_users_export_tells_of_no_judges_model(working, judge, client, user, u
         newest = max(tasks_of(user_id), key=lambda task: task.created_at)
         working.kick()
         working.closed(newest)
-    told = list(belonging.TASKS.describe(tasks_of(user_id)))
+    told = list(user_data.TASKS.describe(tasks_of(user_id)))
     assert [task["state"] for task in told] == ["done", "errored"]
     assert {(task["result"], task["error"]) for task in told} == {(None, None)}
 
@@ -233,7 +235,7 @@ def test_an_agent_without_judges_costs_no_statement():
     plain = AgentConfig(name="a", provider="openai", model="m")
     ended = SimpleNamespace(turn=SimpleNamespace(agent=plain))
     with CaptureQueriesContext(connection) as queries:
-        judging.due(ended)
+        judge_queue.due(ended)
     assert len(queries) == 0
 
 
@@ -288,17 +290,17 @@ def test_a_reply_that_failed_or_broke_off_is_not_judged(
 
 @pytest.mark.parametrize("rate", [0, 0.2, 1])
 def test_the_share_that_is_judged_is_the_rate(rate, monkeypatch):
-    monkeypatch.setattr(judging, "random", random.Random(7))
-    drawn = sum(judging.is_drawn(rate) for _ in range(2_000))
+    monkeypatch.setattr(judge_queue, "random", random.Random(7))
+    drawn = sum(judge_queue.is_drawn(rate) for _ in range(2_000))
     assert drawn == pytest.approx(2_000 * rate, abs=60 if 0 < rate < 1 else 0)
 
 
 def test_judges_draw_apart(server, configure, user_id, monkeypatch):
     configure(STAGE.replace("sampling_rate: 0", "sampling_rate: 0.5"))
     agent = JUDGED.model_copy(update={"judges": ("quality", "never")})
-    monkeypatch.setattr(judging, "random", random.Random(7))
+    monkeypatch.setattr(judge_queue, "random", random.Random(7))
     counts = [
-        len(judging.drafts(agent, turn_id=new_turn_id(), user_id=user_id))
+        len(judge_queue.drafts(agent, turn_id=new_turn_id(), user_id=user_id))
         for _ in range(100)
     ]
     assert set(counts) == {1, 2}
@@ -311,7 +313,9 @@ def test_a_reply_in_a_test_is_judged_unless_the_judge_is_parked(
     configure(STAGE.replace("sampling_rate: 0\n", f"sampling_rate: {rate}\n"))
     agent = JUDGED.model_copy(update={"judges": ("never",)})
     drafts = [
-        judging.drafts(agent, turn_id=new_turn_id(), user_id=user_id, origin="smoke")
+        judge_queue.drafts(
+            agent, turn_id=new_turn_id(), user_id=user_id, origin="smoke"
+        )
         for _ in range(20)
     ]
     assert sum(map(len, drafts)) == count
@@ -322,10 +326,10 @@ def test_a_reply_is_judged_once_however_often_it_is_asked(
 ):
     turn_id = new_turn_id()
     for _ in range(2):
-        drafts = judging.drafts(
+        drafts = judge_queue.drafts(
             JUDGED, turn_id=turn_id, user_id=user_id, material=PARIS
         )
-        queue.add(drafts)
+        lifecycle.add(drafts)
     closed(working, user_id)
     assert len(judgings(fake)) == 1
 
@@ -334,7 +338,7 @@ def test_a_reply_is_judged_once_however_often_it_is_asked(
 
 
 def test_a_shadows_reply_is_judged_by_what_it_brings(working, judge, fake, user_id):
-    drafts = judging.drafts(
+    drafts = judge_queue.drafts(
         JUDGED,
         turn_id=new_turn_id(),
         user_id=user_id,
@@ -342,7 +346,7 @@ def test_a_shadows_reply_is_judged_by_what_it_brings(working, judge, fake, user_
         origin="shadow",
         material=PARIS,
     )
-    queue.add(drafts)
+    lifecycle.add(drafts)
     closed(working, user_id)
     row = Score.objects.filter(user_id=user_id).first()
     assert (row.experiment, row.origin) == ("trial", "shadow")
@@ -366,7 +370,7 @@ def test_a_synthetic_users_turn_is_judged_though_it_is_stored_nowhere(
         origin="smoke",
         on_end=lambda reply, calls: None,
     )
-    blocking.wait(take(request), timeout_seconds=PATIENCE_SECONDS)
+    sync_bridge.wait(take(request), timeout_seconds=PATIENCE_SECONDS)
     closed(working, user_id)
     assert Score.objects.filter(user_id=user_id, origin="smoke").count() == 2
     earlier, turn = prompt(judgings(fake)[0])[1][1].split("What the reply answers:")
@@ -458,14 +462,14 @@ def refusal(param: str | None = None) -> Answer:
 
 def helps(fake) -> list[set[str]]:
     """Return what helps of each request to a judge."""
-    return [asking.HELPS & request.body.keys() for request in judgings(fake)]
+    return [runner.HELPS & request.body.keys() for request in judgings(fake)]
 
 
 @pytest.fixture
 def with_schemas(configure, working):
     configure(STAGE.replace("    retries: 0", "    structured_outputs: native", 1))
     yield
-    asking._refused.clear()
+    runner._refused.clear()
 
 
 def test_what_a_model_refused_it_is_not_asked_again(
@@ -474,12 +478,12 @@ def test_what_a_model_refused_it_is_not_asked_again(
     judge += [refusal()]
     ask(client, user, "The capital?", agent="judged")
     assert closed(working, user_id).state == "done"
-    assert helps(fake) == [asking.HELPS, set()]
+    assert helps(fake) == [runner.HELPS, set()]
     ask(client, user, "And of Peru?", agent="judged")
     for task in tasks_of(user_id):
         working.kick()
         assert working.closed(task).state == "done"
-    assert helps(fake) == [asking.HELPS, set(), set()]
+    assert helps(fake) == [runner.HELPS, set(), set()]
 
 
 def test_a_model_that_says_what_it_does_not_take_is_asked_for_the_rest(
@@ -488,7 +492,7 @@ def test_a_model_that_says_what_it_does_not_take_is_asked_for_the_rest(
     judge += [refusal("temperature"), refusal("response_format.json_schema")]
     ask(client, user, "The capital?", agent="judged")
     assert closed(working, user_id).state == "done"
-    assert helps(fake) == [asking.HELPS, {"response_format"}, set()]
+    assert helps(fake) == [runner.HELPS, {"response_format"}, set()]
 
 
 def test_what_is_refused_in_any_case_was_nothing_that_helps(
@@ -497,8 +501,8 @@ def test_what_is_refused_in_any_case_was_nothing_that_helps(
     judge += [refusal(), refusal()]
     ask(client, user, "The capital?", agent="judged")
     assert closed(working, user_id).state == "errored"
-    assert helps(fake) == [asking.HELPS, set()]
-    assert asking._refused == {}
+    assert helps(fake) == [runner.HELPS, set()]
+    assert runner._refused == {}
 
 
 def test_patience_with_a_judge_ends(
@@ -543,7 +547,7 @@ def test_a_judge_that_was_taken_away_is_skipped(
 
 
 def test_a_turn_that_is_not_stored_is_skipped(working, judge, fake, user_id):
-    queue.add(judging.drafts(JUDGED, turn_id=new_turn_id(), user_id=user_id))
+    lifecycle.add(judge_queue.drafts(JUDGED, turn_id=new_turn_id(), user_id=user_id))
     task = closed(working, user_id)
     assert told(task)["skipped"] == "the turn is not stored"
     assert judgings(fake) == []

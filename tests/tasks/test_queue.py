@@ -19,23 +19,31 @@ from django.db import connection, transaction
 
 from config import live
 from core.ids import UserId
-from tasks import lost, pages, queue, retention, rounds, taking, workers
 from tasks.models import Task
-from tasks.queue import Draft
+from tasks.queue import (
+    claim,
+    fair_scheduling,
+    lease_recovery,
+    lifecycle,
+    retention,
+    worker_identity,
+)
+from tasks.queue.lifecycle import Draft
+from tasks.reports import task_queries
 from tests.conftest import CONFIG
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("server")]
 
 NOW = datetime.now(UTC)
-LATER = NOW + timedelta(seconds=queue.LEASE_SECONDS + 1)
+LATER = NOW + timedelta(seconds=lifecycle.LEASE_SECONDS + 1)
 
 
 def add(user_id: UserId, *drafts: Draft) -> list[Task]:
-    return queue.add(drafts or [Draft("agent", user_id, "assistant", "x")], now=NOW)
+    return lifecycle.add(drafts or [Draft("agent", user_id, "assistant", "x")], now=NOW)
 
 
 def take(user_id: UserId, limit: int = 10, **more):
-    return taking.take(limit, ["agent"], users=[user_id], **{"now": NOW, **more})
+    return claim.take(limit, ["agent"], users=[user_id], **{"now": NOW, **more})
 
 
 def state(task: Task) -> tuple[str, str]:
@@ -51,7 +59,7 @@ def draft(user_id: UserId, prompt: str, **fields) -> Draft:
 
 
 def test_the_highest_priority_is_first_then_the_oldest(user_id):
-    queue.add([draft(user_id, "old")], now=NOW - timedelta(seconds=9))
+    lifecycle.add([draft(user_id, "old")], now=NOW - timedelta(seconds=9))
     add(user_id, draft(user_id, "new"), draft(user_id, "urgent", priority=1))
     add(user_id, draft(user_id, "later", priority=9, seconds=60))
     taken = [work.prompt for limit in (1, 9) for work in take(user_id, limit)]
@@ -74,17 +82,17 @@ class TestTurns:
         return UserId(uuid.uuid4())
 
     def prompts(self, limit: int, *users: UserId, **more) -> list[str]:
-        taken = taking.take(limit, ["agent"], users=users, **{"now": NOW, **more})
+        taken = claim.take(limit, ["agent"], users=users, **{"now": NOW, **more})
         return [work.prompt for work in taken]
 
     def many(self, user_id: UserId, count: int = 9, name: str = "a", **more) -> None:
         more = {"priority": self.priority, **more}
         wanted = [draft(user_id, f"{name}{n}", **more) for n in range(count)]
         self.at += timedelta(milliseconds=1)
-        queue.add(wanted, now=self.at)
+        lifecycle.add(wanted, now=self.at)
 
     def one(self, user_id: UserId, prompt: str, now: datetime) -> None:
-        queue.add([draft(user_id, prompt, priority=self.priority)], now=now)
+        lifecycle.add([draft(user_id, prompt, priority=self.priority)], now=now)
 
     def test_who_asks_for_many_keeps_nobody_waiting(self, user_id, other):
         self.many(user_id)
@@ -129,8 +137,8 @@ class TestTurns:
     def test_one_that_is_tried_again_takes_its_turn(self, user_id, other):
         self.many(user_id, 4, max_failures=2)
         for work in take(user_id):
-            queue.failed(work, OSError())
-        later = datetime.now(UTC) + timedelta(seconds=queue.FIRST_PAUSE_SECONDS)
+            lifecycle.failed(work, OSError())
+        later = datetime.now(UTC) + timedelta(seconds=lifecycle.FIRST_PAUSE_SECONDS)
         self.one(other, "b", later)
         taken = self.prompts(9, user_id, other, now=later)
         assert taken == ["a0", "a1", "b", "a2", "a3"]
@@ -138,9 +146,9 @@ class TestTurns:
     def test_what_is_put_back_by_hand_takes_its_turn(self, user_id, other):
         self.many(user_id, 4)
         for work in take(user_id):
-            queue.failed(work, OSError())
+            lifecycle.failed(work, OSError())
         own = Task.objects.filter(user_id=user_id)
-        assert queue.replay(own.values_list("pk", flat=True)) == 4
+        assert lifecycle.replay(own.values_list("pk", flat=True)) == 4
         later = datetime.now(UTC)
         self.one(other, "b", later)
         taken = self.prompts(9, user_id, other, now=later)
@@ -176,33 +184,33 @@ def test_of_one_key_the_first_is_added(user_id):
 
 def test_a_lost_task_is_begun_three_times_more(user_id):
     (task,) = add(user_id)
-    for number in range(1 + queue.MAX_INTERRUPTIONS):
+    for number in range(1 + lifecycle.MAX_INTERRUPTIONS):
         now = NOW + number * (LATER - NOW)
         (work,) = take(user_id, now=now)
         assert work.attempts == number + 1
         assert take(user_id, now=now) == []
     now += LATER - NOW
     assert take(user_id, now=now) == []
-    queue.reap(now=now)
-    assert state(task) == ("errored", queue.INTERRUPTED)
+    lifecycle.reap(now=now)
+    assert state(task) == ("errored", lifecycle.INTERRUPTED)
 
 
 def test_one_that_runs_once_is_not_begun_again(user_id):
     (task,) = add(user_id)
     take(user_id)
     assert take(user_id, now=LATER, once=["agent"]) == []
-    queue.reap(now=LATER)
+    lifecycle.reap(now=LATER)
     assert state(task)[0] == "running"
-    queue.reap(now=LATER, once=["agent"])
-    assert state(task) == ("errored", queue.INTERRUPTED)
+    lifecycle.reap(now=LATER, once=["agent"])
+    assert state(task) == ("errored", lifecycle.INTERRUPTED)
 
 
 def test_one_that_was_cancelled_and_lost_is_cancelled(user_id):
     (task,) = add(user_id)
     take(user_id)
-    queue.cancel(task.pk)
+    lifecycle.cancel(task.pk)
     assert take(user_id, now=LATER) == []
-    queue.reap(now=LATER)
+    lifecycle.reap(now=LATER)
     assert state(task)[0] == "cancelled"
 
 
@@ -210,13 +218,13 @@ def test_who_lost_a_task_closes_nothing(user_id):
     (task,) = add(user_id)
     (before,) = take(user_id)
     (work,) = take(user_id, now=LATER)
-    with pytest.raises(queue.Gone):
-        queue.close(before, "old")
-    queue.failed(before, ValueError())
-    queue.put_back([before])
-    assert queue.unwanted([before]) == {task.pk}
-    assert queue.unwanted([work]) == set()
-    queue.close(work, "new")
+    with pytest.raises(lifecycle.Gone):
+        lifecycle.close(before, "old")
+    lifecycle.failed(before, ValueError())
+    lifecycle.put_back([before])
+    assert lifecycle.unwanted([before]) == {task.pk}
+    assert lifecycle.unwanted([work]) == set()
+    lifecycle.close(work, "new")
     task.refresh_from_db()
     assert (task.state, task.result) == ("done", "new")
 
@@ -224,7 +232,7 @@ def test_who_lost_a_task_closes_nothing(user_id):
 def test_a_lease_that_is_kept_does_not_run_out(user_id):
     add(user_id)
     (work,) = take(user_id)
-    queue.extend([work], now=LATER)
+    lifecycle.extend([work], now=LATER)
     assert take(user_id, now=LATER) == []
 
 
@@ -233,7 +241,7 @@ def dead() -> str:
     """The name of a worker that was killed."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     started = psutil.Process(process.pid).create_time()
-    host = workers.own().split(":")[0]
+    host = worker_identity.own().split(":")[0]
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     return f"{host}:{process.pid}:{started:.0f}"
@@ -243,7 +251,7 @@ def test_the_tasks_of_a_worker_that_died_here_are_taken_at_once(user_id, dead):
     (task,) = add(user_id)
     take(user_id)
     Task.objects.filter(pk=task.pk).update(worker=dead)
-    assert queue.disown(now=NOW) >= 1
+    assert lifecycle.disown(now=NOW) >= 1
     (work,) = take(user_id)
     assert (work.id, work.attempts) == (task.pk, 2)
 
@@ -253,18 +261,21 @@ def test_where_they_run_once_they_are_errored_at_once(user_id, dead, configure):
     (task,) = add(user_id)
     take(user_id)
     Task.objects.filter(pk=task.pk).update(worker=dead)
-    lost.sweep()
-    assert state(task) == ("errored", queue.INTERRUPTED)
+    lease_recovery.sweep()
+    assert state(task) == ("errored", lifecycle.INTERRUPTED)
 
 
 def test_of_other_workers_nobody_here_can_tell(dead):
     pid, started = dead.split(":")[1:]
-    host = workers.own().split(":")[0]
-    assert workers.gone([dead]) == [dead]
+    host = worker_identity.own().split(":")[0]
+    assert worker_identity.gone([dead]) == [dead]
     # As after a restart: the number is another process's now.
-    assert workers.gone([f"{host}:{os.getpid()}:{int(started) - 999}"])
+    assert worker_identity.gone([f"{host}:{os.getpid()}:{int(started) - 999}"])
     assert (
-        workers.gone([workers.own(), f"elsewhere:{pid}:{started}", "", "x:y:z"]) == []
+        worker_identity.gone(
+            [worker_identity.own(), f"elsewhere:{pid}:{started}", "", "x:y:z"]
+        )
+        == []
     )
 
 
@@ -289,22 +300,22 @@ def once_written(do: Callable[[], None]) -> Iterator[None]:
 def test_one_that_is_put_back_meanwhile_is_cancelled_all_the_same(user_id):
     (task,) = add(user_id)
     (work,) = take(user_id)
-    with once_written(lambda: queue.put_back([work])):
-        queue.cancel(task.pk)
+    with once_written(lambda: lifecycle.put_back([work])):
+        lifecycle.cancel(task.pk)
     assert state(task)[0] == "cancelled"
 
 
 @pytest.mark.parametrize(
     "let_go",
     [
-        pytest.param(lambda work: queue.put_back([work]), id="put back"),
-        pytest.param(lambda work: queue.failed(work, OSError()), id="tried again"),
+        pytest.param(lambda work: lifecycle.put_back([work]), id="put back"),
+        pytest.param(lambda work: lifecycle.failed(work, OSError()), id="tried again"),
     ],
 )
 def test_one_that_is_cancelled_meanwhile_is_not_begun_again(user_id, let_go):
     (task,) = add(user_id, draft(user_id, "x", max_failures=2))
     (work,) = take(user_id)
-    with once_written(lambda: queue.cancel(task.pk)):
+    with once_written(lambda: lifecycle.cancel(task.pk)):
         let_go(work)
     assert state(task)[0] == "cancelled"
 
@@ -312,8 +323,8 @@ def test_one_that_is_cancelled_meanwhile_is_not_begun_again(user_id, let_go):
 def test_one_that_was_cancelled_and_failed_is_cancelled(user_id):
     (task,) = add(user_id)
     (work,) = take(user_id)
-    queue.cancel(task.pk)
-    queue.failed(work, OSError())
+    lifecycle.cancel(task.pk)
+    lifecycle.failed(work, OSError())
     assert state(task) == ("cancelled", "")
 
 
@@ -347,12 +358,14 @@ def plans(seen: list[tuple[str, Any]]) -> Iterator[str]:
 def test_what_has_ended_is_not_looked_at(user_id):
     """SQLite uses an index on a condition only for a query in the same words."""
     with asked() as seen:
-        taking.take(9, ["other"])
-        queue.reap(now=NOW)
-        queue.disown(now=NOW)
-        queue.count_open(user_id, ["agent"], 5)
+        claim.take(9, ["other"])
+        lifecycle.reap(now=NOW)
+        lifecycle.disown(now=NOW)
+        lifecycle.count_open(user_id, ["agent"], 5)
         for delay in (-1, 1):
-            rounds.draw([Task(user_id=user_id, due_at=NOW + timedelta(delay))], NOW)
+            fair_scheduling.draw(
+                [Task(user_id=user_id, due_at=NOW + timedelta(delay))], NOW
+            )
     assert len(seen) == 7
     # All of them, before one is judged: what is half read keeps its transaction.
     assert all("tasks_task_open" in plan for plan in list(plans(seen)))
@@ -362,14 +375,14 @@ def test_of_the_few_that_failed_the_many_that_were_done_are_not_looked_at(user_i
     failed = ["errored", "cancelled"]
     with asked() as seen:
         for states in ([failed[0]], [failed[1]], failed):
-            pages.page(states=states)
-            pages.page(user_id=user_id, states=states)
-            pages.page(user_id=user_id, states=states, after=(NOW, user_id))
-        pages.reasons()
+            task_queries.page(states=states)
+            task_queries.page(user_id=user_id, states=states)
+            task_queries.page(user_id=user_id, states=states, after=(NOW, user_id))
+        task_queries.reasons()
     assert len(seen) == 10
     assert ["tasks_task_failed" in plan for plan in plans(seen)] == [True] * 10
     with asked() as seen:
-        pages.page(states=["errored", "done"])
+        task_queries.page(states=["errored", "done"])
     assert "tasks_task_failed" not in next(plans(seen))
 
 

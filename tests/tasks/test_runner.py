@@ -8,15 +8,17 @@ import pytest
 from agents.config import AgentConfig
 from core import messages
 from core.ids import UserId, new_turn_id
-from judges import material
+from judges import judge_context
 from memory.models import Message
-from providers.fake import FakeProvider
-from providers.fake_wires import Answer
-from tasks import judging, queue, runner
+from tasks.judge_runs import judge_queue
 from tasks.models import Task
-from tasks.queue import Draft
-from tasks.work import Work
+from tasks.queue import lifecycle
+from tasks.queue.claimed_task import Work
+from tasks.queue.lifecycle import Draft
+from tasks.worker import runner
 from telemetry.models import Turn
+from testing.scripted_provider import FakeProvider
+from testing.wires import Answer
 from tests.judges.stage import STAGE, answer
 from tests.tasks.conftest import Working, wait_for, wait_until
 
@@ -47,7 +49,7 @@ def test_a_task_whose_lease_was_lost_stores_nothing(
     working: Working, fake: FakeProvider, user_id: UserId
 ):
     fake.hang("headers")
-    (task,) = queue.add([Draft("agent", user_id, "assistant", "How is it?")])
+    (task,) = lifecycle.add([Draft("agent", user_id, "assistant", "How is it?")])
     working.kick()
     fake.wait(lambda: bool(fake.requests))
 
@@ -79,12 +81,14 @@ def test_judges_that_hang_keep_no_task_waiting(
     agent = AgentConfig(
         name="judged", provider="openai", model="m", judges=("quality",)
     )
-    paris = material.of((), [messages.Message("user", "The capital?")], "Paris.")
+    paris = judge_context.of((), [messages.Message("user", "The capital?")], "Paris.")
     drafts = [
-        judging.drafts(agent, turn_id=new_turn_id(), user_id=user_id, material=paris)
+        judge_queue.drafts(
+            agent, turn_id=new_turn_id(), user_id=user_id, material=paris
+        )
         for _ in range(4)
     ]
-    queue.add([draft for each in drafts for draft in each])
+    lifecycle.add([draft for each in drafts for draft in each])
     working.kick()
     slots = request.node.callspec.params["working"]
     most = max(slots - 1, 1)
@@ -107,13 +111,13 @@ def beats(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
 
     def noted(name: str) -> None:
-        do = getattr(queue, name)
+        do = getattr(lifecycle, name)
 
         def note(tasks: Collection[Work]) -> object:
             seen.append(name)
             return do(tasks)
 
-        monkeypatch.setattr(queue, name, note)
+        monkeypatch.setattr(lifecycle, name, note)
 
     noted("extend")
     noted("unwanted")
@@ -125,7 +129,7 @@ def test_leases_are_extended_now_and_then_and_what_is_cancelled_is_seen_at_once(
     beats: list[str], working: Working, fake: FakeProvider, user_id: UserId
 ):
     fake.hang("headers")
-    (task,) = queue.add([Draft("agent", user_id, "assistant", "How is it?")])
+    (task,) = lifecycle.add([Draft("agent", user_id, "assistant", "How is it?")])
     working.kick()
     taken = wait_for(task, lambda row: row.state == "running")
     kept = wait_for(task, lambda row: row.due_at > taken.due_at)
@@ -134,5 +138,5 @@ def test_leases_are_extended_now_and_then_and_what_is_cancelled_is_seen_at_once(
     assert second - first == 1 + runner.BEATS_A_LEASE
     assert (kept.state, kept.attempts) == ("running", 1)
 
-    queue.cancel(task.pk)
+    lifecycle.cancel(task.pk)
     assert working.closed(task).state == "cancelled"

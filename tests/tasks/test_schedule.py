@@ -5,14 +5,14 @@ from itertools import islice
 
 import pytest
 
-from tasks import schedule
-from tasks.schedule import Schedule
+from tasks.agent_triggers import cron_schedule
+from tasks.agent_triggers.cron_schedule import Schedule
 
 
 def after(expression: str, since: str, count: int = 3, zone: str = "UTC") -> list[str]:
     """Return the next times it fires."""
     moment = datetime.fromisoformat(since).replace(tzinfo=UTC)
-    times = Schedule(schedule.check(expression), zone).after(moment)
+    times = Schedule(cron_schedule.check(expression), zone).after(moment)
     return [f"{tick:%m-%d %H:%M:%S}" for tick in islice(times, count)]
 
 
@@ -54,7 +54,7 @@ def test_it_fires_when_its_fields_say(expression: str, expected: list[str]):
 )
 def test_what_is_no_expression_is_told_where(expression: str, names: str):
     with pytest.raises(ValueError, match=names):
-        schedule.check(expression)
+        cron_schedule.check(expression)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_what_is_no_expression_is_told_where(expression: str, names: str):
     ],
 )
 def test_it_knows_what_can_never_be(expression: str, is_possible: bool):
-    assert Schedule(schedule.check(expression), "UTC").is_possible is is_possible
+    assert Schedule(cron_schedule.check(expression), "UTC").is_possible is is_possible
 
 
 # In Berlin it is 02:00 never on 2026-03-29, and twice on 2026-10-25.

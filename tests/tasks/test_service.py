@@ -2,9 +2,10 @@
 
 import pytest
 
-from tasks import lost, queue, service
 from tasks.models import Task
-from tasks.queue import Draft
+from tasks.queue import lease_recovery, lifecycle
+from tasks.queue.lifecycle import Draft
+from tasks.worker import service
 from tests.conftest import CONFIG
 from tests.tasks.conftest import Working, wait_for, wait_until
 
@@ -30,7 +31,7 @@ def test_what_is_queued_waits_while_it_is_off(working: Working, fake, user_id):
         return room
 
     working._runner._slots = slots
-    (task,) = queue.add([Draft("agent", user_id, "assistant", "x")])
+    (task,) = lifecycle.add([Draft("agent", user_id, "assistant", "x")])
     for _ in range(2):  # The second look says that the first took nothing.
         before = looks
         working.kick()
@@ -46,7 +47,7 @@ def test_what_is_queued_waits_while_it_is_off(working: Working, fake, user_id):
 def test_no_more_run_than_there_is_room_for(working: Working, fake, user_id):
     for _ in range(3):
         fake.hang("headers")
-    tasks = queue.add([Draft("agent", user_id, "assistant", "x") for _ in range(3)])
+    tasks = lifecycle.add([Draft("agent", user_id, "assistant", "x") for _ in range(3)])
     working.kick()
     wait_until(lambda: len(fake.requests) == 2)
     states = Task.objects.filter(user_id=user_id).values_list("state", flat=True)
@@ -61,8 +62,8 @@ def test_a_sweep_that_fails_at_the_start_keeps_nothing_waiting(
     def fail() -> None:
         raise PermissionError("not for you to see")
 
-    monkeypatch.setattr(lost, "sweep", fail)
-    (task,) = queue.add([Draft("agent", user_id, "assistant", "x")])
+    monkeypatch.setattr(lease_recovery, "sweep", fail)
+    (task,) = lifecycle.add([Draft("agent", user_id, "assistant", "x")])
     working = service.Service(users=[user_id])
     working.start()
     try:

@@ -6,24 +6,26 @@ import pytest
 from mcp.server.mcpserver import MCPServer
 from mcp.types import ToolAnnotations
 
-from access import identity
 from access.models import Meter
+from access.users import identity
 from core.events import TextDelta
 from core.ids import new_turn_id
 from core.messages import Message
 from judges.models import Score
 from memory.models import Message as MessageRow
-from providers import blocking
-from providers.fake_wires import Answer
-from tasks import queue, shadow_payload
+from providers import sync_bridge
 from tasks.models import Task
-from telemetry import records
+from tasks.queue import lifecycle
+from tasks.shadow_runs import turn_snapshot
 from telemetry.models import Turn
+from telemetry.storage import turn_store
+from testing.wires import Answer
 from tests.conftest import CONFIG, serve
 from tests.gateway.calls import ask
 from tests.judges.stage import JUDGES, answer, is_judging
 from tests.tasks.conftest import PATIENCE_SECONDS, wait_until
-from turns import flow, options
+from turns import flow
+from turns.preparation import options
 from turns.turn import TurnRequest
 
 pytestmark = pytest.mark.database
@@ -165,7 +167,9 @@ def test_it_is_judged_by_what_it_said_itself(stage, client, fake, user):
 def test_only_the_wanted_share_is_tried(stage, configure, client, user, monkeypatch):
     configure(staged(rate=0.25))
     drawn = iter([0.1, 0.25, 0.9, 0.2499])
-    monkeypatch.setattr("tasks.judging.random.random", lambda: next(drawn))
+    monkeypatch.setattr(
+        "tasks.judge_runs.judge_queue.random.random", lambda: next(drawn)
+    )
     for _ in range(4):
         ask(client, user, "First?", agent="trial")
     assert len(shadows_of(user)) == 2
@@ -206,7 +210,8 @@ def test_an_incognito_turn_with_something_to_write_is_not_tried(stage, user):
             return "".join([e.text async for e in events if isinstance(e, TextDelta)])
 
     assert (
-        blocking.wait(take(), timeout_seconds=PATIENCE_SECONDS) == "gpt-calm says so."
+        sync_bridge.wait(take(), timeout_seconds=PATIENCE_SECONDS)
+        == "gpt-calm says so."
     )
     assert shadows_of(user) == []
 
@@ -245,7 +250,7 @@ def test_one_that_fails_is_seen(stage, client, fake, user):
     assert task.payload == {"experiment": "trial"}
     assert said_by(user)[-1] == ("assistant", "gpt-calm says so.")
     # No copy of what was asked is kept, so there is nothing to do again.
-    assert queue.replay([task.pk]) == 1
+    assert lifecycle.replay([task.pk]) == 1
     stage.kick()
     assert stage.closed(task).result == "what was asked is no longer kept"
 
@@ -278,10 +283,10 @@ def test_users_do_not_see_trials_among_their_turns(
     ask(client, user, "First?", agent="trial")
     tried(stage, user)
     owner = identity.derive(user)
-    listed, _ = records.page(user_id=owner, origins=records.USERS_OWN)
+    listed, _ = turn_store.page(user_id=owner, origins=turn_store.USERS_OWN)
     assert [turn.agent for turn in listed] == ["calm"]
     [shadow] = turns_of(user, origin="shadow")
-    assert records.tree(shadow.pk, owner) is None
+    assert turn_store.tree(shadow.pk, owner) is None
 
 
 class Shop:
@@ -329,18 +334,18 @@ def test_only_tools_that_change_nothing_are_called(
 
 
 def test_a_prompt_too_large_is_not_copied(stage, client, user, monkeypatch):
-    monkeypatch.setattr("tasks.shadowing.MAX_SIZE", 10)
+    monkeypatch.setattr("tasks.shadow_runs.shadow_queue.MAX_SIZE", 10)
     ask(client, user, "A question of some length?", agent="trial")
     assert shadows_of(user) == []
 
 
 def test_what_is_written_down_is_read_back():
-    trial = shadow_payload.Trial(
+    trial = turn_snapshot.Trial(
         experiment="e",
-        messages=[shadow_payload.Message("user", [{"type": "text", "text": "hi"}])],
+        messages=[turn_snapshot.Message("user", [{"type": "text", "text": "hi"}])],
         options={"thread": "t"},
         parameters={"temperature": 0.0},
         tools=[{"type": "function"}],
         response_format={"type": "json_object"},
     )
-    assert shadow_payload.Trial.from_json(trial.to_json()) == trial
+    assert turn_snapshot.Trial.from_json(trial.to_json()) == trial

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks import templates
-from tasks.templates import Missing
+from tasks.agent_triggers import prompt_templates
+from tasks.agent_triggers.prompt_templates import Missing
 
 PAYLOAD = {
     "sender": {"name": "Ada", "id": 7},
@@ -34,16 +34,16 @@ PAYLOAD = {
     ],
 )
 def test_places_are_filled(template: str, filled: str):
-    assert templates.fill(template, PAYLOAD) == filled
+    assert prompt_templates.fill(template, PAYLOAD) == filled
 
 
 @pytest.mark.parametrize("template", ["{{sender.age}}", "to {{none}}", "{{items.9}}"])
 def test_where_all_must_be_there_it_says_what_is_not(template: str):
     with pytest.raises(Missing) as missing:
-        templates.fill_whole(template, PAYLOAD)
+        prompt_templates.fill_whole(template, PAYLOAD)
     assert missing.value.path in template
 
 
 def test_a_payload_need_not_be_a_map():
-    assert templates.fill("{{0}} {{a}}", ["x"]) == "x {{ a }}"
-    assert templates.fill("{{a}}", "text") == "{{ a }}"
+    assert prompt_templates.fill("{{0}} {{a}}", ["x"]) == "x {{ a }}"
+    assert prompt_templates.fill("{{a}}", "text") == "{{ a }}"

@@ -10,9 +10,10 @@ from django.core.management import CommandError, call_command
 from access.models import AuditEntry
 from config import live
 from core.ids import UserId
-from tasks import crons, queue, triggers, wake
+from tasks.agent_triggers import cron_triggers, trigger_runs
+from tasks.agent_triggers.config import TRIGGERS
 from tasks.models import Task
-from tasks.triggers_config import TRIGGERS
+from tasks.queue import lifecycle, worker_notifier
 from tests.tasks.conftest import Working
 from tests.tasks.triggers import (
     NOON,
@@ -30,8 +31,8 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("server")]
 
 @pytest.fixture(autouse=True)
 def _no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wake, "soon", lambda: None)
-    monkeypatch.setattr(wake, "flush", lambda: None)
+    monkeypatch.setattr(worker_notifier, "soon", lambda: None)
+    monkeypatch.setattr(worker_notifier, "flush", lambda: None)
 
 
 @pytest.fixture
@@ -59,11 +60,11 @@ def test_it_says_what_each_is_and_what_came_of_it(configure: Configure, name: st
         )
     )
     config = live.current()
-    crons.arm(config, NOON - timedelta(hours=1))
+    cron_triggers.arm(config, NOON - timedelta(hours=1))
     for minutes in (0, 10):
-        crons.fire_due(config, NOON + timedelta(minutes=minutes))
+        cron_triggers.fire_due(config, NOON + timedelta(minutes=minutes))
     Task.objects.filter(origin=f"trigger:{name}").update(state="errored")
-    crons.fire_due(config, NOON + timedelta(minutes=20))
+    cron_triggers.fire_due(config, NOON + timedelta(minutes=20))
 
     lines = run().splitlines()
 
@@ -163,10 +164,10 @@ def test_a_run_that_waits_to_be_tried_again_is_not_over(
 ):
     configure(yaml(boot(name) + ", skip_if_running: yes"))
     (trigger,) = live.current().get(TRIGGERS)
-    fired = triggers.fire(triggers.occasion(live.current(), trigger))
-    for state in queue.OPEN:
+    fired = trigger_runs.fire(trigger_runs.occasion(live.current(), trigger))
+    for state in lifecycle.OPEN:
         Task.objects.filter(pk=fired.task_id).update(state=state)
-        assert triggers.is_running(name)
-    for state in queue.CLOSED:
+        assert trigger_runs.is_running(name)
+    for state in lifecycle.CLOSED:
         Task.objects.filter(pk=fired.task_id).update(state=state)
-        assert not triggers.is_running(name)
+        assert not trigger_runs.is_running(name)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from django.core.checks import run_checks
 
-from config import loader
 from config.errors import ConfigInvalid
+from config.loading import loader
 from tasks import checks
-from tasks.triggers_config import TRIGGERS
+from tasks.agent_triggers.config import TRIGGERS
 
 YAML = """
 providers: {openai: {api_key: x}}

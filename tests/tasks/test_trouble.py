@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import transaction
 
-from tasks import trouble
 from tasks.models import Task
+from tasks.reports import recent_failures
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
 
@@ -43,7 +43,7 @@ def test_judges_are_told_by_their_names_and_other_work_by_its_agent():
     fail("judge", "assistant", "judge:tone", hours=3, state="done")
     fail("agent", "writer", f"turn:{uuid.uuid4()}", hours=1)
     fail("agent", "writer", "api", hours=0)
-    found = [(t.kind, t.name, t.count) for t in trouble.since(THEN)]
+    found = [(t.kind, t.name, t.count) for t in recent_failures.since(THEN)]
     assert found == [("judge", "quality", 3), ("agent", "writer", 2)]
-    assert trouble.since(THEN)[0].last_at == THEN + timedelta(hours=3)
-    assert [t.count for t in trouble.since(THEN + timedelta(hours=3))] == [1]
+    assert recent_failures.since(THEN)[0].last_at == THEN + timedelta(hours=3)
+    assert [t.count for t in recent_failures.since(THEN + timedelta(hours=3))] == [1]

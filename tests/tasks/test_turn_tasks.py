@@ -5,20 +5,22 @@ from datetime import UTC, datetime
 
 import pytest
 
-from access import identity, tokens
 from access.models import Meter
+from access.tokens import api_tokens
+from access.users import identity
 from core.errors import public
 from core.events import Event, TextDelta
 from core.ids import UserId
 from core.reply import Reply
-from memory import erasure
 from memory.models import Message, Thread
-from providers import blocking
-from providers.fake import FakeProvider
-from tasks import queue, runner
+from memory.user_data import erasure
+from providers import sync_bridge
 from tasks.models import Task
-from tasks.queue import Draft
+from tasks.queue import lifecycle
+from tasks.queue.lifecycle import Draft
+from tasks.worker import runner
 from telemetry.models import Turn
+from testing.scripted_provider import FakeProvider
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.tasks.conftest import PATIENCE_SECONDS, Working, wait_for, wait_until
@@ -30,7 +32,7 @@ PRICES = "\nprices: {openai: {gpt-test: {input: 100000, output: 100000}}}\n"
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(queue, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(lifecycle, "FIRST_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(runner, "HEARTBEAT_SECONDS", 0.1)
 
 
@@ -63,7 +65,7 @@ def speaking(
 ) -> Task:
     """A task whose agent has said something, and says no more."""
     fake.hang("mid_stream", "All is", " well.")
-    (task,) = queue.add([draft(user_id)])
+    (task,) = lifecycle.add([draft(user_id)])
     working.kick()
     assert heard.wait(PATIENCE_SECONDS)
     task.refresh_from_db()
@@ -114,11 +116,11 @@ def test_it_can_be_replayed(working, fake, user_id):
     fake.fail(500)
     task = working.do(draft(user_id))
     assert task.state == "errored"
-    assert queue.replay([task.pk]) == 1
+    assert lifecycle.replay([task.pk]) == 1
     working.kick()
     task = wait_for(task, lambda row: row.state == "done")
     assert (task.error, task.attempts, task.failures) == ("", 2, 0)
-    assert queue.replay([task.pk]) == 0
+    assert lifecycle.replay([task.pk]) == 0
 
 
 # Ended early.
@@ -127,7 +129,7 @@ def test_it_can_be_replayed(working, fake, user_id):
 def test_a_running_task_is_cancelled_and_what_it_said_is_kept(
     working, speaking, fake: FakeProvider, user_id
 ):
-    assert queue.cancel(speaking.pk).state == "running"
+    assert lifecycle.cancel(speaking.pk).state == "running"
     task = working.closed(speaking)
     assert (task.state, task.result) == ("cancelled", "")
     fake.wait(lambda: fake.requests[0].aborted)
@@ -136,9 +138,9 @@ def test_a_running_task_is_cancelled_and_what_it_said_is_kept(
 
 
 def test_a_queued_task_is_cancelled_at_once(working, fake, user_id):
-    (task,) = queue.add([draft(user_id, seconds=60)])
-    assert queue.cancel(task.pk).state == "cancelled"
-    assert queue.cancel(task.pk).finished_at is not None
+    (task,) = lifecycle.add([draft(user_id, seconds=60)])
+    assert lifecycle.cancel(task.pk).state == "cancelled"
+    assert lifecycle.cancel(task.pk).finished_at is not None
 
 
 def test_what_takes_too_long_is_ended(configure, working, fake, user_id):
@@ -152,7 +154,7 @@ def test_what_takes_too_long_is_ended(configure, working, fake, user_id):
 
 
 def test_a_worker_that_stops_puts_back_what_runs(working, speaking, user_id):
-    blocking.wait(working._runner.stop(0.01), timeout_seconds=PATIENCE_SECONDS)
+    sync_bridge.wait(working._runner.stop(0.01), timeout_seconds=PATIENCE_SECONDS)
     speaking.refresh_from_db()
     assert (speaking.state, speaking.interruptions) == ("queued", 0)
     assert working.is_idle
@@ -175,7 +177,7 @@ def test_a_user_who_is_erased_meanwhile_leaves_nothing(
 
 def test_a_reply_that_comes_after_the_erasure_is_not_stored(working, fake, user_id):
     fake.hang("headers")
-    queue.add([draft(user_id)])
+    lifecycle.add([draft(user_id)])
     working.kick()
     fake.wait(lambda: bool(fake.requests))
     erasure.erase(user_id)
@@ -186,10 +188,10 @@ def test_a_reply_that_comes_after_the_erasure_is_not_stored(working, fake, user_
 
 
 def test_a_token_that_was_revoked_pays_for_nothing(working, fake, user, user_id):
-    row, _ = tokens.mint("ci", user, by=ADA)
+    row, _ = api_tokens.mint("ci", user, by=ADA)
     # Before it is queued: a worker may take it at once.
-    tokens.revoke(str(row.pk), by=ADA)
-    (task,) = queue.add([draft(user_id, token_id=row.pk)])
+    api_tokens.revoke(str(row.pk), by=ADA)
+    (task,) = lifecycle.add([draft(user_id, token_id=row.pk)])
     working.kick()
     task = working.closed(task)
     assert task.state == "errored"
@@ -199,7 +201,7 @@ def test_a_token_that_was_revoked_pays_for_nothing(working, fake, user, user_id)
 
 def test_it_is_charged_to_the_token_that_asked(configure, working, fake, user, user_id):
     configure(CONFIG + PRICES)
-    row, _ = tokens.mint("ci", user, agents=["assistant"], by=ADA)
+    row, _ = api_tokens.mint("ci", user, agents=["assistant"], by=ADA)
     assert working.do(draft(user_id, token_id=row.pk)).state == "done"
     assert Turn.objects.get(user_id=user_id).token_id == row.pk
     assert identity.derive(user) == user_id
@@ -217,9 +219,9 @@ def _replies_come_first(monkeypatch):
 @pytest.mark.usefixtures("_replies_come_first")
 def test_what_nobody_may_store_is_charged(configure, working, fake, user, user_id):
     configure(CONFIG + PRICES)
-    row, _ = tokens.mint("ci", user, by=ADA)
+    row, _ = api_tokens.mint("ci", user, by=ADA)
     fake.hang("headers")
-    queue.add([draft(user_id, token_id=row.pk)])
+    lifecycle.add([draft(user_id, token_id=row.pk)])
     working.kick()
     fake.wait(lambda: bool(fake.requests))
     erasure.erase(user_id)

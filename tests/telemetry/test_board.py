@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 from core.ids import TurnId, UserId
 from core.trace import ModelCall, ToolCall
-from telemetry import board, running
-from telemetry.board import Board, News, Running
+from telemetry.live_turns import active_turns, running_turn_serializer
+from telemetry.live_turns.active_turns import Board, News, Running
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -77,7 +77,7 @@ def test_it_is_watched_for_a_while():
 
 def test_of_very_many_turns_it_shows_the_newest():
     shown = Board()
-    turns = [a_turn() for _ in range(board.MAX_TOLD + 5)]
+    turns = [a_turn() for _ in range(active_turns.MAX_TOLD + 5)]
     for turn in turns:
         shown.put_up(turn.turn_id, lambda turn=turn: turn)
     assert shown.running() == turns[5:]
@@ -91,7 +91,7 @@ def test_a_turn_tells_what_it_waits_for():
     turn = a_turn()
 
     def what():
-        told = running.told(turn)["doing"]
+        told = running_turn_serializer.told(turn)["doing"]
         return told["what"], told["names"]
 
     assert what() == ("start", [])
@@ -114,7 +114,7 @@ def test_its_calls_are_told_with_those_within_them():
     inner.end(error="it\nis down")
     model = ModelCall("bob", "openai", "gpt-small")
     outer.calls += [inner, model]
-    told = running.told(a_turn(calls=[outer]))
+    told = running_turn_serializer.told(a_turn(calls=[outer]))
     (call,) = told["calls"]
     assert (call["name"], call["kind"], call["target"]) == ("helper", "subagent", "bob")
     assert call["state"] == "running"
@@ -126,22 +126,27 @@ def test_its_calls_are_told_with_those_within_them():
 
 
 def test_a_clients_tool_is_waited_for_by_nobody():
-    told = running.told(a_turn(calls=[ToolCall("ask", "client", "{}", id="call_1")]))
+    told = running_turn_serializer.told(
+        a_turn(calls=[ToolCall("ask", "client", "{}", id="call_1")])
+    )
     assert told["calls"][0]["state"] == "ok"
     assert told["doing"]["what"] == "end"
 
 
 def test_what_was_said_is_one_short_line_without_secrets():
     said = f"my key is sk-{'a' * 40}\nand more " + "x" * 1000
-    told = running.told(a_turn(said=said))["user_message"]
+    told = running_turn_serializer.told(a_turn(said=said))["user_message"]
     assert "sk-a" not in told
     assert "\n" not in told
-    assert len(told) == running.MAX_SAID
+    assert len(told) == running_turn_serializer.MAX_SAID
     assert told.endswith("…")
 
 
 def test_of_very_many_calls_the_newest_are_told():
-    calls = [ToolCall(f"tool{n}", "mcp", "{}") for n in range(running.MAX_CALLS + 3)]
-    told = running.told(a_turn(calls=calls))
+    calls = [
+        ToolCall(f"tool{n}", "mcp", "{}")
+        for n in range(running_turn_serializer.MAX_CALLS + 3)
+    ]
+    told = running_turn_serializer.told(a_turn(calls=calls))
     assert told["tool_calls"] == len(calls)
     assert [call["name"] for call in told["calls"]] == [c.name for c in calls[3:]]

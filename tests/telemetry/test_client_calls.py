@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from core.ids import UserId
-from telemetry import client_calls, records, text
 from telemetry.models import ToolCall
+from telemetry.storage import client_tool_results, stored_text, turn_store
 from tests.telemetry.turns import SECOND, put, settings, tool_call
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -34,18 +34,18 @@ def ask(owner, *calls, before: timedelta = timedelta(), **fields):
 
 
 def answer(owner, results, **fields) -> None:
-    client_calls.answered(owner, results, settings(**fields))
+    client_tool_results.answered(owner, results, settings(**fields))
 
 
 def told(turn) -> list[str | None]:
-    return [call.result for call in records.tree(turn.turn_id).calls]
+    return [call.result for call in turn_store.tree(turn.turn_id).calls]
 
 
 def test_results_are_put_down_with_the_time_they_took(owner):
     turn = ask(owner, asked("a"), asked("b"), asked("c"))
     answer(owner, {"a": "blue", "b": "", "other": "no"})
     assert told(turn) == ["blue", "", None]
-    first, _, third = records.tree(turn.turn_id).calls
+    first, _, third = turn_store.tree(turn.turn_id).calls
     assert 1 <= first.seconds < 60
     assert third.seconds is None
 
@@ -64,7 +64,7 @@ def test_the_first_answer_counts_of_two_at_once(owner, monkeypatch):
         ToolCall.objects.filter(turn=turn.turn_id).update(result="the other's")
         return said
 
-    monkeypatch.setattr(text, "payload", payload)
+    monkeypatch.setattr(stored_text, "payload", payload)
     answer(owner, {"call_1": "mine"})
     assert told(turn) == ["the other's"]
 
@@ -83,9 +83,9 @@ def test_of_calls_with_one_id_the_newest_is_answered(owner):
 
 
 def test_an_answer_is_for_one_of_the_latest_turns(owner):
-    late = ask(owner, asked("late"), before=client_calls.RECENT * SECOND)
-    kept = ask(owner, asked("kept"), before=(client_calls.RECENT - 1) * SECOND)
-    for number in range(client_calls.RECENT - 1):
+    late = ask(owner, asked("late"), before=client_tool_results.RECENT * SECOND)
+    kept = ask(owner, asked("kept"), before=(client_tool_results.RECENT - 1) * SECOND)
+    for number in range(client_tool_results.RECENT - 1):
         ask(owner, tool_call(), before=number * SECOND)
     answer(owner, {"late": "blue", "kept": "blue"})
     assert (told(late), told(kept)) == ([None], ["blue"])
@@ -120,4 +120,4 @@ def test_a_long_id_is_found_as_it_was_stored(owner):
 def test_a_clock_that_was_put_back_makes_no_negative_time(owner):
     turn = ask(owner, asked(started_at=NOW + timedelta(hours=1)))
     answer(owner, {"call_1": "blue"})
-    assert records.tree(turn.turn_id).calls[0].seconds == 0
+    assert turn_store.tree(turn.turn_id).calls[0].seconds == 0

@@ -8,11 +8,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError
 
-from access import identity
+from access.users import identity
 from core.events import Usage
 from core.ids import UserId
 from core.trace import Attempt
-from telemetry import records, telling
+from telemetry.presentation import turn_serializers
+from telemetry.storage import turn_store
 from tests.telemetry.turns import NOON, SECOND, deep, model_call, put, tool_call
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -83,7 +84,7 @@ def test_it_says_what_to_do_without_tables(monkeypatch):
     def fail(**_):
         raise OperationalError("no such table: telemetry_turn")
 
-    monkeypatch.setattr(records, "page", fail)
+    monkeypatch.setattr(turn_store, "page", fail)
     with pytest.raises(CommandError, match=r"manage\.py migrate"):
         run("turns")
 
@@ -173,7 +174,7 @@ def test_texts_are_cut_to_a_line_and_cannot_steer_the_terminal():
 def test_all_of_it_can_be_had_as_json():
     turn = put(tool_call(result="x" * 1000), model_call(usage=Usage(1, 2)))
     printed = "\n".join(run("turn", str(turn.turn_id), "--json"))
-    assert json.loads(printed) == telling.turn(turn)
+    assert json.loads(printed) == turn_serializers.turn(turn)
 
 
 def test_what_is_no_id_is_refused():

@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 
-from config import loader
 from config.errors import ConfigInvalid
+from config.loading import loader
 from core.trace import ToolKind
 from telemetry.config import TELEMETRY, FmtConfig, SqliteConfig, TelemetryConfig
 from tests.test_docs import BASE, blocks, rows

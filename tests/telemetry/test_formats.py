@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from core import redaction, request_ids
+from core.runtime import request_ids
+from core.text import redaction
 from coulisse_site.celery import app as celery_app
-from gateway.access_log import Discreet
-from telemetry import formats, logs
+from gateway.asgi.access_log import Discreet
+from telemetry.log_output import formatters, logs
 
 SECRET = "q7Vd2mXw9Lr4TzK8bNf3HcYs"
 SEEN = datetime(2026, 3, 1, 9, 30, 2, 114_900, tzinfo=UTC)
@@ -37,7 +38,7 @@ def formatter(name: str) -> logging.Formatter:
     """One of those in the settings."""
     configured = DictConfigurator(settings.LOGGING)
     made = configured.configure_formatter(configured.config["formatters"][name])
-    assert isinstance(made, formats.Text | formats.Json)
+    assert isinstance(made, formatters.Text | formatters.Json)
     return made
 
 
@@ -77,7 +78,7 @@ def test_a_line_of_text():
 
 
 def test_a_line_of_json(monkeypatch):
-    monkeypatch.setenv(formats.PROCESS, "web-1")
+    monkeypatch.setenv(formatters.PROCESS, "web-1")
     told = read("said %s", 1, fields={"seconds": 1.5, "agent": "a", "level": "mine"})
     assert told.pop("pid") > 0
     assert told == {
@@ -114,9 +115,9 @@ def test_it_names_the_request():
     ],
 )
 def test_a_process_without_a_name_is_called_by_its_command(monkeypatch, argv, name):
-    monkeypatch.delenv(formats.PROCESS, raising=False)
+    monkeypatch.delenv(formatters.PROCESS, raising=False)
     monkeypatch.setattr(sys, "argv", argv)
-    assert formats.process_name() == name
+    assert formatters.process_name() == name
 
 
 # What went wrong.
@@ -212,7 +213,10 @@ def test_every_handler_has_such_a_formatter():
     for handler in settings.LOGGING["handlers"].values():
         assert handler["formatter"] in settings.LOGGING["formatters"]
     for made in settings.LOGGING["formatters"].values():
-        assert made["()"] in ("telemetry.formats.Text", "telemetry.formats.Json")
+        assert made["()"] in (
+            "telemetry.log_output.formatters.Text",
+            "telemetry.log_output.formatters.Json",
+        )
 
 
 # Lines of uvicorn's.

@@ -10,10 +10,11 @@ from django.test.utils import CaptureQueriesContext
 
 from core.events import Usage
 from core.ids import UserId
-from telemetry import expenses, glance
 from telemetry.config import TelemetryConfig
-from telemetry.expenses import Paid
 from telemetry.models import Expense, Turn
+from telemetry.statistics import recent_activity
+from telemetry.storage import costs
+from telemetry.storage.costs import Paid
 from tests.telemetry.turns import put
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
@@ -38,8 +39,8 @@ def asked(minutes_ago: float = 1, **fields) -> None:
     put(started_at=NOW - timedelta(minutes=minutes_ago), **given)
 
 
-def seen() -> glance.Glance:
-    return glance.since(SINCE, NOW)
+def seen() -> recent_activity.Glance:
+    return recent_activity.since(SINCE, NOW)
 
 
 def test_it_counts_turns_users_tokens_and_errors():
@@ -108,7 +109,7 @@ def test_trials_are_in_no_other_figure():
 def test_what_judges_cost_is_told_besides():
     for cost in (900, None):
         paid = Paid("quality", "writer", "openai", "m", 1, Usage(5, 5), cost)
-        expenses.add(paid, TelemetryConfig())
+        costs.add(paid, TelemetryConfig())
         Expense.objects.filter(pk=Expense.objects.latest("pk").pk).update(spent_at=NOW)
     found = seen()
     assert (found.judges_micro_usd, found.judges_unpriced) == (900, 1)
@@ -138,5 +139,5 @@ def test_it_reads_no_turn_itself():
     [([1], 1, 1), ([1, 2], 1, 2), ([1, 2, 3], 2, 3), (list(range(1, 101)), 50, 95)],
 )
 def test_percentiles_are_values_there_are(values, half, most):
-    assert glance.percentile(values, 0.5) == half
-    assert glance.percentile(values, 0.95) == most
+    assert recent_activity.percentile(values, 0.5) == half
+    assert recent_activity.percentile(values, 0.95) == most

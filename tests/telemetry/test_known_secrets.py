@@ -4,10 +4,10 @@ import hashlib
 
 import pytest
 
-from config import loader, secret_values
 from config.config import SERVER
 from config.errors import ConfigInvalid
-from core import redaction
+from config.loading import loader, secret_values
+from core.text import redaction
 
 YAML = """
 providers:

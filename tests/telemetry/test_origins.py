@@ -5,7 +5,8 @@ import uuid
 import pytest
 
 from core.ids import UserId
-from telemetry import drawing, records, telling
+from telemetry.presentation import terminal, turn_serializers
+from telemetry.storage import turn_store
 from tests.telemetry.turns import model_call, put, record
 
 pytestmark = pytest.mark.database
@@ -20,9 +21,9 @@ def test_both_are_read_back_as_they_were(owner):
     kept = put(model_call(), user_id=owner, experiment="helper", origin="task")
     plain = put(model_call(), user_id=owner)
     for each in (kept, plain):
-        found = records.tree(each.turn_id)
+        found = turn_store.tree(each.turn_id)
         assert (found.experiment, found.origin) == (each.experiment, each.origin)
-    listed, _ = records.page(user_id=owner, experiment="helper")
+    listed, _ = turn_store.page(user_id=owner, experiment="helper")
     assert [turn.turn_id for turn in listed] == [kept.turn_id]
 
 
@@ -31,19 +32,19 @@ def test_users_see_what_they_began_and_no_trial(owner):
         origin: put(user_id=owner, origin=origin).turn_id
         for origin in ("chat", "task", "smoke", "shadow")
     }
-    seen = {origin for origin in made if records.tree(made[origin], owner)}
+    seen = {origin for origin in made if turn_store.tree(made[origin], owner)}
     assert seen == {"chat", "task"}
-    listed, _ = records.page(user_id=owner, origins=records.USERS_OWN)
+    listed, _ = turn_store.page(user_id=owner, origins=turn_store.USERS_OWN)
     assert {turn.turn_id for turn in listed} == {made["chat"], made["task"]}
-    assert records.tree(made["shadow"]) is not None
+    assert turn_store.tree(made["shadow"]) is not None
 
 
 def test_a_variant_is_told_where_an_experiment_chose_it():
-    told = telling.outline(record(experiment="helper"))
+    told = turn_serializers.outline(record(experiment="helper"))
     assert (told["agent"], told["experiment"], told["variant"]) == (
         *("assistant", "helper", "assistant"),
     )
-    assert telling.outline(record())["variant"] is None
-    line = next(drawing.tree(record(experiment="helper", origin="shadow")))
+    assert turn_serializers.outline(record())["variant"] is None
+    line = next(terminal.tree(record(experiment="helper", origin="shadow")))
     assert "assistant of helper [shadow]" in line
-    assert "  assistant  ok" in next(drawing.tree(record()))
+    assert "  assistant  ok" in next(terminal.tree(record()))

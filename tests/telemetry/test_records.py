@@ -11,11 +11,11 @@ from django.test.utils import CaptureQueriesContext
 from core.events import Usage
 from core.ids import UserId, new_turn_id
 from core.trace import Call, ModelCall, ToolCall
-from telemetry import records
-from telemetry.known import Outline, Record
 from telemetry.models import ModelCall as ModelCallRow
 from telemetry.models import ToolCall as ToolCallRow
 from telemetry.models import Turn
+from telemetry.storage import turn_store
+from telemetry.types import Outline, Record
 from tests.telemetry.turns import (
     NOON,
     SECOND,
@@ -45,7 +45,7 @@ def whole(turn: Record) -> tuple:
 
 
 def read(turn: Record) -> Record:
-    found = records.tree(turn.turn_id)
+    found = turn_store.tree(turn.turn_id)
     assert found is not None
     return found
 
@@ -100,7 +100,7 @@ def test_zero_is_not_null():
 
 
 def test_a_turn_of_thousands_of_calls_is_kept(monkeypatch):
-    monkeypatch.setattr(records, "BATCH", 7)
+    monkeypatch.setattr(turn_store, "BATCH", 7)
     turn = put(*(tool_call(str(number)) for number in range(50)))
     assert [call.name for call in read(turn).calls] == [str(n) for n in range(50)]
 
@@ -109,7 +109,7 @@ def test_a_turn_of_thousands_of_calls_is_kept(monkeypatch):
 def test_a_batch_is_less_than_a_statement_may_hold():
     connection.ensure_connection()
     most = connection.connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
-    assert min(most, 32_766) >= records.BATCH * 20
+    assert min(most, 32_766) >= turn_store.BATCH * 20
 
 
 def test_a_turn_costs_an_insert_for_each_table():
@@ -125,15 +125,15 @@ def test_a_turn_costs_an_insert_for_each_table():
 def test_it_is_in_the_callers_transaction():
     turn = record(*deep())
     with transaction.atomic():
-        records.insert(turn, SETTINGS)
+        turn_store.insert(turn, SETTINGS)
         transaction.set_rollback(True)
-    assert records.tree(turn.turn_id) is None
+    assert turn_store.tree(turn.turn_id) is None
 
 
 def test_nothing_is_recorded_where_it_is_switched_off():
     turn = record(*deep())
-    records.insert(turn, settings(enabled=False))
-    assert records.tree(turn.turn_id) is None
+    turn_store.insert(turn, settings(enabled=False))
+    assert turn_store.tree(turn.turn_id) is None
 
 
 # What comes from outside fits.
@@ -163,7 +163,7 @@ def test_any_text_can_be_kept(text):
 @pytest.mark.parametrize("unit", ["x", "é", "€", "🙂", "\ud800", "\0"])
 def test_long_texts_are_cut_where_a_character_ends(unit):
     turn = record(tool_call(result=unit * 1000, arguments="short"))
-    records.insert(turn, settings(max_payload_bytes=300))
+    turn_store.insert(turn, settings(max_payload_bytes=300))
     call = read(turn).calls[0]
     assert isinstance(call, ToolCall)
     assert call.result is not None
@@ -180,7 +180,7 @@ def test_a_text_that_just_fits_is_whole(unit):
     text = unit * (1200 // len(unit.encode()))
     for most, is_whole in ((1200, True), (1199, False)):
         turn = record(tool_call(result=text))
-        records.insert(turn, settings(max_payload_bytes=most))
+        turn_store.insert(turn, settings(max_payload_bytes=most))
         call = read(turn).calls[0]
         assert isinstance(call, ToolCall)
         assert (call.result == text) is is_whole
@@ -194,7 +194,7 @@ def test_everything_of_the_users_is_cut():
         user_message=long,
         error=long,
     )
-    records.insert(turn, settings(max_payload_bytes=256))
+    turn_store.insert(turn, settings(max_payload_bytes=256))
     found = read(turn)
     tool, model = found.calls
     assert isinstance(tool, ToolCall)
@@ -226,7 +226,7 @@ def test_counts_no_provider_should_give_are_kept_as_near_as_can_be():
 def test_a_turn_is_recorded_once():
     turn = put()
     with pytest.raises(IntegrityError), transaction.atomic():
-        records.insert(turn, SETTINGS)
+        turn_store.insert(turn, SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -251,22 +251,24 @@ def test_the_database_refuses_what_makes_no_tree(table, wrong):
 
 def test_a_turn_of_another_is_not_found():
     turn = put(*deep())
-    assert records.tree(turn.turn_id, turn.user_id) is not None
+    assert turn_store.tree(turn.turn_id, turn.user_id) is not None
     stranger = UserId(uuid.UUID(int=turn.user_id.int ^ 1))
-    assert records.tree(turn.turn_id, stranger) is None
+    assert turn_store.tree(turn.turn_id, stranger) is None
 
 
 def test_what_does_not_exist_is_not_found():
-    assert records.tree(new_turn_id()) is None
+    assert turn_store.tree(new_turn_id()) is None
 
 
 def test_owned_are_the_rows_of_one_user():
     one, other = put(*deep()), put(*deep())
-    counts = {table: rows.count() for table, rows in records.owned(one.user_id).items()}
+    counts = {
+        table: rows.count() for table, rows in turn_store.owned(one.user_id).items()
+    }
     assert counts == {"model_calls": 5, "tool_calls": 5, "turns": 1}
-    for rows in records.owned(one.user_id).values():
+    for rows in turn_store.owned(one.user_id).values():
         rows._raw_delete(rows.db)
-    assert records.tree(one.turn_id) is None
+    assert turn_store.tree(one.turn_id) is None
     assert len(read(other).calls) == 5
 
 
@@ -284,14 +286,14 @@ def ids(page: tuple) -> list[uuid.UUID]:
 
 def test_the_newest_come_first(owner):
     turns = [put(user_id=owner, started_at=NOON + n * SECOND) for n in range(3)]
-    page, has_more = records.page(user_id=owner)
+    page, has_more = turn_store.page(user_id=owner)
     assert [t.turn_id for t in page] == [t.turn_id for t in reversed(turns)]
     assert not has_more
 
 
 def test_a_listed_turn_is_told_without_its_calls(owner):
     turn = put(*deep(), user_id=owner)
-    [listed], _ = records.page(user_id=owner)
+    [listed], _ = turn_store.page(user_id=owner)
     for field in fields(Outline):
         assert getattr(listed, field.name) == getattr(turn, field.name)
     assert (listed.model_calls, listed.tool_calls) == (5, 5)
@@ -303,7 +305,7 @@ def test_pages_follow_each_other_without_gap_or_repetition(owner):
     seen: list[uuid.UUID] = []
     after, has_more = None, True
     while has_more:
-        page, has_more = records.page(user_id=owner, after=after, limit=3)
+        page, has_more = turn_store.page(user_id=owner, after=after, limit=3)
         seen += [turn.turn_id for turn in page]
         after = page[-1].started_at, page[-1].turn_id
     assert seen == [
@@ -317,18 +319,18 @@ def test_pages_can_be_narrowed(owner):
     failed = put(user_id=owner, outcome="error")
     writer = put(user_id=owner, agent="writer", started_at=NOON + SECOND)
     put()
-    assert ids(records.page(user_id=owner, outcome="error")) == [failed.turn_id]
-    assert ids(records.page(user_id=owner, agent="writer")) == [writer.turn_id]
+    assert ids(turn_store.page(user_id=owner, outcome="error")) == [failed.turn_id]
+    assert ids(turn_store.page(user_id=owner, agent="writer")) == [writer.turn_id]
     since = NOON + SECOND / 2
-    assert ids(records.page(user_id=owner, since=since)) == [writer.turn_id]
-    everyone, _ = records.page(since=NOON, limit=100_000)
+    assert ids(turn_store.page(user_id=owner, since=since)) == [writer.turn_id]
+    everyone, _ = turn_store.page(since=NOON, limit=100_000)
     assert {ok.turn_id, failed.turn_id} <= {turn.turn_id for turn in everyone}
 
 
 def plan_of(**asked) -> str:
     """How SQLite reads a page."""
     with CaptureQueriesContext(connection) as queries:
-        records.page(**asked)
+        turn_store.page(**asked)
     with connection.cursor() as cursor:
         cursor.execute("EXPLAIN QUERY PLAN " + queries[0]["sql"])
         return "\n".join(row[-1] for row in cursor.fetchall())

@@ -8,9 +8,9 @@ import pytest
 from channels.layers import InMemoryChannelLayer
 
 from core.ids import TurnId
-from telemetry import reporter as reporters
-from telemetry.board import Board
-from telemetry.reporter import Reporter
+from telemetry.live_turns import live_publisher as reporters
+from telemetry.live_turns.active_turns import Board
+from telemetry.live_turns.live_publisher import Reporter
 from tests.telemetry.test_board import a_turn
 
 

@@ -17,10 +17,11 @@ from config import live
 from config.sections import Config
 from core.events import Usage
 from core.ids import UserId
-from telemetry import expenses, jobs, records, retention
+from telemetry import jobs
 from telemetry.config import SqliteConfig, TelemetryConfig
-from telemetry.expenses import Paid
 from telemetry.models import Expense, ModelCall, ToolCall, Turn
+from telemetry.storage import costs, retention, turn_store
+from telemetry.storage.costs import Paid
 from tests.telemetry.turns import NOON, deep, model_call, put, tool_call
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -57,7 +58,7 @@ def put_old(count: int, *, by: timedelta = DAY) -> list[uuid.UUID]:
 def test_old_turns_go_with_all_they_called():
     turn = put(*deep(), started_at=LONG_AGO - DAY)
     assert retention.run(NOW) == 1
-    assert records.tree(turn.turn_id) is None
+    assert turn_store.tree(turn.turn_id) is None
     for table in (ModelCall, ToolCall):
         assert not table.objects.filter(turn=turn.turn_id).exists()
 
@@ -66,9 +67,9 @@ def test_old_turns_go_with_all_they_called():
 def test_a_turn_is_kept_to_the_last_moment():
     turn = put(started_at=LONG_AGO)
     assert retention.run(NOW) == 0
-    assert records.tree(turn.turn_id) is not None
+    assert turn_store.tree(turn.turn_id) is not None
     assert retention.run(NOW + timedelta(microseconds=1)) == 1
-    assert records.tree(turn.turn_id) is None
+    assert turn_store.tree(turn.turn_id) is None
 
 
 def test_it_is_kept_for_as_long_as_is_configured(keep):
@@ -105,7 +106,7 @@ def test_what_judges_took_is_kept_as_long(monkeypatch):
     monkeypatch.setattr(retention, "BATCH", 2)
     for _ in range(4):
         paid = Paid("quality", "a", "openai", "m", 1, Usage(1, 1), 1)
-        expenses.add(paid, TelemetryConfig())
+        costs.add(paid, TelemetryConfig())
     ids = list(Expense.objects.order_by("-pk").values_list("pk", flat=True)[:4])
     rows = Expense.objects.filter(pk__in=ids)
     rows.update(spent_at=LONG_AGO - DAY)

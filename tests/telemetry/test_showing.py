@@ -4,8 +4,8 @@ import uuid
 
 import pytest
 
-from telemetry import running
-from telemetry.board import BOARD
+from telemetry.live_turns import running_turn_serializer
+from telemetry.live_turns.active_turns import BOARD
 
 pytestmark = pytest.mark.database
 
@@ -25,7 +25,7 @@ def shown(fake):
     answer = fake.default
 
     def look(request):
-        seen.append([running.told(turn) for turn in BOARD.running()])
+        seen.append([running_turn_serializer.told(turn) for turn in BOARD.running()])
         return answer
 
     fake.default = look

@@ -16,20 +16,21 @@ from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from access import tokens
+from access.tokens import api_tokens
 from core import trace
 from core.events import Usage
 from core.ids import UserId
 from core.trace import Call
-from telemetry import expenses, spending
 from telemetry.config import SqliteConfig, TelemetryConfig
-from telemetry.expenses import Paid
 from telemetry.models import Expense, Turn
-from telemetry.spending import Spent
+from telemetry.statistics import cost_totals
+from telemetry.statistics.cost_totals import Spent
+from telemetry.storage import costs
+from telemetry.storage.costs import Paid
 from tests.access import authors
 from tests.telemetry import turns
 from tests.telemetry.turns import model_call, tool_call
-from turns import spent_lines
+from turns.reports import spend_table
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
 
@@ -80,7 +81,7 @@ def three_turns() -> None:
 
 def test_a_turn_counts_for_the_agent_that_was_asked():
     three_turns()
-    assert spending.by("agent", THEN) == [
+    assert cost_totals.by("agent", THEN) == [
         Spent("assistant", 1, 0, 60, 6, 1_300),
         Spent("writer", 2, 1, 20, 2, 7),
     ]
@@ -88,11 +89,11 @@ def test_a_turn_counts_for_the_agent_that_was_asked():
 
 def test_it_counts_for_its_user_and_its_day():
     three_turns()
-    assert spending.by("user", THEN) == [
+    assert cost_totals.by("user", THEN) == [
         Spent(str(ADA), 1, 0, 60, 6, 1_300),
         Spent(str(BOB), 2, 1, 20, 2, 7),
     ]
-    assert [(s.key, s.micro_usd) for s in spending.by("day", THEN)] == [
+    assert [(s.key, s.micro_usd) for s in cost_totals.by("day", THEN)] == [
         ("2100-01-01", 1_300),
         ("2100-01-02", 7),
     ]
@@ -100,13 +101,13 @@ def test_it_counts_for_its_user_and_its_day():
 
 def test_each_call_counts_for_its_model():
     three_turns()
-    assert spending.by("model", THEN) == [
+    assert cost_totals.by("model", THEN) == [
         Spent("openai/large", 1, 0, 50, 5, 1_000),
         Spent("openai/small", 2, 0, 20, 2, 307),
         Spent("openai/gpt-test", 1, 0, 0, 0, 0),
         Spent("openai/secret", 1, 1, 10, 1, 0),
     ]
-    [provider] = spending.by("provider", THEN)
+    [provider] = cost_totals.by("provider", THEN)
     assert provider == Spent("openai", 5, 1, 80, 8, 1_307)
 
 
@@ -114,35 +115,35 @@ def test_tokens_are_told_apart_from_none():
     token = uuid.uuid4()
     put(asked("small", 5), started_at=THEN, token_id=token)
     put(asked("small", 9), started_at=THEN)
-    found = [(s.key, s.micro_usd) for s in spending.by("token", THEN)]
+    found = [(s.key, s.micro_usd) for s in cost_totals.by("token", THEN)]
     assert found == [(None, 9), (str(token), 5)]
 
 
 def test_all_of_it_is_the_sum():
     three_turns()
-    assert spending.total(THEN) == Spent(None, 3, 1, 80, 8, 1_307)
-    assert spending.total(THEN + DAY) == Spent(None, 2, 1, 20, 2, 7)
-    assert spending.total(THEN + 2 * DAY) == Spent(None, 0, 0, 0, 0, 0)
-    assert spending.by("agent", THEN + 2 * DAY) == []
+    assert cost_totals.total(THEN) == Spent(None, 3, 1, 80, 8, 1_307)
+    assert cost_totals.total(THEN + DAY) == Spent(None, 2, 1, 20, 2, 7)
+    assert cost_totals.total(THEN + 2 * DAY) == Spent(None, 0, 0, 0, 0, 0)
+    assert cost_totals.by("agent", THEN + 2 * DAY) == []
 
 
 def test_days_are_those_of_utc():
     late = datetime(2100, 1, 1, 23, 59, 59, 999_999, tzinfo=UTC)
     put(asked("small", 5), started_at=late)
-    assert [s.key for s in spending.by("day", THEN)] == ["2100-01-01"]
+    assert [s.key for s in cost_totals.by("day", THEN)] == ["2100-01-01"]
 
 
 def test_sums_beyond_a_float_are_exact():
     for _ in range(3):
         put(asked("small", 2**53 + 1), started_at=THEN)
-    assert spending.total(THEN).micro_usd == 3 * (2**53 + 1)
+    assert cost_totals.total(THEN).micro_usd == 3 * (2**53 + 1)
 
 
 def paid(cost: int | None, prompt: int = 100, model: str = "small") -> None:
     """Keep what a judge took on the second day."""
     usage = Usage(prompt, 10)
     told = Paid("quality", "writer", "openai", model, 1, usage, cost)
-    expenses.add(told, TelemetryConfig())
+    costs.add(told, TelemetryConfig())
     at = THEN + DAY
     Expense.objects.filter(pk=Expense.objects.latest("pk").pk).update(spent_at=at)
 
@@ -152,36 +153,36 @@ def test_judges_are_counted_apart_from_turns():
     paid(900)
     paid(None, 200)
     judges = Spent("writer", 0, 0, 300, 20, 900, 2, 1)
-    assert spending.by("agent", THEN) == [
+    assert cost_totals.by("agent", THEN) == [
         Spent("assistant", 1, 0, 60, 6, 1_300),
         judges,
         Spent("writer", 2, 1, 20, 2, 7),
     ]
-    assert spending.by("model", THEN)[1] == replace(judges, key="openai/small")
-    assert spending.by("provider", THEN)[1] == replace(judges, key="openai")
-    assert spending.by("day", THEN)[2] == replace(judges, key="2100-01-02")
+    assert cost_totals.by("model", THEN)[1] == replace(judges, key="openai/small")
+    assert cost_totals.by("provider", THEN)[1] == replace(judges, key="openai")
+    assert cost_totals.by("day", THEN)[2] == replace(judges, key="2100-01-02")
     # Whoever was answered, it is not they who pay.
     for what in ("user", "token"):
-        assert replace(judges, key=None) in spending.by(what, THEN)
-    assert spending.total(THEN) == Spent(None, 3, 1, 380, 28, 2_207, 2, 1)
-    assert spending.total(THEN + 2 * DAY) == Spent(None, 0, 0, 0, 0, 0)
+        assert replace(judges, key=None) in cost_totals.by(what, THEN)
+    assert cost_totals.total(THEN) == Spent(None, 3, 1, 380, 28, 2_207, 2, 1)
+    assert cost_totals.total(THEN + 2 * DAY) == Spent(None, 0, 0, 0, 0, 0)
 
 
 def test_nothing_is_kept_of_judges_who_did_not_answer_or_where_nothing_is_recorded():
     before = Expense.objects.count()
     told = Paid("quality", "writer", "openai", "m", 0, Usage(), 0)
-    expenses.add(told, TelemetryConfig())
+    costs.add(told, TelemetryConfig())
     off = TelemetryConfig(sqlite=SqliteConfig(enabled=False))
-    expenses.add(replace(told, calls=1), off)
+    costs.add(replace(told, calls=1), off)
     assert Expense.objects.count() == before
 
 
-@pytest.mark.parametrize("what", spending.OF)
+@pytest.mark.parametrize("what", cost_totals.OF)
 def test_it_is_read_from_indexes_alone(what):
     three_turns()
     paid(900)
     with CaptureQueriesContext(connection) as seen:
-        spending.by(what, THEN)
+        cost_totals.by(what, THEN)
     # Of days more, which find the first and the last.
     assert len(seen) == (6 if what == "day" else 2)
     if connection.vendor == "sqlite":
@@ -196,18 +197,18 @@ def test_it_is_read_from_indexes_alone(what):
 def test_as_many_queries_whatever_there_is():
     three_turns()
     with CaptureQueriesContext(connection) as few:
-        spending.by("day", THEN)
+        cost_totals.by("day", THEN)
     for number in range(20):
         put(asked("small", 1), started_at=THEN + number * DAY)
     with CaptureQueriesContext(connection) as many:
-        spending.by("day", THEN)
+        cost_totals.by("day", THEN)
     assert len(many) == len(few)
 
 
 def test_of_years_each_day_is_told():
     put(asked("small", 5), started_at=THEN)
     put(asked("small", 6), started_at=THEN + 700 * DAY)
-    told = [(s.key, s.micro_usd) for s in spending.by("day", THEN)]
+    told = [(s.key, s.micro_usd) for s in cost_totals.by("day", THEN)]
     assert told == [("2100-01-01", 5), ("2101-12-02", 6)]
 
 
@@ -276,7 +277,7 @@ def test_judges_have_rows_of_their_own(file):
 
 
 def test_tokens_are_named(file):
-    row, _ = tokens.mint("laptop", "ada", by=authors.ADA)
+    row, _ = api_tokens.mint("laptop", "ada", by=authors.ADA)
     put(asked("small", 5), started_at=THEN, token_id=row.id)
     put(asked("small", 1), started_at=THEN)
     (_, first, second, _), _ = run(file, "--by", "token")
@@ -345,26 +346,26 @@ def test_it_says_how_far_back_the_record_goes(file):
 
 def test_it_says_that_nothing_is_recorded():
     off = TelemetryConfig(sqlite=SqliteConfig(enabled=False, keep_days=7))
-    assert [*spent_lines.notes(THEN - 8 * DAY, None, off, THEN)] == [
+    assert [*spend_table.notes(THEN - 8 * DAY, None, off, THEN)] == [
         "turns are not recorded at present: telemetry.sqlite.enabled is false",
         "turns are kept for 7 days (telemetry.sqlite.keep_days): nothing is recorded",
     ]
-    assert [*spent_lines.notes(THEN - 7 * DAY, None, TelemetryConfig(), THEN)] == []
+    assert [*spend_table.notes(THEN - 7 * DAY, None, TelemetryConfig(), THEN)] == []
 
 
 def test_turns_recorded_before_get_what_is_known_of_their_costs():
     three_turns()
     put(asked("small", 5), started_at=THEN + 2 * DAY, agent="writer")
-    before = spending.by("agent", THEN)
+    before = cost_totals.by("agent", THEN)
     Turn.objects.filter(started_at__gte=THEN).update(known_micro_usd=0)
-    assert spending.total(THEN).micro_usd == 0
+    assert cost_totals.total(THEN).micro_usd == 0
     migration = import_module("telemetry.migrations.0007_known_costs")
     migration.add_up(apps, None)
-    assert spending.by("agent", THEN) == before
+    assert cost_totals.by("agent", THEN) == before
 
 
 def test_of_the_first_day_only_what_came_since_counts():
     put(asked("small", 5), started_at=THEN)
     put(asked("small", 6), started_at=THEN + DAY / 8)
-    [day] = spending.by("day", THEN + DAY / 8)
+    [day] = cost_totals.by("day", THEN + DAY / 8)
     assert (day.key, day.turns, day.micro_usd) == ("2100-01-01", 1, 6)

@@ -3,7 +3,7 @@
 import logging
 import uuid
 
-from telemetry import logs
+from telemetry.log_output import logs
 from tests.telemetry.turns import deep, model_call, record, tool_call
 
 

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from telemetry import turn_ids
+from telemetry.presentation import turn_ids
 
 ID = uuid.UUID("5f0cb7a4-27b6-4e0a-9a55-0ab6c9d0b3e1")
 

@@ -7,9 +7,9 @@ from typing import Any
 from core.events import Usage
 from core.ids import UserId, new_turn_id
 from core.trace import Call, ModelCall, ToolCall
-from telemetry import records
 from telemetry.config import SqliteConfig, TelemetryConfig
-from telemetry.known import Record
+from telemetry.storage import turn_store
+from telemetry.types import Record
 
 NOON = datetime(2026, 5, 6, 12, 0, 0, 123456, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -73,7 +73,7 @@ def record(*calls: Call, **fields: Any) -> Record:
 def put(*calls: Call, **fields: Any) -> Record:
     """Keep a turn."""
     made = record(*calls, **fields)
-    records.insert(made, SETTINGS)
+    turn_store.insert(made, SETTINGS)
     return made
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from core.messages import Message, Reasoning, ToolCall
-from turns import context
 from turns.errors import MessagesInvalid
+from turns.preparation import prompt
 
 CALL = ToolCall("call_1", "look", "{}")
 OTHER = ToolCall("call_2", "look", "{}")
@@ -24,13 +24,13 @@ def result(id: str) -> Message:
 
 def test_only_what_follows_the_last_reply_is_new():
     sent = [user("a"), assistant("b"), user("c"), user("d")]
-    assert context.new_messages(sent) == [user("c"), user("d")]
+    assert prompt.new_messages(sent) == [user("c"), user("d")]
 
 
 def test_system_messages_are_never_part_of_the_conversation():
     sent = [Message("system", "be kind"), user("a"), Message("system", "and brief")]
-    assert context.new_messages(sent) == [user("a")]
-    assert context.conversation(sent) == [user("a")]
+    assert prompt.new_messages(sent) == [user("a")]
+    assert prompt.conversation(sent) == [user("a")]
 
 
 @pytest.mark.parametrize(
@@ -38,23 +38,23 @@ def test_system_messages_are_never_part_of_the_conversation():
 )
 def test_there_must_be_something_to_answer(sent):
     with pytest.raises(MessagesInvalid, match="nothing to answer"):
-        context.new_messages(sent)
+        prompt.new_messages(sent)
 
 
 def test_the_agents_own_system_message_comes_first_and_once():
     client = Message("system", "from the client")
-    messages = context.system_messages("preamble\n", ["in French", ""], [client])
+    messages = prompt.system_messages("preamble\n", ["in French", ""], [client])
     assert messages == [Message("system", "preamble\n\nin French"), client]
 
 
 def test_an_agent_without_preamble_says_nothing():
-    assert context.system_messages("", [""], [user("a")]) == []
+    assert prompt.system_messages("", [""], [user("a")]) == []
 
 
 def test_answered_calls_stay():
     spoken = [user("a"), assistant(None, CALL, OTHER)]
     answers = [result("call_2"), result("call_1")]
-    assert context.join(spoken, answers) == [
+    assert prompt.join(spoken, answers) == [
         *(user("a"), assistant(None, CALL, OTHER)),
         *(result("call_1"), result("call_2")),
     ]
@@ -62,37 +62,37 @@ def test_answered_calls_stay():
 
 def test_a_call_nobody_answered_is_left_out():
     spoken = [user("a"), assistant("looking", CALL), user("never mind")]
-    assert context.well_formed(spoken) == [
+    assert prompt.well_formed(spoken) == [
         *(user("a"), assistant("looking"), user("never mind"))
     ]
 
 
 def test_a_silent_call_nobody_answered_disappears():
     spoken = [user("a"), assistant(None, CALL), user("b")]
-    assert context.well_formed(spoken) == [user("a"), user("b")]
+    assert prompt.well_formed(spoken) == [user("a"), user("b")]
 
 
 def test_thinking_goes_with_the_call_it_led_to():
     thought = Message(
         "assistant", "hm", tool_calls=(CALL,), reasoning=(Reasoning("x", "sig"),)
     )
-    assert context.well_formed([user("a"), thought])[-1].reasoning == ()
+    assert prompt.well_formed([user("a"), thought])[-1].reasoning == ()
 
 
 def test_of_two_calls_only_the_answered_one_stays():
     spoken = [user("a"), assistant(None, CALL, OTHER), result("call_1"), user("b")]
-    assert context.well_formed(spoken)[1].tool_calls == (CALL,)
+    assert prompt.well_formed(spoken)[1].tool_calls == (CALL,)
 
 
 def test_a_result_without_its_call_is_left_out_of_history():
-    assert context.well_formed([user("a"), result("gone"), user("b")]) == [
+    assert prompt.well_formed([user("a"), result("gone"), user("b")]) == [
         *(user("a"), user("b"))
     ]
 
 
 def test_a_new_result_without_its_call_is_refused():
     with pytest.raises(MessagesInvalid, match="call_9"):
-        context.join([user("a")], [result("call_9")])
+        prompt.join([user("a")], [result("call_9")])
 
 
 CALLED = assistant(None, CALL, OTHER)
@@ -127,19 +127,19 @@ CALLED = assistant(None, CALL, OTHER)
     ],
 )
 def test_new_results_stand_by_their_calls(since, new, joined):
-    assert context.join([user("a"), CALLED, *since], new) == [user("a"), *joined]
+    assert prompt.join([user("a"), CALLED, *since], new) == [user("a"), *joined]
 
 
 def test_of_calls_with_one_id_the_last_is_answered():
     call = assistant(None, CALL)
     history = [user("a"), call, result("call_1"), call]
-    assert context.join(history, [result("call_1")]) == [*history, result("call_1")]
+    assert prompt.join(history, [result("call_1")]) == [*history, result("call_1")]
 
 
 def test_the_same_question_asked_again_is_asked_once():
-    assert context.join([user("a")], [user("a")]) == [user("a")]
+    assert prompt.join([user("a")], [user("a")]) == [user("a")]
 
 
 def test_the_same_question_later_on_is_another_question():
     spoken = [user("a"), assistant("b"), user("a")]
-    assert context.well_formed(spoken) == spoken
+    assert prompt.well_formed(spoken) == spoken

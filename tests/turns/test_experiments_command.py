@@ -10,13 +10,13 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from config import loader
+from config.loading import loader
 from judges import scores
-from judges.answers import Verdict
 from judges.models import Score
 from judges.scores import Judged
+from judges.verdict_parser import Verdict
 from tests.telemetry.turns import put
-from turns import verdicts
+from turns.evaluation import winner_log
 
 pytestmark = pytest.mark.database
 
@@ -209,14 +209,14 @@ def test_an_experiment_takes_few_queries(run, names):
 
 def test_a_winner_is_logged_once(config, names, caplog):
     read = loader.load(config)
-    caplog.set_level(logging.INFO, "turns.verdicts")
-    assert verdicts.tell(read) == []
+    caplog.set_level(logging.INFO, "turns.evaluation.winner_log")
+    assert winner_log.tell(read) == []
     judged(names["split"], "calm", 3, 4, 3, 4, 3)
     judged(names["split"], "keen", 8, 9, 8, 9, 8)
-    assert verdicts.tell(read) == [
+    assert winner_log.tell(read) == [
         f"{names['split']}: Winner: keen, the best with a chance of over 99.9 %"
     ]
-    assert verdicts.tell(read) == []
+    assert winner_log.tell(read) == []
     [line] = [
         r.getMessage() for r in caplog.records if names["split"] in r.getMessage()
     ]

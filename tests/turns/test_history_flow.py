@@ -10,7 +10,7 @@ from django.apps import apps
 
 from core.events import Usage
 from memory.models import Message, Thread
-from providers.fake_wires import Answer
+from testing.wires import Answer
 from tests.gateway.calls import (
     ask,
     body,

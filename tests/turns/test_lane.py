@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import OperationalError, connection
 
 from tests.gateway.calls import ask, body, calling, refused, stored, until
-from turns import lane
+from turns import database_executor
 from turns.errors import DatabaseDown, Unwanted
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
@@ -23,13 +23,13 @@ ON_SQLITE = connection.vendor == "sqlite"
 def trips(monkeypatch):
     """The functions the lane has called."""
     seen = []
-    call = lane._call
+    call = database_executor._call
 
     def note(function, args, kwargs):
         seen.append(function.__name__)
         return call(function, args, kwargs)
 
-    monkeypatch.setattr(lane, "_call", note)
+    monkeypatch.setattr(database_executor, "_call", note)
     return seen
 
 
@@ -72,8 +72,8 @@ async def test_a_read_is_repeated_when_the_connection_was_lost():
             raise OperationalError("gone away")
         return "here"
 
-    await lane.run(connection_is_open)
-    assert await lane.run(read) == "here"
+    await database_executor.run(connection_is_open)
+    assert await database_executor.run(read) == "here"
 
 
 async def test_a_write_is_never_repeated():
@@ -83,9 +83,9 @@ async def test_a_write_is_never_repeated():
         calls.append(1)
         raise OperationalError("lost while committing")
 
-    await lane.run(connection_is_open)
+    await database_executor.run(connection_is_open)
     with pytest.raises(DatabaseDown):
-        await lane.run_to_end(write)
+        await database_executor.run_to_end(write)
     assert len(calls) == 1
 
 
@@ -108,16 +108,20 @@ async def test_a_write_whose_caller_left_tells_only_faults_of_ours(fault, told, 
         is_left.wait(60)
         raise fault
 
-    caller = asyncio.create_task(lane.run_to_end(fail))
+    caller = asyncio.create_task(database_executor.run_to_end(fail))
     await asyncio.to_thread(has_begun.wait, 60)
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
         await caller
     is_left.set()
-    await lane.drain()
+    await database_executor.drain()
     await asyncio.sleep(0)
     gc.collect()
-    ours = [each for each in caplog.records if each.name in ("asyncio", "turns.lane")]
+    ours = [
+        each
+        for each in caplog.records
+        if each.name in ("asyncio", "turns.database_executor")
+    ]
     assert [record.getMessage() for record in ours] == told
 
 
@@ -129,13 +133,13 @@ async def test_what_another_loop_waits_for_is_not_waited_for():
         is_over.wait(60)
 
     def elsewhere():
-        asyncio.run(lane.run_to_end(write))
+        asyncio.run(database_executor.run_to_end(write))
 
     other = threading.Thread(target=elsewhere)
     other.start()
     await asyncio.to_thread(has_begun.wait, 60)
     async with asyncio.timeout(60):
-        await lane.drain()
+        await database_executor.drain()
     assert not is_over.is_set()
     is_over.set()
     await asyncio.to_thread(other.join, 60)
@@ -143,7 +147,7 @@ async def test_what_another_loop_waits_for_is_not_waited_for():
 
 async def test_a_fault_of_ours_is_not_the_databases():
     with pytest.raises(ZeroDivisionError):
-        await lane.run(lambda: 1 / 0)
+        await database_executor.run(lambda: 1 / 0)
 
 
 def connection_is_open() -> bool:
@@ -158,7 +162,7 @@ async def test_missing_tables_are_an_unavailable_database():
             cursor.execute("SELECT * FROM no_such_table")
 
     with pytest.raises(DatabaseDown):
-        await lane.run(read)
+        await database_executor.run(read)
 
 
 @pytest.mark.skipif(not ON_SQLITE, reason="SQLite's own settings")
@@ -169,9 +173,9 @@ class TestSqlite:
                 cursor.execute(f"PRAGMA {name}")
                 return cursor.fetchone()[0]
 
-        assert await lane.run(pragma, "journal_mode") == "wal"
-        assert await lane.run(pragma, "busy_timeout") == 5000
-        assert await lane.run(pragma, "synchronous") == 1
+        assert await database_executor.run(pragma, "journal_mode") == "wal"
+        assert await database_executor.run(pragma, "busy_timeout") == 5000
+        assert await database_executor.run(pragma, "synchronous") == 1
 
     def test_transactions_take_the_write_lock_at_once(self):
         assert settings.DATABASES["default"]["OPTIONS"]["transaction_mode"] == (
@@ -218,7 +222,7 @@ class LaneWaits:
             with connection.cursor() as cursor:
                 cursor.execute(f"PRAGMA busy_timeout = {milliseconds}")
 
-        lane._executor.submit(apply).result()
+        database_executor._executor.submit(apply).result()
 
     def __enter__(self) -> None:
         self._set(self._milliseconds)

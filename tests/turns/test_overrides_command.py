@@ -7,8 +7,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from access.models import AuditEntry
-from config import live, overrides
+from config import live
 from config.models import Override, OverrideVersion
+from config.overrides import override_editor
 
 pytestmark = pytest.mark.database
 
@@ -47,7 +48,7 @@ def forget():
 
 @pytest.fixture
 def agents():
-    return overrides.section_of("agents")
+    return override_editor.section_of("agents")
 
 
 @pytest.fixture
@@ -62,8 +63,8 @@ def run(file):
 
 def test_it_lists_what_is_not_as_the_yaml_says(run, agents):
     assert "all is as the YAML says" in run()
-    overrides.save(agents, "bob", BOB, by="user:ada")
-    overrides.create(agents, DAN, by="user:ada")
+    override_editor.save(agents, "bob", BOB, by="user:ada")
+    override_editor.create(agents, DAN, by="user:ada")
     lines = run("list").splitlines()
     assert [line.split("  ")[:3] for line in lines] == [
         ["agents", "bob", "override"],
@@ -75,7 +76,7 @@ def test_it_lists_what_is_not_as_the_yaml_says(run, agents):
 
 
 def test_it_shows_one_with_what_differs_and_its_history(run, agents):
-    overrides.save(agents, "bob", BOB, by="user:ada")
+    override_editor.save(agents, "bob", BOB, by="user:ada")
     lines = run("show", "agents", "bob").splitlines()
     assert "model: better" in lines
     assert "+model: better" in lines
@@ -88,8 +89,8 @@ def test_it_shows_one_with_what_differs_and_its_history(run, agents):
 
 def test_it_resets_and_writes_that_down(run, agents):
     AuditEntry.objects.all().delete()
-    overrides.save(agents, "bob", BOB, by="user:ada")
-    overrides.create(agents, DAN, by="user:ada")
+    override_editor.save(agents, "bob", BOB, by="user:ada")
+    override_editor.create(agents, DAN, by="user:ada")
     assert run("reset", "agents", "bob") == "agent 'bob' is as the YAML says\n"
     assert run("reset", "agents", "dan") == "agent 'dan' is deleted\n"
     assert not Override.objects.exists()
@@ -101,7 +102,7 @@ def test_it_resets_and_writes_that_down(run, agents):
 
 
 def test_what_the_file_is_refused_for_can_be_undone(run, agents, file):
-    overrides.tombstone(agents, "bob", by="user:ada")
+    override_editor.tombstone(agents, "bob", by="user:ada")
     file.write_text(BOTH)
     with pytest.raises(
         CommandError, match=r"E014.*`manage.py overrides reset agents bob`"
@@ -114,7 +115,9 @@ def test_what_the_file_is_refused_for_can_be_undone(run, agents, file):
 
 
 def test_check_tells_of_overrides(run, agents, file):
-    overrides.create(agents, DAN.replace("openai", "openai # mine"), by="user:ada")
+    override_editor.create(
+        agents, DAN.replace("openai", "openai # mine"), by="user:ada"
+    )
     assert "\nwith 1 override of the studio\n" in run(command="check")
     assert "3 agents" in run(command="check")
     file.write_text(YAML.replace("openai", "other").replace("x}", "x, kind: openai}"))

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from memory.config import MemoryConfig, UserState
-from memory.plan import Plan
-from providers import embedders
-from providers.embedders import Embedder
-from providers.embedding_models import DEFAULT_OPENAI
-from providers.embedding_service import OPENAI_LIMITS, Service
+from memory.memory_settings import Plan
+from providers.embeddings import embedders
+from providers.embeddings.api_client import OPENAI_LIMITS, Service
+from providers.embeddings.embedders import Embedder
+from providers.embeddings.model_catalog import DEFAULT_OPENAI
 from providers.errors import ProviderFailed, RequestRefused
-from providers.failures import Source
-from turns import recollection
+from providers.resilience.error_mapping import Source
+from turns.recall import query_embedding
 
 
 class Remote:
@@ -38,7 +38,7 @@ class Remote:
 def remote(monkeypatch) -> Remote:
     remote = Remote()
     monkeypatch.setattr(embedders, "embed", remote.embed)
-    monkeypatch.setattr(recollection, "_away_until", {})
+    monkeypatch.setattr(query_embedding, "_away_until", {})
     return remote
 
 
@@ -51,14 +51,14 @@ def remembering(fake) -> Plan:
 
 
 async def has_vector(remembering: Plan) -> bool:
-    query = await recollection.query(remembering, "Lisbon?")
+    query = await query_embedding.query(remembering, "Lisbon?")
     return query.embedded is not None
 
 
 async def test_one_that_hangs_keeps_the_next_turns_waiting_no_more(
     remote, remembering, monkeypatch
 ):
-    monkeypatch.setattr(recollection, "MAX_WAIT_SECONDS", 0.02)
+    monkeypatch.setattr(query_embedding, "MAX_WAIT_SECONDS", 0.02)
     remote.hangs = True
     assert not await has_vector(remembering)
     assert not await has_vector(remembering)
@@ -66,7 +66,7 @@ async def test_one_that_hangs_keeps_the_next_turns_waiting_no_more(
 
 
 async def test_it_is_asked_again_after_a_while(remote, remembering, monkeypatch):
-    monkeypatch.setattr(recollection, "AWAY_SECONDS", 0.0)
+    monkeypatch.setattr(query_embedding, "AWAY_SECONDS", 0.0)
     remote.error = ProviderFailed("it is down")
     assert not await has_vector(remembering)
     remote.error = None

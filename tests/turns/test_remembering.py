@@ -2,9 +2,9 @@
 
 import pytest
 
-from memory import plan
+from memory import memory_settings
 from providers.errors import EmbedderMisconfigured
-from turns import remembering
+from turns.recall import query_preparation
 
 
 @pytest.mark.usefixtures("server")
@@ -12,6 +12,6 @@ def test_what_cannot_be_made_ready_is_said_and_stops_nothing(monkeypatch, caplog
     def fail(config):
         raise EmbedderMisconfigured("embed_with.model: there is none")
 
-    monkeypatch.setattr(plan, "of_users", fail)
-    remembering.warm()
+    monkeypatch.setattr(memory_settings, "of_users", fail)
+    query_preparation.warm()
     assert "embed_with.model: there is none" in caplog.text

@@ -6,14 +6,19 @@ from typing import Any
 import orjson
 import pytest
 
-from core.visible import MAX_QUOTED
+from core.text.sanitization import MAX_QUOTED
 from tests.gateway.calls import ask, body, error, post, refused, until
 from tests.gateway.test_limits import is_clear, limited, meters_of  # noqa: F401
-from turns import reply_schema, schema_check, schema_children, schema_subset
 from turns.errors import SchemaInvalid
-from turns.reply_schema import Compiled, ReplySchema, _Remembered
-from turns.schema_children import _Children
-from turns.schema_subset import Weight
+from turns.structured_output import (
+    reply_schema,
+    schema_cost,
+    schema_worker,
+    schema_workers,
+)
+from turns.structured_output.reply_schema import Compiled, ReplySchema, _Remembered
+from turns.structured_output.schema_cost import Weight
+from turns.structured_output.schema_workers import _Children
 
 database = pytest.mark.database
 CHEAP = {"type": "integer"}
@@ -42,18 +47,18 @@ def work(monkeypatch, remembered) -> list[str]:
 
         monkeypatch.setattr(module, name, watch)
 
-    watched(schema_check, "compile_schema", "compile here")
-    watched(schema_check, "is_valid", "check here")
-    watched(schema_check, "first_error", "explain here")
-    watched(schema_children, "compile_error", "compile in child")
-    watched(schema_children, "first_error", "check in child")
+    watched(schema_worker, "compile_schema", "compile here")
+    watched(schema_worker, "is_valid", "check here")
+    watched(schema_worker, "first_error", "explain here")
+    watched(schema_workers, "compile_error", "compile in child")
+    watched(schema_workers, "first_error", "check in child")
     return done
 
 
 @pytest.fixture
 async def closed():
     yield
-    await schema_children.close()
+    await schema_workers.close()
 
 
 def format_of(schema: Any) -> dict[str, Any]:
@@ -79,7 +84,7 @@ async def test_costly_schema_is_compiled_once_and_in_a_child(work, closed):
 
 
 async def test_long_reply_is_checked_in_a_child(work, closed):
-    assert await check({}, "x" * schema_subset.MAX_WORK) is None
+    assert await check({}, "x" * schema_cost.MAX_WORK) is None
     assert work == ["compile here", "check in child"]
 
 
@@ -209,7 +214,7 @@ def test_too_many_new_schemas_are_told_to_wait(
     server, fake, user, monkeypatch, remembered, stream
 ):
     crowded = _Children(slots=asyncio.Semaphore(0), waiting=99)
-    monkeypatch.setattr(schema_children, "_mine", lambda: crowded)
+    monkeypatch.setattr(schema_workers, "_mine", lambda: crowded)
     request = body(user, stream=stream, response_format=format_of(COSTLY))
     answer = post(server, request)
     assert error(answer, 503)["code"] == "schema_checks_busy"
@@ -222,7 +227,7 @@ def test_known_schemas_are_answered_while_children_are_busy(
     client, fake, user, monkeypatch, remembered
 ):
     crowded = _Children(slots=asyncio.Semaphore(0), waiting=99)
-    monkeypatch.setattr(schema_children, "_mine", lambda: crowded)
+    monkeypatch.setattr(schema_workers, "_mine", lambda: crowded)
     fake.reply("5")
     completion = ask(client, user, response_format=format_of(CHEAP))
     assert completion.choices[0].message.content == "5"

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import growth
-from turns import schema_check, schema_subset
-from turns.schema_subset import Weight
+from turns.structured_output import schema_cost, schema_worker
+from turns.structured_output.schema_cost import Weight
 
 MAX_ERRORS = 9_000
 """Of one explanation; each takes 5 to 20 microseconds, by how deep it is nested."""
-COUNTED_WORK = schema_subset.MAX_WORK // 20
+COUNTED_WORK = schema_cost.MAX_WORK // 20
 """Less than is checked, because a step that is counted takes longer."""
 SIZES = (2**8, 2**11, 2**14)
 """Bytes of a reply."""
@@ -47,7 +47,7 @@ def _schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
             "const": SCALARS,
             "required": st.lists(NAMES, max_size=4, unique=True),
             "uniqueItems": st.booleans(),
-            "format": st.sampled_from(sorted(schema_subset.FORMATS)),
+            "format": st.sampled_from(sorted(schema_cost.FORMATS)),
             **dict.fromkeys(("allOf", "anyOf", "oneOf"), lists),
             "prefixItems": lists,
             **dict.fromkeys(("items", "contains", "propertyNames"), inner),
@@ -66,11 +66,11 @@ REPLIES = st.recursive(
     ),
     max_leaves=60,
 )
-DIALECT = st.sampled_from([None, *sorted(schema_subset.DIALECTS)])
+DIALECT = st.sampled_from([None, *sorted(schema_cost.DIALECTS)])
 
 
 def weight_of(schema: Any) -> Weight | None:
-    return schema_subset.weight(schema, len(orjson.dumps(schema)))
+    return schema_cost.weight(schema, len(orjson.dumps(schema)))
 
 
 def reply_of(element: Any, size: int) -> list[Any]:
@@ -100,7 +100,7 @@ def counted(schema: Any) -> Any:
 def _counted_keyword(keyword: str, value: Any) -> Any:
     if keyword == "properties":
         return {name: counted(each) for name, each in value.items()}
-    if keyword not in schema_subset.SCHEMAS:
+    if keyword not in schema_cost.SCHEMAS:
         return value
     return [counted(v) for v in value] if isinstance(value, list) else counted(value)
 
@@ -108,7 +108,7 @@ def _counted_keyword(keyword: str, value: Any) -> Any:
 def compiled(schema: Any) -> Any:
     """Return a validator, or None where the library refuses the schema."""
     try:
-        return schema_check.compile_schema(schema)
+        return schema_worker.compile_schema(schema)
     except ValueError:
         return None
 
@@ -148,7 +148,7 @@ def is_cheap(schema: Any, element: Any) -> bool:
     reply = reply_of(element, COUNTED_WORK // weight.total)
     size = len(orjson.dumps(reply))
     explained = reply_of(
-        element, schema_subset.MAX_EXPLAINED_WORK // max(weight.alternatives, 1)
+        element, schema_cost.MAX_EXPLAINED_WORK // max(weight.alternatives, 1)
     )
     return (
         steps(schema, reply) <= weight.total * (size + 1)
@@ -160,7 +160,7 @@ def is_linear(schema: Any, element: Any) -> bool:
     """Whether a check takes time in proportion to its reply."""
     validator = compiled(schema)
     replies = (reply_of(element, size) for size in SIZES)
-    checks = [partial(schema_check.is_valid, validator, reply) for reply in replies]
+    checks = [partial(schema_worker.is_valid, validator, reply) for reply in replies]
     return all(
         growth.grows_slowly(short, long) for short, long in itertools.pairwise(checks)
     )
@@ -171,14 +171,14 @@ def is_linear(schema: Any, element: Any) -> bool:
 def test_any_schema_of_the_subset_is_cheap(schema, reply, dialect):
     schema = {"items": schema} | ({"$schema": dialect} if dialect else {})
     if weight_of(schema) is None:
-        assert len(orjson.dumps(schema)) > schema_subset.MAX_BYTES
+        assert len(orjson.dumps(schema)) > schema_cost.MAX_BYTES
     assert is_cheap(schema, reply)
 
 
 def nested(keyword: str, *beside: Any) -> Any:
     """Return a schema as deep as the subset has them."""
     schema: Any = {"type": "integer"}
-    for _ in range(schema_subset.MAX_DEPTH - 2):
+    for _ in range(schema_cost.MAX_DEPTH - 2):
         if keyword == "properties":
             schema = {"properties": {"a": schema}}
         elif keyword.endswith("Of"):
@@ -266,13 +266,13 @@ def test_checks_by_the_largest_schemas_are_linear(name):
         {"items": 5},
         {"properties": []},
         {"multipleOf": 1e-308},
-        {"title": "x" * schema_subset.MAX_BYTES},
+        {"title": "x" * schema_cost.MAX_BYTES},
         {"items": {"items": nested("items")}},
         5,
     ],
 )
 def test_anything_else_is_left_to_a_child(schema):
-    assert schema_subset.weight(schema, len(orjson.dumps(schema))) is None
+    assert schema_cost.weight(schema, len(orjson.dumps(schema))) is None
 
 
 @pytest.mark.parametrize(
@@ -292,4 +292,4 @@ def test_weight_counts_values(schema, weight):
 
 def test_annotations_weigh_nothing():
     schema = {"title": "A", "examples": [{"a": list(range(500))}], "default": {}}
-    assert schema_subset.weight(schema, 2000) == Weight(schema_subset.MIN_WEIGHT)
+    assert schema_cost.weight(schema, 2000) == Weight(schema_cost.MIN_WEIGHT)

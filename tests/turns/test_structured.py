@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from core.events import Usage
-from providers.fake_wires import Answer
+from testing.wires import Answer
 from tests import growth
 from tests.gateway.calls import (
     DONE,
@@ -23,7 +23,7 @@ from tests.gateway.calls import (
     stored,
     text_of,
 )
-from turns import schema_children, structured
+from turns.structured_output import reply_format, schema_workers
 
 pytestmark = pytest.mark.database
 
@@ -436,7 +436,7 @@ def explosive(levels: int) -> dict:
 
 
 def test_a_schema_that_takes_for_ever_stops_nobody(server, fake, user, monkeypatch):
-    monkeypatch.setattr(schema_children, "CHECK_SECONDS", 0.3)
+    monkeypatch.setattr(schema_workers, "CHECK_SECONDS", 0.3)
     fake.reply('"x"')
     shape = {"name": "bomb", "schema": explosive(40)}
     request = body(user, response_format={"type": "json_schema", "json_schema": shape})
@@ -467,8 +467,8 @@ def test_a_schema_with_references_is_checked_all_the_same(server, fake, user):
 
 def test_a_fence_of_blanks_is_read_in_no_time():
     def parse(text: str) -> None:
-        with pytest.raises(structured.Mismatch):
-            structured.parse(text)
+        with pytest.raises(reply_format.Mismatch):
+            reply_format.parse(text)
 
     assert growth.is_linear(parse, "```", " ", "x")
 
@@ -477,4 +477,4 @@ def test_a_fence_of_blanks_is_read_in_no_time():
     "text", ['Sure! {"a": 1} Anything else?', '{"a": 1}\n\nDone.', 'So:\n{"a": 1}']
 )
 def test_prose_around_the_json_is_left_out(text):
-    assert structured.parse(text) == ('{"a": 1}', {"a": 1})
+    assert reply_format.parse(text) == ('{"a": 1}', {"a": 1})

@@ -17,8 +17,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from access import audit, tokens
+from access.audit import audit_log
 from access.models import Token
+from access.tokens import api_tokens
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -70,7 +71,7 @@ def test_the_secret_alone_is_on_stdout(run, principal):
     assert err.splitlines()[0] == (
         f"created token {row.id.hex[:8]} for {principal} (unlimited)"
     )
-    found = tokens.find(tokens.digest(out.strip()), datetime.now(UTC))
+    found = api_tokens.find(api_tokens.digest(out.strip()), datetime.now(UTC))
     assert found is not None
     assert found.id == row.id
 
@@ -170,7 +171,7 @@ def test_the_list_can_be_read_by_programs(run, principal):
     assert told["state"] == "active"
     assert told["spent_micro_usd"] == 0
     assert secret not in out
-    assert tokens.digest(secret) not in out
+    assert api_tokens.digest(secret) not in out
 
 
 # revoke
@@ -180,7 +181,7 @@ def test_a_token_is_revoked_by_the_beginning_of_its_id(run, principal):
     secret = run("create", "laptop", "--principal", principal)[0].strip()
     short = minted(principal).id.hex[:8]
     assert run("revoke", short)[0] == f"revoked {short} (laptop)\n"
-    assert tokens.find(tokens.digest(secret), datetime.now(UTC)) is None
+    assert api_tokens.find(api_tokens.digest(secret), datetime.now(UTC)) is None
     again, _ = run("revoke", short)
     assert re.fullmatch(
         rf"{short} \(laptop\) was revoked on 20\S+ \S+ already\n", again
@@ -201,7 +202,7 @@ def test_it_is_written_down_who_did_it(run, principal):
     run("create", "laptop", "--principal", principal)
     row = minted(principal)
     run("revoke", row.id.hex)
-    entries, _ = audit.page(target=str(row.id))
+    entries, _ = audit_log.page(target=str(row.id))
     assert [entry.action for entry in entries] == ["token.revoke", "token.create"]
     assert {entry.actor.partition(": ")[0] for entry in entries} == {"command line"}
     assert all(entry.origin.startswith("command line on ") for entry in entries)

@@ -7,12 +7,13 @@ import uuid
 from dataclasses import dataclass
 
 from agents.config import AGENTS
-from config import loader
+from config.loading import loader
 from core.ids import UserId, new_turn_id
 from mcp_bridge import toolset
 from tests.mcp_bridge.conftest import HERE
-from turns import options, tool_servers
-from turns.toolbox import Toolbox, distinct
+from turns.preparation import options
+from turns.tools import mcp_sessions
+from turns.tools.toolbox import Toolbox, distinct
 from turns.turn import TurnRequest
 
 TWINS = """
@@ -85,4 +86,4 @@ async def test_a_turn_nobody_waits_for_waits_for_its_servers(tmp_path, monkeypat
         (tmp_path / "go").touch()
         assert await asyncio.gather(*waiting) == [["pid"], ["pid"]]
     finally:
-        await tool_servers.POOL.close()
+        await mcp_sessions.POOL.close()

@@ -7,8 +7,8 @@ from typing import Any
 from django.contrib.auth import hashers
 from django.core.management import CommandError
 
-from access.secret_digests import SAFE_PASSWORD_CHARS
-from config.command import ConfigCommand
+from access.authentication.secret_digests import SAFE_PASSWORD_CHARS
+from config.management.base import ConfigCommand
 
 
 class Command(ConfigCommand):

@@ -4,9 +4,10 @@ from typing import Any
 from django.core.management.base import SystemCheckError
 from django.core.management.commands.check import Command as DjangoCheck
 
-from config import effective, live, reader
-from config.command import ConfigCommand
+from config import live
 from config.errors import ConfigInvalid
+from config.loading import reader, resolution
+from config.management.base import ConfigCommand
 from config.sections import Config, Problem
 
 COUNTED = ("agents", "judges", "experiments", "providers")
@@ -55,7 +56,7 @@ def _of_the_studio(config: Config) -> Iterator[str]:
     if count:
         yield f"with {count} override{'' if count == 1 else 's'} of the studio"
     for each in config.set_aside:
-        yield f"warning: {effective.label(each)} is set aside: {each.why}"
+        yield f"warning: {resolution.label(each)} is set aside: {each.why}"
 
 
 def _counts(config: Config, keys: Iterable[str]) -> str:

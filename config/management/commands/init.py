@@ -3,9 +3,10 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from config import reader, starter
-from config.command import ConfigCommand
+from config import starter
 from config.errors import StarterRefused
+from config.loading import reader
+from config.management.base import ConfigCommand
 
 WROTE = {
     "anthropic": "one agent on Anthropic",

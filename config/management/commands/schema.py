@@ -1,13 +1,14 @@
 import json
 from typing import Any
 
-from config import schema, sections
-from config.command import ConfigCommand
+from config import sections
+from config.management.base import ConfigCommand
+from config.validation import json_schema
 
 
 class Command(ConfigCommand):
     help = "Prints the JSON Schema of coulisse.yaml, for editors."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        document = schema.of(sections.registered().values())
+        document = json_schema.of(sections.registered().values())
         self.stdout.write(json.dumps(document, indent=2, ensure_ascii=False))

@@ -8,11 +8,12 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
-from config import loader, reader, starter
+from config import starter
+from config.loading import loader, reader
 from config.sections import Config
-from demo import clearing, people
-from demo.filling import Month, Size
-from memory.command import MemoryCommand
+from demo import removal, sample_users
+from demo.generator import Month, Size
+from memory.management.base_commands import MemoryCommand
 
 SIZE = Size()
 
@@ -53,7 +54,7 @@ class Command(MemoryCommand):
             starter.write("demo", path, force=options["force"])
             self.stdout.write(f"wrote {reader.label(path)}: a small theatre's agents")
         elif options["clear"]:
-            self.stdout.write(f"deleted {clearing.run():,} rows")
+            self.stdout.write(f"deleted {removal.run():,} rows")
         else:
             self._fill(options)
 
@@ -61,9 +62,9 @@ class Command(MemoryCommand):
         size = Size(**{name: options[name] for name in TOLD})
         check(size)
         with transaction.atomic():
-            if clearing.made():
+            if removal.made():
                 raise CommandError("a demo is there already: --clear deletes it first")
-            if not options["force"] and clearing.is_used_by_others():
+            if not options["force"] and removal.is_used_by_others():
                 raise CommandError(
                     "the database has real users: name an empty one by -c, or pass "
                     "--force to put the demo beside them"
@@ -92,8 +93,8 @@ TOLD = {
 
 def check(size: Size) -> None:
     """Refuse what cannot be made."""
-    if not 1 <= size.users <= people.MOST:
-        raise CommandError(f"--users must be from 1 to {people.MOST:,}")
+    if not 1 <= size.users <= sample_users.MOST:
+        raise CommandError(f"--users must be from 1 to {sample_users.MOST:,}")
     if size.turns < 0 or size.messages < 0 or not 1 <= size.days <= 365:
         raise CommandError("--turns and --messages must be from 0, --days 1 to 365")
 

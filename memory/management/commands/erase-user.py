@@ -6,11 +6,12 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from access import deeds, token_pages
-from access.deeds import Deed
+from access.audit import audit_events
+from access.audit.audit_events import Deed
+from access.tokens import token_queries
 from core.ids import UserId
-from memory import erasure
-from memory.command import UserCommand, is_confirmed
+from memory.management.base_commands import UserCommand, is_confirmed
+from memory.user_data import erasure
 
 
 class Command(UserCommand):
@@ -34,7 +35,7 @@ class Command(UserCommand):
                 self.stdout.write("nothing was erased")
                 return
         # A wish that waits to be confirmed goes even where there is nothing else.
-        deed = Deed("user.erase", deeds.at_the_terminal(), str(user_id))
+        deed = Deed("user.erase", audit_events.at_the_terminal(), str(user_id))
         deleted = erasure.erase(user_id, deed=deed)
         self._tell_of_tokens(user_id, options["user"])
         if not any(deleted.values()):
@@ -44,7 +45,7 @@ class Command(UserCommand):
         self._list(deleted)
 
     def _tell_of_tokens(self, user_id: UserId, user: str) -> None:
-        active = token_pages.count_active(user_id, now=datetime.now(UTC))
+        active = token_queries.count_active(user_id, now=datetime.now(UTC))
         if active:
             tokens = (
                 "1 active API token acts"

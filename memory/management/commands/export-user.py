@@ -8,10 +8,10 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from access import audit, deeds
-from access.deeds import Deed
-from memory import export
-from memory.command import UserCommand
+from access.audit import audit_events, audit_log
+from access.audit.audit_events import Deed
+from memory.management.base_commands import UserCommand
+from memory.user_data import export
 
 
 class Command(UserCommand):
@@ -37,7 +37,9 @@ class Command(UserCommand):
             self._print(b"\n")
         else:
             write(Path(options["output"]), pieces)
-        audit.write(Deed("user.export", deeds.at_the_terminal(), str(user_id)))
+        audit_log.write(
+            Deed("user.export", audit_events.at_the_terminal(), str(user_id))
+        )
 
     def _print(self, piece: bytes) -> None:
         # JSON is UTF-8, whatever the terminal's encoding is.

@@ -6,11 +6,12 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
-from access import audit, deeds, identity
-from access.deeds import Deed
+from access.audit import audit_events, audit_log
+from access.audit.audit_events import Deed
+from access.users import identity
 from core.ids import UserId
-from memory import lessons
-from memory.command import MemoryCommand
+from memory.extraction import job_queue
+from memory.management.base_commands import MemoryCommand
 from memory.models import Lesson
 
 SHOWN = 50
@@ -49,17 +50,17 @@ class Command(MemoryCommand):
         ids = None if which == "all" else [number(which)]
         whose = {} if user_id is None else {"user": str(user_id)}
         with transaction.atomic():
-            count = lessons.replay(ids, user_id=user_id)
+            count = job_queue.replay(ids, user_id=user_id)
             if count:
                 details = {**whose, "put_back": count}
-                by = deeds.at_the_terminal()
-                audit.write(Deed("lesson.replay", by, which, details))
+                by = audit_events.at_the_terminal()
+                audit_log.write(Deed("lesson.replay", by, which, details))
         if ids and not count:
             raise CommandError(f"there is no failed lesson {which}")
         self.stdout.write(f"{count} put back; the next sweep wakes a worker")
 
     def _count(self, user_id: UserId | None) -> None:
-        counts = lessons.counts(datetime.now(UTC), user_id=user_id)
+        counts = job_queue.counts(datetime.now(UTC), user_id=user_id)
         told = ", ".join(f"{count} {name}" for name, count in counts.items())
         self.stdout.write(f"lessons: {told}")
 

@@ -5,16 +5,18 @@ from typing import Any
 import numpy as np
 from django.core.management.base import CommandError, CommandParser
 
-from access import audit, deeds
-from access.deeds import Deed
+from access.audit import audit_events, audit_log
+from access.audit.audit_events import Deed
 from config import live
 from core.errors import CoulisseError
-from memory import embedding, graph_index, passages, plan
-from memory.bar import Bar
-from memory.command import INTERRUPTED, MemoryCommand
-from memory.known import Embedded
-from memory.passages import Pending
-from providers.embedders import Embedder
+from memory import memory_settings
+from memory.management.base_commands import INTERRUPTED, MemoryCommand
+from memory.management.progress_bar import Bar
+from memory.recall import embedding, passages
+from memory.recall.index import hnsw_index
+from memory.recall.passages import Pending
+from memory.types import Embedded
+from providers.embeddings.embedders import Embedder
 
 BATCH = 64
 MOST_FAILURES = 3
@@ -48,13 +50,13 @@ class Command(MemoryCommand):
             return
         try:
             done = self._embed(embedder, total, options["batch"])
-            graph_index.ensure(embedder.id, embedder.dimensions)
+            hnsw_index.ensure(embedder.id, embedder.dimensions)
         except KeyboardInterrupt as exc:
             message = "interrupted: run it again to go on"
             raise CommandError(message, returncode=INTERRUPTED) from exc
         if done:
-            by = deeds.at_the_terminal()
-            audit.write(Deed("memory.reindex", by, embedder.id, {"embedded": done}))
+            by = audit_events.at_the_terminal()
+            audit_log.write(Deed("memory.reindex", by, embedder.id, {"embedded": done}))
         self.stdout.write(f"{done:,} embedded")
         left = passages.count_pending(embedder.id)
         if left:
@@ -62,7 +64,7 @@ class Command(MemoryCommand):
 
     def _embedder(self, options: dict[str, Any]) -> Embedder:
         try:
-            users = plan.of_users(live.read(self.config_path(options)))
+            users = memory_settings.of_users(live.read(self.config_path(options)))
         except CoulisseError as exc:
             raise CommandError(str(exc)) from exc
         if users is None:

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from processes import beat, state
-from processes.command import ProcessCommand
+from processes import beat
+from processes.server.base_command import ProcessCommand
+from processes.supervision import state_directory
 
 
 class Command(ProcessCommand):
@@ -12,5 +13,5 @@ class Command(ProcessCommand):
     help = "Send scheduled jobs in the foreground until SIGTERM; one is enough."
 
     def handle(self, **options: Any) -> None:
-        state.current().prepare()
+        state_directory.current().prepare()
         beat.run()

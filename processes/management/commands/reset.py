@@ -9,11 +9,11 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandParser
 
-from access import deeds
-from processes import pidfile, state
-from processes.command import ProcessCommand
+from access.audit import audit_events
 from processes.errors import AlreadyRunning, ResetRefused
-from processes.state import StateDir, describe_path
+from processes.server.base_command import ProcessCommand
+from processes.supervision import pidfile, state_directory
+from processes.supervision.state_directory import StateDir, describe_path
 
 SUFFIXES = ("", "-wal", "-shm")
 
@@ -33,11 +33,11 @@ class Command(ProcessCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        files = [*_database_files(), *_broker_files(state.current())]
+        files = [*_database_files(), *_broker_files(state_directory.current())]
         if not files:
             self.stdout.write("nothing to delete")
             return
-        lock = pidfile.PidFile(state.current().pid)
+        lock = pidfile.PidFile(state_directory.current().pid)
         try:
             # Held while we ask: no server may open what we are about to delete.
             lock.acquire()
@@ -63,7 +63,7 @@ class Command(ProcessCommand):
             else:
                 path.unlink(missing_ok=True)
         self.stdout.write("deleted")
-        note(state.current().log)
+        note(state_directory.current().log)
 
     def _is_confirmed(self) -> bool:
         if not sys.stdin.isatty():
@@ -75,7 +75,7 @@ def note(log: Path) -> None:
     """Say it in the server's log, if there is one: the audit itself is gone."""
     if not log.exists():
         return
-    by = deeds.at_the_terminal()
+    by = audit_events.at_the_terminal()
     handler = logging.FileHandler(log, encoding="utf-8")
     for other in logging.getLogger().handlers[:1]:
         handler.setFormatter(other.formatter)

@@ -5,12 +5,13 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import CommandParser
 
-from access import user_namespace
 from access.errors import NamespaceMismatch
-from config import loader
-from processes import plan, state
-from processes.command import refuse_another
+from access.users import user_namespace
+from config.loading import loader
 from processes.management.commands import start
+from processes.server import server_plan
+from processes.server.base_command import refuse_another
+from processes.supervision import state_directory
 
 
 class Command(start.Command):
@@ -26,10 +27,10 @@ class Command(start.Command):
 
     def handle(self, **options: Any) -> None:
         # What `start` would refuse must not cost the server that still runs.
-        plan.make(loader.load(self.config_path(options)))
+        server_plan.make(loader.load(self.config_path(options)))
         if problem := user_namespace.inspect().problem:
             raise NamespaceMismatch(detail=problem)
         if not options["force"]:
-            refuse_another(state.current(), self.config_path(options))
+            refuse_another(state_directory.current(), self.config_path(options))
         call_command("stop", force=options["force"], stdout=self.stdout)
         super().handle(**options)

@@ -3,8 +3,9 @@
 from typing import Any
 
 from config import live
-from processes import sidecars, state
-from processes.command import ProcessCommand
+from processes import sidecars
+from processes.server.base_command import ProcessCommand
+from processes.supervision import state_directory
 
 
 class Command(ProcessCommand):
@@ -13,7 +14,7 @@ class Command(ProcessCommand):
     help = "Run the YAML's sidecars in the foreground until SIGTERM."
 
     def handle(self, **options: Any) -> None:
-        state.current().prepare()
+        state_directory.current().prepare()
         live.start()
         # There may be no web process here that keeps what it took.
         watcher = live.Watcher()

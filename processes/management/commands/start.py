@@ -6,13 +6,19 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from config import loader
+from config.loading import loader
 from config.sections import Config
-from processes import banner, detached, foreground, plan, state
-from processes.command import ProcessCommand, running, serves
 from processes.errors import AlreadyRunning
-from processes.record import RunRecord
-from processes.state import StateDir
+from processes.server import (
+    background_server,
+    foreground_server,
+    server_plan,
+    startup_banner,
+)
+from processes.server.base_command import ProcessCommand, running, serves
+from processes.supervision import state_directory
+from processes.supervision.run_state import RunRecord
+from processes.supervision.state_directory import StateDir
 
 DETACHED_LIMIT_SECONDS = 60.0
 """On small machines that are busy: what is wrong ends by itself, and sooner."""
@@ -57,11 +63,11 @@ class Command(ProcessCommand):
 
     def handle(self, **options: Any) -> None:
         config = loader.load(self.config_path(options))
-        planned = plan.make(config)
-        files = state.current()
+        planned = server_plan.make(config)
+        files = state_directory.current()
         files.prepare()
         if options["foreground"]:
-            server = foreground.Server(
+            server = foreground_server.Server(
                 planned, files, announce=lambda run: self._serves(config, run)
             )
             server.serve(options["timeout"])
@@ -70,7 +76,7 @@ class Command(ProcessCommand):
 
     def _detach(self, config: Config, files: StateDir, limit_seconds: float) -> None:
         try:
-            run = detached.start(
+            run = background_server.start(
                 config.path, files, limit_seconds=limit_seconds, tell=self._tell
             )
         except AlreadyRunning as exc:
@@ -102,7 +108,7 @@ class Command(ProcessCommand):
             self._announce(config, run)
 
     def _announce(self, config: Config, run: RunRecord) -> None:
-        self.stdout.write(self._printable(banner.render(config, run)))
+        self.stdout.write(self._printable(startup_banner.render(config, run)))
         self.stdout.flush()
 
     def _printable(self, text: str) -> str:

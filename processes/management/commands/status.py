@@ -9,15 +9,17 @@ from typing import Any, assert_never
 
 from django.core.management.base import CommandParser
 
-from config import loader
 from config.errors import ConfigInvalid
-from memory import plan, state
-from processes import probe, sidecar_plan, sidecar_record
-from processes import state as files_of
-from processes.command import ProcessCommand, running, serves
-from processes.record import ChildRecord, RunRecord, WaitingRecord
-from processes.sidecar_record import SidecarRecord
-from processes.state import StateDir, describe_path
+from config.loading import loader
+from memory import memory_settings
+from memory.maintenance import alerts
+from processes.server import health_probe
+from processes.server.base_command import ProcessCommand, running, serves
+from processes.sidecar_control import sidecar_activation, sidecar_records
+from processes.sidecar_control.sidecar_records import SidecarRecord
+from processes.supervision import state_directory as files_of
+from processes.supervision.run_state import ChildRecord, RunRecord, WaitingRecord
+from processes.supervision.state_directory import StateDir, describe_path
 
 NOT_RUNNING = 3
 """The exit code init scripts agree on (LSB)."""
@@ -63,7 +65,7 @@ class Command(ProcessCommand):
 
 
 def _is_ready(run: RunRecord | None) -> bool:
-    return run is not None and probe.answers(
+    return run is not None and health_probe.answers(
         f"{run.url}/health/ready", seconds=READY_SECONDS
     )
 
@@ -88,8 +90,10 @@ def _describe_run(run: RunRecord, files: StateDir) -> list[str]:
 
 def describe_sidecars(run: RunRecord, files: StateDir) -> Iterator[str]:
     """Yield a line for each sidecar of a running server."""
-    known = sidecar_record.read(files.sidecars)
-    pids = {child.pid for child in run.children if child.name == sidecar_plan.NAME}
+    known = sidecar_records.read(files.sidecars)
+    pids = {
+        child.pid for child in run.children if child.name == sidecar_activation.NAME
+    }
     if known is None or known.pid not in pids:
         return  # What a killed process wrote is no news.
     width = max((len(each.name) for each in known.sidecars), default=0)
@@ -128,10 +132,10 @@ def _describe_restarts(count: int) -> str:
 def concerns(config: Path) -> list[str]:
     """Return what is wrong with what is remembered."""
     try:
-        users = plan.of_users(loader.load(config))
+        users = memory_settings.of_users(loader.load(config))
     except ConfigInvalid:
         return []
-    found = state.concerns(users) if users is not None else ()
+    found = alerts.concerns(users) if users is not None else ()
     return [concern for _, concern in found]
 
 

@@ -4,8 +4,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from processes import ending, state
-from processes.command import ProcessCommand, refuse_another
+from processes.server import shutdown
+from processes.server.base_command import ProcessCommand, refuse_another
+from processes.supervision import state_directory
 
 
 class Command(ProcessCommand):
@@ -23,11 +24,11 @@ class Command(ProcessCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        files = state.current()
+        files = state_directory.current()
         if options["config"] and not options["force"]:
             refuse_another(files, self.config_path(options))
         had_pid_file = files.pid.exists()
-        pid = ending.stop(files, force=options["force"])
+        pid = shutdown.stop(files, force=options["force"])
         if pid is not None:
             self.stdout.write(f"stopped (pid {pid})")
         elif had_pid_file:

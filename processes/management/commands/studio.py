@@ -3,8 +3,8 @@
 import webbrowser
 from typing import Any
 
-from processes import state
-from processes.command import ProcessCommand, serving
+from processes.server.base_command import ProcessCommand, serving
+from processes.supervision import state_directory
 
 
 class Command(ProcessCommand):
@@ -13,7 +13,7 @@ class Command(ProcessCommand):
     help = "Open the studio (/admin/) of the running server in the web browser."
 
     def handle(self, **options: Any) -> None:
-        url = f"{serving(state.current()).url}/admin/"
+        url = f"{serving(state_directory.current()).url}/admin/"
         self.stdout.write(f"opening {url}")
         if not webbrowser.open(url):
             self.stdout.write(

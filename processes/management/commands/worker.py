@@ -3,8 +3,9 @@
 import sys
 from typing import Any
 
-from processes import state, worker
-from processes.command import ProcessCommand
+from processes import worker
+from processes.server.base_command import ProcessCommand
+from processes.supervision import state_directory
 
 
 class Command(ProcessCommand):
@@ -13,5 +14,5 @@ class Command(ProcessCommand):
     help = "Run background jobs in the foreground until SIGTERM."
 
     def handle(self, **options: Any) -> None:
-        state.current().prepare()
+        state_directory.current().prepare()
         sys.exit(worker.run())

@@ -8,15 +8,17 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from config import live, option
-from config.spelling import did_you_mean
-from core import interruption
+from config import live
+from config.management import config_option
+from config.validation.suggestions import did_you_mean
 from core.ids import UserId
-from memory.command import INTERRUPTED, MemoryCommand
-from smoke import drawing, here, junit, pages, runs, telling
+from core.runtime import sigint
+from memory.management.base_commands import INTERRUPTED, MemoryCommand
 from smoke.config import SMOKE_TESTS, SmokeTest
 from smoke.errors import SmokeTestUnknown
+from smoke.execution import local_runner, run_lifecycle
 from smoke.models import Line, Run
+from smoke.reports import junit, run_queries, serializers, terminal
 
 UNMET = 1
 BROKEN = 2
@@ -33,7 +35,7 @@ class Command(MemoryCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        add = option.commands(parser)
+        add = config_option.commands(parser)
         _declare_run(add("run", "Run tests and wait for what comes of them."))
         _declare_list(add("list", "List the tests, or the runs of one."))
         _declare_show(add("show", "Show a run with all that was said."))
@@ -65,11 +67,11 @@ class Command(MemoryCommand):
             write(Path(options["junit"]), b"")
         # Known before they are launched: ^C at any moment leaves none of them behind.
         ids = [uuid.uuid4() for _ in tests]
-        with interruption.held() as heed:
+        with sigint.held() as heed:
             try:
                 self._launch(zip(tests, ids, strict=True), heed, options)
                 if options["wait"]:
-                    self._hold(pages.batches(ids), heed, options)
+                    self._hold(run_queries.batches(ids), heed, options)
             except KeyboardInterrupt as exc:
                 told = self._cancel(ids)
                 raise CommandError(told, returncode=INTERRUPTED) from exc
@@ -77,9 +79,9 @@ class Command(MemoryCommand):
                 self._cancel(ids)
                 raise
         if options["wait"]:
-            self._conclude(pages.batches(ids), options)
+            self._conclude(run_queries.batches(ids), options)
         else:
-            self._leave(pages.batches(ids), options)
+            self._leave(run_queries.batches(ids), options)
 
     def _launch(
         self,
@@ -90,8 +92,10 @@ class Command(MemoryCommand):
         count = options["repetitions"]
         for test, id_ in tests:
             heed()
-            batch = runs.launch(test, origin="command", repetitions=count, batch=id_)
-            self._say(drawing.launched(batch), options)
+            batch = run_lifecycle.launch(
+                test, origin="command", repetitions=count, batch=id_
+            )
+            self._say(terminal.launched(batch), options)
         heed()
 
     def _hold(
@@ -103,34 +107,34 @@ class Command(MemoryCommand):
         """Have the conversations here, until they and their scores are over."""
         ids = [run.pk for batch in batches for run in batch]
         users = [UserId(run.user_id) for batch in batches for run in batch]
-        with here.at_work(users):
+        with local_runner.at_work(users):
             try:
-                for each in here.watch(ids, heed):
+                for each in local_runner.watch(ids, heed):
                     self._tell(each, options)
             except BaseException:
                 # Before the work is waited for: so it is broken off at once.
-                runs.cancel(ids)
+                run_lifecycle.cancel(ids)
                 raise
 
     def _cancel(self, batches: Collection[uuid.UUID]) -> str:
         """End what is not over of these batches; return what that leaves."""
-        found = [run for batch in pages.batches(batches) for run in batch]
-        runs.cancel([run.pk for run in found])
+        found = [run for batch in run_queries.batches(batches) for run in batch]
+        run_lifecycle.cancel([run.pk for run in found])
         # Read anew: what was cancelled before is counted, too.
-        found = [run for batch in pages.batches(batches) for run in batch]
-        return drawing.interrupted(found)
+        found = [run for batch in run_queries.batches(batches) for run in batch]
+        return terminal.interrupted(found)
 
     def _leave(self, batches: list[list[Run]], options: dict[str, Any]) -> None:
         self._say("a worker holds them; `smoke show RUN` tells how far", options)
         if options["json"]:
-            self.write_json({"batches": [telling.batch(each) for each in batches]})
+            self.write_json({"batches": [serializers.batch(each) for each in batches]})
 
     def _tell(self, each: Line | Run, options: dict[str, Any]) -> None:
         if isinstance(each, Line):
-            self._say(f"{drawing.name(each.run)}  {drawing.said(each)}", options)
+            self._say(f"{terminal.name(each.run)}  {terminal.said(each)}", options)
             return
-        for line in drawing.ending(each):
-            self._say(f"{drawing.name(each)}  {line}", options)
+        for line in terminal.ending(each):
+            self._say(f"{terminal.name(each)}  {line}", options)
 
     def _say(self, line: str, options: dict[str, Any]) -> None:
         """Tell of the progress: on stderr where a program reads the rest."""
@@ -144,12 +148,12 @@ class Command(MemoryCommand):
         if options["junit"]:
             write(Path(options["junit"]), junit.document(batches))
         if options["json"]:
-            self.write_json({"batches": [telling.batch(each) for each in batches]})
+            self.write_json({"batches": [serializers.batch(each) for each in batches]})
         else:
             for batch in batches:
-                for line in drawing.summary(batch):
+                for line in terminal.summary(batch):
                     self.stdout.write(line)
-        outcomes = [telling.outcome(run) for batch in batches for run in batch]
+        outcomes = [serializers.outcome(run) for batch in batches for run in batch]
         if (
             broken := len(outcomes)
             - outcomes.count("passed")
@@ -171,24 +175,24 @@ class Command(MemoryCommand):
         if name is None and not options["runs"]:
             self._list_tests(options)
             return
-        found = pages.newest(test=name, limit=options["limit"])
+        found = run_queries.newest(test=name, limit=options["limit"])
         if options["json"]:
-            self.write_json({"runs": [telling.run(run) for run in found]})
+            self.write_json({"runs": [serializers.run(run) for run in found]})
             return
         for run in found:
-            self.stdout.write(drawing.line(run))
+            self.stdout.write(terminal.line(run))
         if not found:
             self.stdout.write("there are no runs")
 
     def _list_tests(self, options: dict[str, Any]) -> None:
         tests = live.current().get(SMOKE_TESTS)
-        last = {name: pages.last_batch(name) for name in tests}
+        last = {name: run_queries.last_batch(name) for name in tests}
         if options["json"]:
             told = [
                 {
                     "name": name,
                     "target": test.target,
-                    "last": telling.batch(last[name]) if last[name] else None,
+                    "last": serializers.batch(last[name]) if last[name] else None,
                 }
                 for name, test in tests.items()
             ]
@@ -198,17 +202,17 @@ class Command(MemoryCommand):
             count = test.repetitions
             times = "once" if count == 1 else f"{count} times"
             self.stdout.write(f"{name}  with {test.target}, {times}")
-            for line in drawing.summary(last[name]) if last[name] else ():
-                self.stdout.write(f"{drawing.INDENT}{line}")
+            for line in terminal.summary(last[name]) if last[name] else ():
+                self.stdout.write(f"{terminal.INDENT}{line}")
         if not tests:
             self.stdout.write("there are no smoke tests: `smoke_tests:` is empty")
 
     def _show(self, options: dict[str, Any]) -> None:
-        run = pages.find(options["run"])
+        run = run_queries.find(options["run"])
         if options["json"]:
-            self.write_json(telling.transcript(run))
+            self.write_json(serializers.transcript(run))
             return
-        for line in drawing.transcript(run):
+        for line in terminal.transcript(run):
             self.stdout.write(line)
 
 

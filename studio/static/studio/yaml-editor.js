@@ -11,7 +11,7 @@
     return dark ? "ace/theme/github_dark" : "ace/theme/github_light_default";
   }
 
-  // A place is written as config/places.py does: "~1" is a slash within a name.
+  // A place is written as config/editing/round_trip/key_paths.py does: "~1" is a slash within a name.
   function step(text) {
     return /^\d+$/.test(text) ? Number(text) : text.replaceAll("~1", "/").replaceAll("~0", "~");
   }

@@ -7,19 +7,21 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from access import instants
+from access import time_parsing
 from agents.config import AGENTS
 from config import live
 from config.sections import Config
-from config.spelling import did_you_mean
-from core import interruption, money
+from config.validation.suggestions import did_you_mean
+from core import money
+from core.runtime import sigint
 from judges.config import JUDGES, JudgeConfig
-from memory.bar import Bar
-from memory.command import INTERRUPTED, MemoryCommand, is_confirmed
-from tasks import judge_backlog, judge_receipts, judging, queue
-from tasks.judge_backlog import Backlog, Reply
+from memory.management.base_commands import INTERRUPTED, MemoryCommand, is_confirmed
+from memory.management.progress_bar import Bar
+from tasks.judge_runs import judge_queue, past_replies, run_results
+from tasks.judge_runs.past_replies import Backlog, Reply
 from tasks.models import Task
-from tasks.service import Service
+from tasks.queue import lifecycle
+from tasks.worker.service import Service
 
 SINCE = "30d"
 WINDOW = 100
@@ -96,11 +98,11 @@ class Command(MemoryCommand):
     ) -> Backlog:
         now = datetime.now(UTC)
         until = options["until"]
-        return judge_backlog.find(
+        return past_replies.find(
             judge.name,
             _agents_of(config, judge, options["agent"]),
-            since=instants.ago(options["since"], now),
-            until=None if until is None else instants.ago(until, now),
+            since=time_parsing.ago(options["since"], now),
+            until=None if until is None else time_parsing.ago(until, now),
             share=options["sample"],
             limit=options["limit"],
         )
@@ -117,7 +119,7 @@ class Command(MemoryCommand):
             again = "; --retry tries those again that failed" if backlog.failed else ""
             self.stdout.write(f"nothing to judge{again}")
             return
-        asked = judge_backlog.estimate(config, judge, work.replies)
+        asked = past_replies.estimate(config, judge, work.replies)
         cost = (
             "at an unknown price: give it under prices:"
             if asked.micro_usd is None
@@ -129,9 +131,9 @@ class Command(MemoryCommand):
         )
 
     def _judge(self, work: "Judging") -> None:
-        service = Service(only=[judging.KIND])
+        service = Service(only=[judge_queue.KIND])
         bar = Bar(self.stderr, work.total)
-        with interruption.held() as heed:
+        with sigint.held() as heed:
             service.start()
             try:
                 while not work.is_over:
@@ -171,9 +173,9 @@ class Judging:
         """Tasks whose cost nobody knows."""
         self._judge = judge
         self._waiting: list[tuple[Reply, Put]] = [
-            *((reply, judge_backlog.waiting) for reply in backlog.under_way),
-            *((reply, judge_backlog.add) for reply in backlog.to_do),
-            *((reply, judge_backlog.retry) for reply in backlog.failed[:again]),
+            *((reply, past_replies.waiting) for reply in backlog.under_way),
+            *((reply, past_replies.add) for reply in backlog.to_do),
+            *((reply, past_replies.retry) for reply in backlog.failed[:again]),
         ]
         self._open: list[Task] = []
         self.total = len(self._waiting)
@@ -205,21 +207,21 @@ class Judging:
             rows = put(self._judge, replies)
             self._open += rows
             # What was paid before this is not told of this.
-            paid = (judge_receipts.read(row).cost_micro_usd for row in rows)
+            paid = (run_results.read(row).cost_micro_usd for row in rows)
             self.micro_usd -= sum(filter(None, paid))
         return True
 
     def look(self) -> None:
         """See which have ended."""
-        now = judge_backlog.current(self._open)
-        self._open = [task for task in now if task.state in queue.OPEN]
+        now = past_replies.current(self._open)
+        self._open = [task for task in now if task.state in lifecycle.OPEN]
         for task in now:
             if task.state == Task.State.ERRORED:
                 self.failed += 1
             elif task.state == Task.State.DONE:
                 self.done += 1
-            if task.state in queue.CLOSED:
-                cost = judge_receipts.read(task).cost_micro_usd
+            if task.state in lifecycle.CLOSED:
+                cost = run_results.read(task).cost_micro_usd
                 self.micro_usd += cost or 0
                 self.unpriced += cost is None
 

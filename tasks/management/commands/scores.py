@@ -5,10 +5,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from access import instants
+from access import time_parsing
 from judges import feedback, scores
-from memory.command import MemoryCommand
-from tasks import judge_receipts, score_lines
+from memory.management.base_commands import MemoryCommand
+from tasks.judge_runs import run_results, score_report
 
 
 class Command(MemoryCommand):
@@ -33,10 +33,10 @@ class Command(MemoryCommand):
 
     def handle(self, **options: Any) -> None:
         since = options["since"]
-        since = None if since is None else instants.ago(since, datetime.now(UTC))
+        since = None if since is None else time_parsing.ago(since, datetime.now(UTC))
         agent, judge = options["agent"], options["judge"]
         experiment = options["experiment"]
-        report = score_lines.Report(
+        report = score_report.Report(
             scores.lines(agent=agent, judge=judge, experiment=experiment, since=since),
             []
             if judge is not None
@@ -44,10 +44,10 @@ class Command(MemoryCommand):
             # The queue does not know experiments.
             []
             if experiment is not None
-            else judge_receipts.tallies(agent=agent, judge=judge, since=since),
+            else run_results.tallies(agent=agent, judge=judge, since=since),
         )
         if options["json"]:
-            self.write_json(score_lines.document(report))
+            self.write_json(score_report.document(report))
             return
-        for line in score_lines.lines(report):
+        for line in score_report.lines(report):
             self.stdout.write(line)

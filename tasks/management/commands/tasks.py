@@ -7,12 +7,14 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
-from access import audit, deeds, identity
-from access.deeds import Deed
-from config import option
-from memory.command import MemoryCommand
-from tasks import kinds, lines, operating, pages, queue, task_ids
+from access.audit import audit_events, audit_log
+from access.audit.audit_events import Deed
+from access.users import identity
+from config.management import config_option
+from memory.management.base_commands import MemoryCommand
 from tasks.models import Task
+from tasks.queue import lifecycle, task_kinds
+from tasks.reports import operator_view, task_ids, task_queries, terminal
 
 SHOWN = 20
 
@@ -24,7 +26,7 @@ class Command(MemoryCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        add_plain = option.commands(parser)
+        add_plain = config_option.commands(parser)
 
         def add(name: str, what: str) -> ArgumentParser:
             made = add_plain(name, what)
@@ -42,7 +44,7 @@ class Command(MemoryCommand):
             case "list":
                 self._list(options)
             case "show":
-                self._show(pages.one(_id(options["id"])), options)
+                self._show(task_queries.one(_id(options["id"])), options)
             case "cancel":
                 self._cancel(_id(options["id"]), options)
             case "retry":
@@ -54,7 +56,7 @@ class Command(MemoryCommand):
         if options["limit"] < 1:
             raise CommandError("--limit must be at least 1")
         user = options["user"]
-        found, has_more = pages.page(
+        found, has_more = task_queries.page(
             user_id=None if user is None else identity.derive(identity.checked(user)),
             is_all=True,
             states=[] if options["state"] is None else [options["state"]],
@@ -62,12 +64,12 @@ class Command(MemoryCommand):
             kind=options["kind"],
             limit=options["limit"],
         )
-        told = pages.tell(found)
+        told = task_queries.tell(found)
         if options["json"]:
             self.write_json(told)
             return
         for task in told:
-            self.stdout.write(lines.line(task))
+            self.stdout.write(terminal.line(task))
         if not told:
             self.say("there is no such task")
         elif has_more:
@@ -77,16 +79,16 @@ class Command(MemoryCommand):
         if options["json"]:
             self.write_json(told)
             return
-        for line in lines.whole(told):
+        for line in terminal.whole(told):
             self.stdout.write(line)
 
     def _cancel(self, task_id: uuid.UUID, options: dict[str, Any]) -> None:
-        pages.one(task_id)
-        deed = Deed("task.cancel", deeds.at_the_terminal(), str(task_id))
-        audit.recorded(
-            lambda is_new: deed if is_new else None, operating.cancel, task_id
+        task_queries.one(task_id)
+        deed = Deed("task.cancel", audit_events.at_the_terminal(), str(task_id))
+        audit_log.recorded(
+            lambda is_new: deed if is_new else None, operator_view.cancel, task_id
         )
-        told = pages.one(task_id)
+        told = task_queries.one(task_id)
         if options["json"]:
             self.write_json(told)
         elif told["state"] == "running":
@@ -97,12 +99,12 @@ class Command(MemoryCommand):
     def _retry(self, options: dict[str, Any]) -> None:
         wanted = [_id(text) for text in options["ids"]] or _failed(options["kind"])
         with transaction.atomic():
-            count = queue.replay(wanted)
+            count = lifecycle.replay(wanted)
             if count:
                 details = {"put_back": count}
                 target = options["kind"] or ",".join(map(str, wanted))
-                by = deeds.at_the_terminal()
-                audit.write(Deed("task.retry", by, target[:255], details))
+                by = audit_events.at_the_terminal()
+                audit_log.write(Deed("task.retry", by, target[:255], details))
         if options["ids"] and not count:
             raise CommandError("none of these has failed or was cancelled")
         if options["json"]:
@@ -111,11 +113,11 @@ class Command(MemoryCommand):
             self.stdout.write(f"{count} put back; a worker looks every few seconds")
 
     def _count(self, options: dict[str, Any]) -> None:
-        counted, why = pages.counts(), pages.reasons()
+        counted, why = task_queries.counts(), task_queries.reasons()
         if options["json"]:
             self.write_json({"counts": _by_kind(counted), "errors": _errors(why)})
             return
-        for line in [*lines.counts(counted), *lines.reasons(why)]:
+        for line in [*terminal.counts(counted), *terminal.reasons(why)]:
             self.stdout.write(line)
         if not counted:
             self.say("there is no task")
@@ -126,7 +128,7 @@ def _declare_list(parser: ArgumentParser) -> None:
     parser.add_argument("--user", help="Only this user's.")
     parser.add_argument("--agent", help="Only this agent's.")
     parser.add_argument("--state", choices=Task.State.values, help="Only these.")
-    parser.add_argument("--kind", choices=kinds.names(), help="Only these.")
+    parser.add_argument("--kind", choices=task_kinds.names(), help="Only these.")
     parser.add_argument(
         "--limit", type=int, default=SHOWN, help=f"How many; {SHOWN} by default."
     )
@@ -142,7 +144,7 @@ def _declare_retry(parser: ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("ids", metavar="ID", nargs="*", default=[], help="UUIDs.")
     which.add_argument(
-        "--kind", choices=kinds.names(), help="All of this kind that are errored."
+        "--kind", choices=task_kinds.names(), help="All of this kind that are errored."
     )
 
 

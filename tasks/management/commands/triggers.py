@@ -10,13 +10,16 @@ from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 from django.utils.module_loading import import_string
 
-from access import audit, deeds
-from access.deeds import Deed
-from config import live, option
+from access.audit import audit_events, audit_log
+from access.audit.audit_events import Deed
+from config import live
+from config.management import config_option
 from config.sections import Config
-from memory.command import MemoryCommand
-from tasks import by_hand, trigger_lines, trigger_pages, wake
-from tasks.triggers import Firing
+from memory.management.base_commands import MemoryCommand
+from tasks.agent_triggers import manual_runs
+from tasks.agent_triggers.reports import terminal, trigger_status
+from tasks.agent_triggers.trigger_runs import Firing
+from tasks.queue import worker_notifier
 
 
 class Command(MemoryCommand):
@@ -34,7 +37,7 @@ class Command(MemoryCommand):
             description="Have a trigger run now, also where it is off.",
             allow_abbrev=False,
         )
-        option.add_to(fire)
+        config_option.add_to(fire)
         fire.add_argument("name", metavar="NAME", help="The trigger's name.")
         fire.add_argument(
             "--payload",
@@ -51,12 +54,12 @@ class Command(MemoryCommand):
             self._list(config, is_json=options["json"])
 
     def _list(self, config: Config, *, is_json: bool) -> None:
-        pages = trigger_pages.every(config, datetime.now(UTC))
+        pages = trigger_status.every(config, datetime.now(UTC))
         if is_json:
-            self.write_json([trigger_lines.as_json(page) for page in pages])
+            self.write_json([terminal.as_json(page) for page in pages])
             return
         for page in pages:
-            for line in trigger_lines.lines(page):
+            for line in terminal.lines(page):
                 self.stdout.write(line)
         if not pages:
             self.stdout.write("there are no triggers in the YAML")
@@ -67,20 +70,20 @@ class Command(MemoryCommand):
         except orjson.JSONDecodeError as exc:
             raise CommandError(f"--payload is not JSON: {exc}") from exc
         deed = partial(_deed, name)
-        firing = audit.recorded(
-            deed, by_hand.fire, by_hand.occasion(config, name, said)
+        firing = audit_log.recorded(
+            deed, manual_runs.fire, manual_runs.occasion(config, name, said)
         )
         _wake()
         self.stdout.write(str(firing.task_id))
 
 
 def _deed(name: str, firing: Firing) -> Deed:
-    by, details = deeds.at_the_terminal(), {"task": str(firing.task_id)}
+    by, details = audit_events.at_the_terminal(), {"task": str(firing.task_id)}
     return Deed("trigger.fire", by, name, details)
 
 
 def _wake() -> None:
     """Have a worker look now; without the broker it does within seconds."""
     import_string(settings.COULISSE_CELERY_APP)  # Commands have none of themselves.
-    wake.soon()
-    wake.flush()
+    worker_notifier.soon()
+    worker_notifier.flush()

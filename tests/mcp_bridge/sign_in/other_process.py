@@ -16,7 +16,7 @@ from django.conf import settings  # noqa: E402
 from django.db import connections  # noqa: E402
 
 from core.ids import UserId  # noqa: E402
-from mcp_bridge import sign_ins  # noqa: E402
+from mcp_bridge.oauth import token_manager  # noqa: E402
 from tests.mcp_bridge.conftest import PATIENCE_SECONDS  # noqa: E402
 from tests.mcp_bridge.sign_in.users import Stage, configured  # noqa: E402
 
@@ -25,7 +25,7 @@ def main() -> None:
     database, secrets, url, user = sys.argv[1:]
     connections.settings["default"]["NAME"] = database
     settings.COULISSE_SECRETS_FILE = Path(secrets)
-    sign_ins.PATIENCE_SECONDS = PATIENCE_SECONDS
+    token_manager.PATIENCE_SECONDS = PATIENCE_SECONDS
     stage = Stage(configured(notes={"url": url}))
     tell("ready")
     sys.stdin.readline()

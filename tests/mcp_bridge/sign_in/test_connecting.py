@@ -9,7 +9,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from mcp_bridge.models import McpToken
 from tests.mcp_bridge.sign_in.users import Stage, asked, configured, new_user, returned
-from turns import lane
+from turns import database_executor
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -138,4 +138,4 @@ async def test_connecting_again_takes_the_place_of_what_was(real, protected):
     await sign_in(real, protected, user, subject="ann")
     await sign_in(real, protected, user, subject="anna")
     assert await whoami(protected, await real.token("notes", user)) == "anna"
-    assert await lane.run(McpToken.objects.filter(user_id=user).count) == 1
+    assert await database_executor.run(McpToken.objects.filter(user_id=user).count) == 1

@@ -10,7 +10,8 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from mcp_bridge import sign_ins, web
+from mcp_bridge.oauth import token_manager
+from mcp_bridge.oauth.authorization_server import http_requests
 from tests.mcp_bridge.conftest import PATIENCE_SECONDS, comes_true
 from tests.mcp_bridge.sign_in.users import asked, new_user
 
@@ -32,7 +33,7 @@ async def heard(scripted, path, number=1):
 @pytest.fixture(autouse=True)
 def _others_are_waited_for(monkeypatch):
     """However long they take."""
-    monkeypatch.setattr(sign_ins, "PATIENCE_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(token_manager, "PATIENCE_SECONDS", PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -103,4 +104,4 @@ async def test_what_is_for_this_machine_goes_through_no_proxy(
 ):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     await stage.leave("notes", new_user())
-    assert web._proxy("http://elsewhere.example/") == "http://127.0.0.1:9"
+    assert http_requests._proxy("http://elsewhere.example/") == "http://127.0.0.1:9"

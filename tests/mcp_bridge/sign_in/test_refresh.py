@@ -6,11 +6,13 @@ from datetime import timedelta
 import pytest
 from django.conf import settings
 
-from mcp_bridge import jobs, links, secrets, sign_ins, tokens
+from mcp_bridge import jobs
 from mcp_bridge.models import McpToken, McpUsedLink
-from mcp_bridge.sign_in_errors import SignInFailed
+from mcp_bridge.oauth import token_manager, token_store, used_links
+from mcp_bridge.oauth.crypto import secret_keys
+from mcp_bridge.oauth.errors import SignInFailed
 from tests.mcp_bridge.sign_in.users import Stage, configured, keys_in, new_user
-from turns import lane
+from turns import database_executor
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -30,7 +32,7 @@ def row_of(user):
 
 
 async def stored(user):
-    return await lane.run(row_of, user)
+    return await database_executor.run(row_of, user)
 
 
 def refreshes(scripted):
@@ -112,7 +114,7 @@ async def test_a_slow_provider_costs_nobody_their_sign_in(scripted, database):
 async def test_a_turn_does_not_wait_for_a_token_while_it_has_one(
     scripted, database, monkeypatch
 ):
-    monkeypatch.setattr(sign_ins, "PATIENCE_SECONDS", 0.02)
+    monkeypatch.setattr(token_manager, "PATIENCE_SECONDS", 0.02)
     stage = Stage(configured(notes={"url": scripted.url}))
     user = new_user()
     await stage.connect("notes", user)
@@ -157,10 +159,10 @@ async def test_a_token_renewed_in_the_meantime_is_not_renewed_again(
 async def test_a_process_that_died_refreshing_holds_nobody_up_for_long(
     stage, scripted, user
 ):
-    found = tokens.read
-    held = (await lane.run(found, user, {"notes": scripted.url}))["notes"]
+    found = token_store.read
+    held = (await database_executor.run(found, user, {"notes": scripted.url}))["notes"]
     until = stage.clock() + timedelta(seconds=30)
-    await lane.run(tokens.claim, held, now=stage.clock(), until=until)
+    await database_executor.run(token_store.claim, held, now=stage.clock(), until=until)
     stage.clock.forward(seconds=31)
     assert await stage.token("notes", user) == "access-2"
 
@@ -168,7 +170,7 @@ async def test_a_process_that_died_refreshing_holds_nobody_up_for_long(
 async def test_who_disconnects_during_a_refresh_stays_disconnected(
     stage, scripted, user
 ):
-    found = await lane.run(tokens.read, user, {"notes": scripted.url})
+    found = await database_executor.run(token_store.read, user, {"notes": scripted.url})
     await stage.sign_ins.disconnect(stage.config, "notes", user)
     got = await stage.sign_ins._exchange(stage.config, user, found["notes"])
     assert got is None
@@ -178,7 +180,7 @@ async def test_who_disconnects_during_a_refresh_stays_disconnected(
 async def test_who_connects_anew_during_a_refresh_keeps_the_new_token(
     stage, scripted, user
 ):
-    found = await lane.run(tokens.read, user, {"notes": scripted.url})
+    found = await database_executor.run(token_store.read, user, {"notes": scripted.url})
     scripted.answer("/token", scripted.tokens(access_token="access-9"))
     await stage.connect("notes", user)
     scripted.answer("/token", scripted.tokens(access_token="access-2"))
@@ -199,7 +201,9 @@ async def test_a_token_does_not_follow_a_name_to_another_address(stage, scripted
 
 async def test_a_row_given_to_another_user_opens_nothing(stage, user):
     thief = new_user()
-    await lane.run(McpToken.objects.filter(user_id=user).update, user_id=thief)
+    await database_executor.run(
+        McpToken.objects.filter(user_id=user).update, user_id=thief
+    )
     assert await stage.token("notes", thief) is None
 
 
@@ -228,7 +232,7 @@ async def test_with_another_vault_key_users_connect_again(
 
 
 async def test_without_keys_a_turn_goes_on_without_tokens(stage, user, monkeypatch):
-    monkeypatch.setenv(secrets.VAULT_KEY, "broken")
+    monkeypatch.setenv(secret_keys.VAULT_KEY, "broken")
     assert await stage.token("notes", user) is None
 
 
@@ -265,12 +269,12 @@ async def test_all_servers_are_one_trip(scripted, database):
 async def test_used_links_are_deleted_once_they_would_have_expired(stage):
     now = stage.clock()
     rows = McpUsedLink.objects.filter(nonce="old")
-    await lane.run(links.spend, "old", now)
-    assert not await lane.run(links.spend, "old", now)
-    await lane.run(links.sweep, now - timedelta(seconds=1))
-    assert await lane.run(rows.exists)
-    await lane.run(links.sweep, now)
-    assert not await lane.run(rows.exists)
+    await database_executor.run(used_links.spend, "old", now)
+    assert not await database_executor.run(used_links.spend, "old", now)
+    await database_executor.run(used_links.sweep, now - timedelta(seconds=1))
+    assert await database_executor.run(rows.exists)
+    await database_executor.run(used_links.sweep, now)
+    assert not await database_executor.run(rows.exists)
 
 
 async def test_sign_ins_that_ended_are_deleted(stage, scripted):
@@ -278,7 +282,7 @@ async def test_sign_ins_that_ended_are_deleted(stage, scripted):
     await stage.connect("notes", renewable)
     scripted.answer("/token", scripted.tokens(refresh_token=None))
     await stage.connect("notes", ended)
-    await lane.run(tokens.sweep, stage.clock() + timedelta(hours=2))
+    await database_executor.run(token_store.sweep, stage.clock() + timedelta(hours=2))
     assert await stored(ended) is None
     assert await stored(renewable) is not None
 

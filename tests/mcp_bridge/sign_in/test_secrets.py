@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from config.errors import SecretsInvalid
-from mcp_bridge import checks, secrets
-from mcp_bridge.vault import Unreadable, Vault
+from mcp_bridge import checks
+from mcp_bridge.oauth.crypto import secret_keys
+from mcp_bridge.oauth.crypto.encryption import Unreadable, Vault
 from tests.mcp_bridge.sign_in.users import keys_in
 
 KEY = base64.b64encode(bytes(range(32))).decode()
@@ -21,46 +22,46 @@ URL_SAFE = base64.urlsafe_b64encode(b"\xff\xfe" * 16).decode()
 
 @pytest.fixture
 def file(tmp_path, monkeypatch):
-    for name in (secrets.VAULT_KEY, secrets.HMAC_KEY):
+    for name in (secret_keys.VAULT_KEY, secret_keys.HMAC_KEY):
         monkeypatch.delenv(name, raising=False)
     with keys_in(tmp_path / ".coulisse") as path:
         yield path
 
 
 def test_they_are_made_once_for_their_owner_only(file):
-    made = secrets.load()
+    made = secret_keys.load()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     text = file.read_text()
-    secrets._load.cache_clear()
-    assert secrets.load().vault.key_id == made.vault.key_id
+    secret_keys._load.cache_clear()
+    assert secret_keys.load().vault.key_id == made.vault.key_id
     assert file.read_text() == text
     assert os.listdir(file.parent) == ["secrets.env"]
 
 
 def test_of_many_who_are_first_one_makes_them(file):
     def load(_):
-        secrets._load.cache_clear()
-        return secrets.load().vault.key_id
+        secret_keys._load.cache_clear()
+        return secret_keys.load().vault.key_id
 
     with ThreadPoolExecutor(8) as threads:
         assert len(set(threads.map(load, range(40)))) == 1
 
 
 def test_the_environment_comes_first_and_then_no_file_is_made(file, monkeypatch):
-    monkeypatch.setenv(secrets.VAULT_KEY, KEY)
-    monkeypatch.setenv(secrets.HMAC_KEY, URL_SAFE)
-    assert secrets.load().vault.key_id == Vault(bytes(range(32))).key_id
+    monkeypatch.setenv(secret_keys.VAULT_KEY, KEY)
+    monkeypatch.setenv(secret_keys.HMAC_KEY, URL_SAFE)
+    assert secret_keys.load().vault.key_id == Vault(bytes(range(32))).key_id
     assert not file.exists()
 
 
 def test_one_may_come_from_each(file, monkeypatch):
-    ours = secrets.load().vault.key_id
-    monkeypatch.setenv(secrets.HMAC_KEY, KEY)
-    assert secrets.load().vault.key_id == ours
+    ours = secret_keys.load().vault.key_id
+    monkeypatch.setenv(secret_keys.HMAC_KEY, KEY)
+    assert secret_keys.load().vault.key_id == ours
 
 
-@pytest.mark.parametrize("name", [secrets.VAULT_KEY, secrets.HMAC_KEY])
+@pytest.mark.parametrize("name", [secret_keys.VAULT_KEY, secret_keys.HMAC_KEY])
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -74,9 +75,9 @@ def test_one_may_come_from_each(file, monkeypatch):
 def test_one_that_is_no_key_is_named_and_not_shown(file, monkeypatch, name, text, says):
     monkeypatch.setenv(name, text)
     with pytest.raises(SecretsInvalid, match=f"{name} {says}") as caught:
-        secrets.load()
+        secret_keys.load()
     with pytest.raises(SecretsInvalid):
-        secrets.check()
+        secret_keys.check()
     assert text not in str(caught.value)
 
 
@@ -85,7 +86,7 @@ def test_a_file_that_is_none_is_named(file, content):
     file.parent.mkdir()
     file.write_bytes(content)
     with pytest.raises(SecretsInvalid, match=r"secrets\.env|COULISSE_VAULT_KEY"):
-        secrets.load()
+        secret_keys.load()
     assert file.read_bytes() == content
 
 
@@ -93,28 +94,28 @@ def test_quotes_blanks_and_comments_are_read_over(file):
     file.parent.mkdir()
     file.write_text(f'# c\n\nCOULISSE_VAULT_KEY = "{KEY}"\r\nCOULISSE_HMAC_KEY={KEY}\n')
     file.chmod(0o600)
-    assert secrets.load().vault.key_id == Vault(bytes(range(32))).key_id
+    assert secret_keys.load().vault.key_id == Vault(bytes(range(32))).key_id
 
 
 def test_a_file_others_can_read_is_warned_of(file, caplog):
-    secrets.load()
+    secret_keys.load()
     assert not [each for each in caplog.records if each.levelno > logging.INFO]
     file.chmod(0o644)
-    secrets._load.cache_clear()
-    secrets.load()
+    secret_keys._load.cache_clear()
+    secret_keys.load()
     assert "can be read by others: chmod 600" in caplog.text
 
 
 def test_a_folder_that_cannot_be_written_names_the_remedy(file, tmp_path):
     (tmp_path / ".coulisse").write_text("a file")
     with pytest.raises(SecretsInvalid, match="give COULISSE_VAULT_KEY, COULISSE"):
-        secrets.load()
+        secret_keys.load()
 
 
 def test_no_key_is_in_a_repr(file, monkeypatch):
-    monkeypatch.setenv(secrets.VAULT_KEY, KEY)
-    monkeypatch.setenv(secrets.HMAC_KEY, KEY)
-    loaded = secrets.load()
+    monkeypatch.setenv(secret_keys.VAULT_KEY, KEY)
+    monkeypatch.setenv(secret_keys.HMAC_KEY, KEY)
+    loaded = secret_keys.load()
     shown = repr((loaded, vars(loaded.vault), vars(loaded.seals)))
     assert KEY not in shown
     assert repr(bytes(range(32))) not in shown
@@ -131,7 +132,7 @@ def test_another_process_reads_what_the_first_made(file):
         for _ in range(2)
     ]
     said = {each.communicate()[0].decode().strip() for each in ran}
-    assert said == {secrets.load().vault.key_id}
+    assert said == {secret_keys.load().vault.key_id}
 
 
 # The vault.
@@ -181,5 +182,5 @@ def test_a_bad_key_is_found_before_the_start(
     settings.COULISSE_CONFIG.write_text(YAML.replace("OAUTH", oauth))
     assert checks.check_secrets() == []
     assert not file.exists()
-    monkeypatch.setenv(secrets.HMAC_KEY, "x")
+    monkeypatch.setenv(secret_keys.HMAC_KEY, "x")
     assert [each.id for each in checks.check_secrets()] == ids

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mcp_bridge.models import McpClient, McpToken
-from mcp_bridge.sign_in_errors import (
+from mcp_bridge.oauth.errors import (
     OtherBrowser,
     OtherUser,
     ProviderBroken,
@@ -20,7 +20,7 @@ from mcp_bridge.sign_in_errors import (
 )
 from tests.mcp_bridge.sign_in.scripted import ISSUER, OPENID, RESOURCE
 from tests.mcp_bridge.sign_in.users import Stage, asked, configured, new_user
-from turns import lane
+from turns import database_executor
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -323,7 +323,7 @@ async def test_the_yamls_scopes_come_first(scripted, database, user):
     scripted.answer(ISSUER, scripted.metadata(scopes_supported=["all"]))
     assert asked(await stage.leave("notes", user))["scope"] == "read write"
     await stage.come_back("notes", await stage.leave("notes", user))
-    row = await lane.run(McpToken.objects.get, user_id=user)
+    row = await database_executor.run(McpToken.objects.get, user_id=user)
     assert row.scopes == "read write"
 
 
@@ -377,7 +377,7 @@ async def test_a_registration_is_kept_and_its_secret_encrypted(stage, scripted, 
     await Stage(stage.config).leave("notes", new_user())  # Another process.
     assert len(scripted.heard("/register")) == 1
     rows = McpClient.objects.filter(resource=scripted.url)
-    row = await lane.run(rows.get)
+    row = await database_executor.run(rows.get)
     assert b"app-secret" not in bytes(row.client_secret)
     assert "app-secret" not in str(row.metadata)
 

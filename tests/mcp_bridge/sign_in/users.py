@@ -12,12 +12,12 @@ from django.test import override_settings
 from config.sections import Config
 from core.ids import UserId
 from mcp_bridge.config import MCP
-from mcp_bridge.connecting import Connecting, Departure, Return
-from mcp_bridge.sign_in_errors import SignInFailed
-from mcp_bridge.sign_ins import SignIns
-from mcp_bridge.web import Web
+from mcp_bridge.oauth.authorization_server.http_requests import Web
+from mcp_bridge.oauth.errors import SignInFailed
+from mcp_bridge.oauth.flow import Connecting, Departure, Return
+from mcp_bridge.oauth.token_manager import SignIns
 from tests.mcp_bridge.conftest import PATIENCE_SECONDS
-from turns import lane
+from turns import database_executor
 
 BASE = "http://localhost:8421"
 
@@ -59,9 +59,17 @@ class Stage:
         self.config = config
         self.clock = Clock()
         web = Web(seconds=seconds)
-        self.sign_ins = SignIns(lane.run, lane.run_to_end, web=web, clock=self.clock)
+        self.sign_ins = SignIns(
+            database_executor.run,
+            database_executor.run_to_end,
+            web=web,
+            clock=self.clock,
+        )
         self.connecting = Connecting(
-            lane.run, lane.run_to_end, web=web, clock=self.clock
+            database_executor.run,
+            database_executor.run_to_end,
+            web=web,
+            clock=self.clock,
         )
 
     def link_token(self, server: str, user: UserId) -> str:

@@ -5,8 +5,9 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from access import audit, audit_lines, instants
-from memory.command import MemoryCommand
+from access import time_parsing
+from access.audit import audit_log, formatting
+from memory.management.base_commands import MemoryCommand
 
 SHOWN = 50
 
@@ -35,18 +36,18 @@ class Command(MemoryCommand):
         if options["limit"] < 1:
             raise CommandError("--limit must be at least 1")
         since = options["since"]
-        page, has_more = audit.page(
+        page, has_more = audit_log.page(
             action=options["action"],
             actor=options["actor"],
             target=options["target"],
-            since=None if since is None else instants.ago(since, datetime.now(UTC)),
+            since=None if since is None else time_parsing.ago(since, datetime.now(UTC)),
             limit=options["limit"],
         )
         if options["json"]:
-            self.write_json([audit_lines.as_json(entry) for entry in page])
+            self.write_json([formatting.as_json(entry) for entry in page])
             return
         for entry in page:
-            self.stdout.write(audit_lines.line(entry))
+            self.stdout.write(formatting.line(entry))
         if not page:
             self.say("no such change is recorded")
         elif has_more:

@@ -5,12 +5,12 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from access import instants
+from access import time_parsing
 from config import live
-from config.spelling import did_you_mean
+from config.validation.suggestions import did_you_mean
 from experiments.config import EXPERIMENTS
-from memory.command import MemoryCommand
-from turns import experiment_lines, experiment_report
+from memory.management.base_commands import MemoryCommand
+from turns.evaluation import comparison_report, experiment_formats
 
 
 class Command(MemoryCommand):
@@ -38,14 +38,14 @@ class Command(MemoryCommand):
                 f"no experiment is called '{name}'{did_you_mean(name, found)}"
             )
         since = options["since"]
-        begin = None if since is None else instants.ago(since, datetime.now(UTC))
+        begin = None if since is None else time_parsing.ago(since, datetime.now(UTC))
         reports = [
-            experiment_report.of(config, experiment, begin)
+            comparison_report.of(config, experiment, begin)
             for experiment in found.values()
             if name in (None, experiment.name)
         ]
         if options["json"]:
-            told = [experiment_lines.document(report) for report in reports]
+            told = [experiment_formats.document(report) for report in reports]
             self.write_json(
                 {"object": "list", "data": told} if name is None else told[0]
             )
@@ -54,9 +54,9 @@ class Command(MemoryCommand):
             self.say("there are no experiments: write them under experiments:")
             return
         shown = (
-            experiment_lines.overview(reports)
+            experiment_formats.overview(reports)
             if name is None
-            else experiment_lines.whole(reports[0])
+            else experiment_formats.whole(reports[0])
         )
         for line in shown:
             self.stdout.write(line)

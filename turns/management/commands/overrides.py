@@ -6,10 +6,13 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from access import audit, deeds
-from access.deeds import Deed
-from config import effective, live, option, override_lines, overrides
-from memory.command import MemoryCommand
+from access.audit import audit_events, audit_log
+from access.audit.audit_events import Deed
+from config import live
+from config.loading import resolution
+from config.management import config_option
+from config.overrides import formatting, override_editor
+from memory.management.base_commands import MemoryCommand
 
 
 class Command(MemoryCommand):
@@ -25,7 +28,7 @@ class Command(MemoryCommand):
             made: ArgumentParser = commands.add_parser(
                 name, help=what, description=what, allow_abbrev=False
             )
-            option.add_to(made)
+            config_option.add_to(made)
             return made
 
         listing = add("list", "List all there is of the studio (the default).")
@@ -57,31 +60,33 @@ class Command(MemoryCommand):
     def _list(self, *, is_json: bool) -> None:
         found = [
             entry
-            for section in effective.overridable().values()
-            for entry in overrides.listed(section)
+            for section in resolution.overridable().values()
+            for entry in override_editor.listed(section)
             if entry.label != "yaml"
         ]
         if is_json:
-            self.write_json([override_lines.as_json(entry) for entry in found])
+            self.write_json([formatting.as_json(entry) for entry in found])
             return
         for entry in found:
-            for line in override_lines.listed(entry):
+            for line in formatting.listed(entry):
                 self.stdout.write(line)
         if not found:
             self.say("the studio changes nothing: all is as the YAML says")
 
     def _show(self, key: str, name: str) -> None:
-        section = overrides.section_of(key)
-        for line in override_lines.whole(overrides.find(section, name)):
+        section = override_editor.section_of(key)
+        for line in formatting.whole(override_editor.find(section, name)):
             self.stdout.write(line)
 
     def _reset(self, key: str, name: str) -> None:
-        section, by = overrides.section_of(key), deeds.at_the_terminal()
-        entry = overrides.find(section, name)
+        section, by = override_editor.section_of(key), audit_events.at_the_terminal()
+        entry = override_editor.find(section, name)
         is_own = entry.label == "dynamic"
-        change = overrides.tombstone if is_own else overrides.reset
-        deed = Deed(overrides.deed(section, "delete" if is_own else "reset"), by, name)
-        audit.recorded(deed, change, section, name, by=by.actor)
+        change = override_editor.tombstone if is_own else override_editor.reset
+        deed = Deed(
+            override_editor.deed(section, "delete" if is_own else "reset"), by, name
+        )
+        audit_log.recorded(deed, change, section, name, by=by.actor)
         if entry.written is None:
             self.stdout.write(f"{section.noun} '{name}' is deleted")
         else:

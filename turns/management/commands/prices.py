@@ -5,8 +5,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from config import live
-from memory.command import MemoryCommand
-from turns import price_table
+from memory.management.base_commands import MemoryCommand
+from turns.reports import price_table
 
 
 class Command(MemoryCommand):

@@ -5,12 +5,12 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from access import instants
-from config import loader
-from memory.command import MemoryCommand
-from telemetry import spending
+from access import time_parsing
+from config.loading import loader
+from memory.management.base_commands import MemoryCommand
 from telemetry.config import TELEMETRY
-from turns import spent_lines
+from telemetry.statistics import cost_totals
+from turns.reports import spend_table
 
 SINCE = "30d"
 
@@ -22,7 +22,7 @@ class Command(MemoryCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--by", choices=spending.OF, default="agent")
+        parser.add_argument("--by", choices=cost_totals.OF, default="agent")
         parser.add_argument(
             "--since",
             default=SINCE,
@@ -32,17 +32,17 @@ class Command(MemoryCommand):
 
     def handle(self, **options: Any) -> None:
         now = datetime.now(UTC)
-        by, since = options["by"], instants.ago(options["since"], now)
+        by, since = options["by"], time_parsing.ago(options["since"], now)
         settings = loader.load(self.config_path(options)).get(TELEMETRY)
-        spent = spending.by(by, since)
-        total = spending.together(spent)
-        missing = [*spent_lines.notes(since, spending.oldest(), settings, now)]
+        spent = cost_totals.by(by, since)
+        total = cost_totals.together(spent)
+        missing = [*spend_table.notes(since, cost_totals.oldest(), settings, now)]
         if options["json"]:
-            told = spent_lines.document(by, since, spent, total, missing)
+            told = spend_table.document(by, since, spent, total, missing)
             self.write_json(told)
             return
-        names = spent_lines.names(by, spent)
-        for line in spent_lines.table(by, spent, total, names):
+        names = spend_table.names(by, spent)
+        for line in spend_table.table(by, spent, total, names):
             self.stdout.write(line)
         for note in missing:
             self.stderr.write(note)

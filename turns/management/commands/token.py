@@ -6,14 +6,18 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from access import deeds, dollars, instants, token_lines, token_pages, tokens
-from access.auth_config import AUTH
+from access import time_parsing
+from access.audit import audit_events
+from access.authentication.config import AUTH
+from access.limits import dollars
 from access.models import Budget
-from config import live, option
+from access.tokens import api_tokens, formatting, token_queries
+from config import live
 from config.errors import ConfigInvalid
+from config.management import config_option
 from config.sections import Config
-from memory.command import MemoryCommand
-from turns import token_scope
+from memory.management.base_commands import MemoryCommand
+from turns.preparation import token_scope
 
 
 class Command(MemoryCommand):
@@ -23,7 +27,7 @@ class Command(MemoryCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        add = option.commands(parser)
+        add = config_option.commands(parser)
         _declare_create(add("create", "Make a token and print its secret, once."))
         _declare_list(add("list", "List tokens and what they spent, the newest first."))
         _declare_revoke(add("revoke", "Have a token be refused from now on."))
@@ -43,17 +47,17 @@ class Command(MemoryCommand):
         agents = options["agent"] or None
         if config is not None:
             token_scope.check(agents or (), config)
-        row, secret = tokens.mint(
+        row, secret = api_tokens.mint(
             options["label"],
             options["principal"],
             budget=options["budget"],
             limit_micro_usd=_limit(options["limit"]),
             expires_at=_end(options["expires"], now),
             agents=agents,
-            by=deeds.at_the_terminal(),
+            by=audit_events.at_the_terminal(),
             now=now,
         )
-        self.say(f"created token {token_lines.told(row)}")
+        self.say(f"created token {formatting.told(row)}")
         if config is not None and not is_on(config):
             self.say(
                 "It opens nothing yet, for /v1 asks for no token: set "
@@ -63,24 +67,26 @@ class Command(MemoryCommand):
 
     def _list(self, options: dict[str, Any]) -> None:
         now = datetime.now(UTC)
-        found = token_pages.every(now=now, is_all=options["all"])
+        found = token_queries.every(now=now, is_all=options["all"])
         if options["json"]:
-            self.write_json([token_lines.as_json(each) for each in found])
+            self.write_json([formatting.as_json(each) for each in found])
             return
         is_empty = True
         for each in found:
-            self.stdout.write(token_lines.line(each))
+            self.stdout.write(formatting.line(each))
             is_empty = False
         if is_empty:
             self.say("there is no token" if options["all"] else "no token is active")
 
     def _revoke(self, options: dict[str, Any]) -> None:
-        row, is_new = tokens.revoke(options["id"], by=deeds.at_the_terminal())
+        row, is_new = api_tokens.revoke(
+            options["id"], by=audit_events.at_the_terminal()
+        )
         if is_new:
-            self.stdout.write(f"revoked {token_lines.name(row)}")
+            self.stdout.write(f"revoked {formatting.name(row)}")
         else:
             since = f"{row.revoked_at:%Y-%m-%d %H:%M:%S}"
-            self.stdout.write(f"{token_lines.name(row)} was revoked on {since} already")
+            self.stdout.write(f"{formatting.name(row)} was revoked on {since} already")
 
     def _config(self, options: dict[str, Any]) -> Config | None:
         """Return the configuration; without one tokens can be made all the same."""
@@ -147,4 +153,4 @@ def _limit(text: str | None) -> int | None:
 
 
 def _end(text: str, now: datetime) -> datetime | None:
-    return None if text == "never" else instants.ahead(text, now)
+    return None if text == "never" else time_parsing.ahead(text, now)

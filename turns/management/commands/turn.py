@@ -4,8 +4,9 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from memory.command import MemoryCommand
-from telemetry import drawing, records, telling, turn_ids
+from memory.management.base_commands import MemoryCommand
+from telemetry.presentation import terminal, turn_ids, turn_serializers
+from telemetry.storage import turn_store
 
 
 class Command(MemoryCommand):
@@ -29,12 +30,12 @@ class Command(MemoryCommand):
                 f"'{options['id']}' is no id of a turn: give a UUID, or chatcmpl-… as "
                 "replies have it"
             )
-        record = records.tree(turn_id)
+        record = turn_store.tree(turn_id)
         if record is None:
             raise CommandError(f"turn {turn_id} is not recorded, or was deleted")
         if options["json"]:
-            told = telling.turn(record)
+            told = turn_serializers.turn(record)
             self.write_json(told)
             return
-        for line in drawing.tree(record):
+        for line in terminal.tree(record):
             self.stdout.write(line)

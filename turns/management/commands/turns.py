@@ -4,9 +4,10 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from access import identity
-from memory.command import MemoryCommand
-from telemetry import drawing, records
+from access.users import identity
+from memory.management.base_commands import MemoryCommand
+from telemetry.presentation import terminal
+from telemetry.storage import turn_store
 
 SHOWN = 20
 
@@ -35,7 +36,7 @@ class Command(MemoryCommand):
         if options["limit"] < 1:
             raise CommandError("--limit must be at least 1")
         user = options["user"]
-        page, has_more = records.page(
+        page, has_more = turn_store.page(
             user_id=None if user is None else identity.derive(identity.checked(user)),
             agent=options["agent"],
             experiment=options["experiment"],
@@ -44,7 +45,7 @@ class Command(MemoryCommand):
             limit=options["limit"],
         )
         for turn in page:
-            self.stdout.write(drawing.line(turn))
+            self.stdout.write(terminal.line(turn))
         if not page:
             self.say("no such turn is recorded")
         elif has_more:

@@ -1,0 +1,1 @@
+"""Store and list who changed what, when and from where."""

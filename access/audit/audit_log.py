@@ -1,0 +1,110 @@
+"""Who changed what, when and from where: written with the change, never changed.
+
+Entries name things by their ids. They hold no secret and no text of a user's, so they
+stay when a user is erased.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, ParamSpec, TypeVar
+
+from django.db import transaction
+from django.db.models import Q
+
+from access.audit.audit_events import Deed
+from access.models import AuditEntry
+from core.text import redaction
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Place = tuple[datetime, int]
+"""Where a page ends: an entry's `at` and `id`."""
+
+MOST_READ = 10_000
+MOST_DETAIL = 500
+"""Characters of one text among the details."""
+
+
+def write(deed: Deed) -> None:
+    """Write a deed down; in one INSERT, in the caller's transaction."""
+    AuditEntry.objects.create(
+        at=datetime.now(UTC),
+        action=_line(deed.action, 64),
+        actor=_line(deed.by.actor, 512),
+        target=_line(deed.target, 512),
+        origin=_line(deed.by.origin, 255),
+        details=_storable(deed.details),
+        request_id=_line(deed.request_id, 128),
+    )
+
+
+def recorded(
+    deed: Deed | Callable[[T], Deed | None],
+    change: Callable[P, T],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """Make a change and write it down, both or neither; return what it returns.
+
+    What can be told only afterwards is told by a function of what the change returns;
+    it returns None where nothing was changed, of which no word is written.
+    """
+    with transaction.atomic():
+        result = change(*args, **kwargs)
+        done = deed if isinstance(deed, Deed) else deed(result)
+        if done is not None:
+            write(done)
+    return result
+
+
+def page(
+    *,
+    action: str | None = None,
+    actor: str | None = None,
+    target: str | None = None,
+    since: datetime | None = None,
+    after: Place | None = None,
+    limit: int = 50,
+) -> tuple[list[AuditEntry], bool]:
+    """Return entries, the newest first, and whether there are more.
+
+    An action may be a family: `token` is every `token.…`. Actor and target are parts of
+    theirs, in any case of letters. `after` is the place of the last one seen.
+    """
+    entries = AuditEntry.objects.order_by("-at", "-id")
+    if action is not None:
+        entries = entries.filter(Q(action=action) | Q(action__startswith=f"{action}."))
+    if actor is not None:
+        entries = entries.filter(actor__icontains=actor)
+    if target is not None:
+        entries = entries.filter(target__icontains=target)
+    if since is not None:
+        entries = entries.filter(at__gte=since)
+    if after is not None:
+        at, last_id = after
+        entries = entries.filter(Q(at__lt=at) | Q(id__lt=last_id), at__lte=at)
+    found = list(entries[: limit + 1])
+    return found[:limit], len(found) > limit
+
+
+def _line(text: str, most: int) -> str:
+    """Return a text as a column holds it: one line, with nothing a terminal obeys."""
+    # Nobody hands a secret in; where one gets here all the same, it ends here.
+    text = redaction.every(text[:MOST_READ])
+    seen = "".join(c if c.isprintable() else "\ufffd" for c in text[: most + 1])
+    return seen if len(seen) <= most else f"{seen[: most - 1]}…"
+
+
+def _storable(value: Any) -> Any:
+    """Return what JSON in every database takes: PostgreSQL's has no NUL and no NaN."""
+    if isinstance(value, Mapping):
+        return {_line(str(key), 64): _storable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_storable(each) for each in value]
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return _line(str(value), MOST_DETAIL)

@@ -1,0 +1,3 @@
+"""Check who sends a request: passwords, OpenID Connect, login throttling and sessions
+(`auth:`).
+"""

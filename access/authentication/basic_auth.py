@@ -1,0 +1,277 @@
+"""HTTP Basic: usernames and passwords in the `Authorization` header.
+
+Nobody learns from the time an answer takes which usernames there are: an unknown one
+costs what a wrong password does. Source: RFC 7617.
+"""
+
+import asyncio
+import base64
+import binascii
+import hmac
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+from django.contrib.auth import hashers
+
+from access.authentication.config import Login
+from access.authentication.login_throttle import Attempt, LoginThrottle
+from access.authentication.secret_digests import SecretDigest
+from access.errors import CredentialRefused, CredentialRequired, TooManyGuesses
+from core.network.client_addresses import client_network
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MAX_HEADER = 4096
+"""Characters; a longer header is no username and password."""
+
+MAX_REMEMBERED = 1024
+MAX_WAITING = 16
+"""Passwords to be checked against hashes at a time; further ones are refused.
+
+A hash takes up to half a second, so the last one waits for some eight.
+"""
+
+DIGEST_BYTES = 32
+
+WANTED = (
+    "This server asks for a username and a password: send them as HTTP Basic "
+    "authentication"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a header says."""
+
+    username: str
+    password: str
+
+
+def _readings(header: str) -> list[Given]:
+    """Return what a header's value may say; empty if it is not Basic or says nothing.
+
+    The bytes are UTF-8 or, from clients that know no better, Latin-1: RFC 7617 leaves
+    it open, so a value may have two readings.
+    """
+    scheme, _, text = header.partition(" ")
+    if scheme.lower() != "basic":
+        return []
+    try:
+        raw = base64.b64decode(text.strip().encode("ascii"), validate=True)
+    except (UnicodeEncodeError, binascii.Error, ValueError):
+        return []
+    found = []
+    for encoding in ("utf-8", "latin-1"):
+        try:
+            username, colon, password = raw.decode(encoding).partition(":")
+        except UnicodeDecodeError:
+            continue
+        given = Given(username.strip(), password)
+        if colon and given not in found:
+            found.append(given)
+    return found
+
+
+class HashPool:
+    """Computes hashes in a thread of its own, for all scopes together."""
+
+    def __init__(self) -> None:
+        # One thread: hashes are slow by design, and turns need the processor, too.
+        self._thread = ThreadPoolExecutor(1, "passwords")
+        self._waiting = 0
+
+    def __len__(self) -> int:
+        """Return how many calls run or wait."""
+        return self._waiting
+
+    async def run(
+        self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call a function in the thread; raises `TooManyGuesses` for a full queue."""
+        if self._waiting >= MAX_WAITING:
+            raise TooManyGuesses
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            call = partial(function, *args, **kwargs)
+            return await loop.run_in_executor(self._thread, call)
+        finally:
+            self._waiting -= 1
+
+
+_hashing = HashPool()
+
+
+@dataclass(slots=True)
+class SharedCheck:
+    """A check that runs, and the addresses that wait for its result."""
+
+    attempts: dict[str, Attempt]
+    """By network: a failure counts once for each."""
+    result: asyncio.Task[str | None]
+
+
+class Passwords:
+    """The usernames and passwords of one scope; used by one event loop."""
+
+    def __init__(
+        self, logins: Iterable[Login], *, realm: str, throttle: LoginThrottle
+    ) -> None:
+        self.challenge = f'Basic realm="{realm}", charset="UTF-8"'
+        self._throttle = throttle
+        self._key = os.urandom(32)
+        self._plain: dict[str, SecretDigest] = {}
+        self._hashed: dict[str, str] = {}
+        for login in logins:
+            if isinstance(login.password, SecretDigest):
+                self._plain[login.username] = login.password
+            else:
+                self._hashed[login.username] = login.password.get_secret_value()
+        self._decoy = next(iter(self._hashed.values()), None)
+        self._nobody = SecretDigest(os.urandom(DIGEST_BYTES))
+        # By digests of headers: a hash is computed once. Guesses push out guesses.
+        self._right: dict[bytes, str] = {}
+        self._wrong: dict[bytes, None] = {}
+        self._checking: dict[bytes, SharedCheck] = {}
+        """Checks that run now: requests with the same header share one."""
+
+    async def check(self, header: str | None, address: str) -> str:
+        """Return whose username and password a header's value has.
+
+        Raises `CredentialRequired` for no value, `CredentialRefused` for a wrong one,
+        `LoginDelayed` after too many of them, and `TooManyGuesses` while too many
+        hashes are to be computed.
+        """
+        key = self._digest(header)
+        username = self._recall(key, address)
+        if username is None:
+            username = await self._admit(key, _readings(header or ""), address)
+        return username
+
+    def recall(self, header: str | None, address: str) -> str:
+        """Do as `check` does, but refuse what was not checked before."""
+        username = self._recall(self._digest(header), address)
+        if username is None:
+            raise self._refused()
+        return username
+
+    def _digest(self, header: str | None) -> bytes:
+        """Return the key under which the result of checking a header is stored."""
+        if header is None:
+            raise CredentialRequired(WANTED, challenge=self.challenge)
+        if header.partition(" ")[0].lower() != "basic":
+            # OpenAI's clients send what they are given as a bearer token.
+            raise CredentialRefused(
+                f"{WANTED}, not as another kind", challenge=self.challenge
+            )
+        if len(header) > MAX_HEADER:
+            raise self._refused()
+        return hmac.digest(self._key, header.encode("utf-8", "replace"), "sha256")
+
+    def _recall(self, key: bytes, address: str) -> str | None:
+        """Return the username of a login that has come from this address before.
+
+        A login from another address passes the throttle first: otherwise a client that
+        guesses would see at once which guess is right.
+        """
+        username = self._right.get(key)
+        if username is not None and self._throttle.knows(address, username):
+            return username
+        return None
+
+    async def _admit(self, key: bytes, readings: list[Given], address: str) -> str:
+        if not readings:
+            raise self._refused()
+        name = readings[0].username
+        checking = self._checking.get(key)
+        if checking is None:
+            checking = self._start_check(key, readings, address, name)
+        elif (network := client_network(address)) in checking.attempts:
+            self._throttle.check(address, name)
+        else:
+            checking.attempts[network] = self._throttle.begin(address, name)
+        username = await asyncio.shield(checking.result)
+        if username is None:
+            raise self._refused()
+        self._throttle.know(address, username)
+        return username
+
+    def _start_check(
+        self, key: bytes, readings: list[Given], address: str, name: str
+    ) -> SharedCheck:
+        attempt = self._throttle.begin(address, name)
+        attempts = {attempt.network: attempt}
+        # It ends even if the client leaves: the failure counts all the same.
+        result = asyncio.create_task(self._verify(key, readings, attempts))
+        result.add_done_callback(_look_at_fault)
+        checking = self._checking[key] = SharedCheck(attempts, result)
+        return checking
+
+    async def _verify(
+        self, key: bytes, readings: list[Given], attempts: dict[str, Attempt]
+    ) -> str | None:
+        """Return the owner of the password, and report the result to the throttle."""
+        try:
+            username = await self._find(key, readings)
+        except BaseException:
+            for attempt in attempts.values():
+                self._throttle.withdraw(attempt)
+            raise
+        finally:
+            del self._checking[key]
+        for attempt in attempts.values():
+            if username is None:
+                self._throttle.fail(attempt)
+            else:
+                self._throttle.succeed(attempt, username)
+        return username
+
+    async def _find(self, key: bytes, readings: list[Given]) -> str | None:
+        if key in self._right or key in self._wrong:
+            return self._right.get(key)
+        if self._decoy is None:
+            username = self._owner(readings)
+        else:
+            username = await _hashing.run(self._owner, readings)
+        if username is None:
+            _put(self._wrong, key, None)
+        else:
+            _put(self._right, key, username)
+        return username
+
+    def _owner(self, readings: list[Given]) -> str | None:
+        """Return whose password one of the readings has; computes hashes."""
+        right = (given.username for given in readings if self._is_right(given))
+        return next(right, None)
+
+    def _is_right(self, given: Given) -> bool:
+        expected = self._plain.get(given.username, self._nobody)
+        is_right = expected.matches(given.password)
+        if is_right or self._decoy is None:
+            return is_right
+        stored = self._hashed.get(given.username)
+        is_right = hashers.check_password(given.password, stored or self._decoy)
+        return is_right and stored is not None
+
+    def _refused(self) -> CredentialRefused:
+        return CredentialRefused(
+            "The username or the password is wrong", challenge=self.challenge
+        )
+
+
+def _look_at_fault(checking: "asyncio.Task[str | None]") -> None:
+    """Read the exception, which asyncio would log if no request waits for it."""
+    if not checking.cancelled():
+        checking.exception()
+
+
+def _put(known: dict[bytes, T], key: bytes, value: T) -> None:
+    """Add to a memory, from which the oldest gives way."""
+    while len(known) >= MAX_REMEMBERED:
+        known.pop(next(iter(known)), None)
+    known[key] = value

@@ -1,0 +1,421 @@
+"""The YAML's `auth:`, which credentials the API and the studio ask for.
+
+| id | what is wrong |
+|---|---|
+| coulisse.E303 | a scope names no scheme, or more than one |
+| coulisse.E304 | `identity` does not go with the scheme |
+| coulisse.E305 | users are bound to credentials, and those that name nobody share one |
+| coulisse.E306 | two entries of `basic` have one username |
+| coulisse.E307 | a `redirect_url` leads elsewhere than into its scope |
+| coulisse.E308 | a password is shorter than 8 characters |
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from django.contrib.auth import hashers
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetPydanticSchema,
+    SecretStr,
+    StringConstraints,
+    Tag,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import core_schema
+
+from access.authentication import secret_digests
+from access.authentication.secret_digests import MIN_PASSWORD_CHARS, SecretDigest
+from access.config import DEFAULT_USER_ID, USERS
+from config.sections import Config, Location, Problem, Section
+
+ROOTS = {"admin": "/admin/", "proxy": "/v1/"}
+"""Where each scope's pages are."""
+
+SCHEMES = ("basic", "oidc", "tokens")
+
+HASHES = ("pbkdf2_sha256", "pbkdf2_sha1", "scrypt")
+"""What a hashed password begins with, before a `$`."""
+
+
+class Part(BaseModel):
+    """A part of `auth:`; its secrets are in no message."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def _sayable(name: str) -> str:
+    if ":" in name or not name.isprintable():
+        raise ValueError("must be printable and without a colon, which HTTP splits at")
+    return name
+
+
+Username = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=512),
+    AfterValidator(_sayable),
+]
+
+
+def _read_as_secret(convert: Callable[[SecretStr], Any]) -> GetPydanticSchema:
+    """Return what validates a secret and stores what `convert` makes of it.
+
+    The JSON Schema stays that of a secret, by which the studio masks its value.
+    """
+    return GetPydanticSchema(
+        lambda _, handler: core_schema.no_info_after_validator_function(
+            convert, handler.generate_schema(SecretStr)
+        )
+    )
+
+
+def _password(secret: SecretStr) -> SecretDigest | SecretStr:
+    text = secret.get_secret_value()
+    if not text.strip():
+        raise ValueError("must not be empty")
+    if not _is_hash(text):
+        return secret_digests.of_password(text)
+    _check_hash(text)
+    return secret
+
+
+def _token(secret: SecretStr) -> SecretDigest | None:
+    text = secret.get_secret_value().strip()
+    if not text:
+        return None
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("must be visible ASCII characters, to fit into a header")
+    return secret_digests.of_token(text)
+
+
+Password = Annotated[SecretDigest | SecretStr, _read_as_secret(_password)]
+"""A digest of the password, or the hash the YAML has in its place."""
+ComparedToken = Annotated[SecretDigest | None, _read_as_secret(_token)]
+"""A digest of what clients send as a bearer token; None for an empty text."""
+
+
+class Login(Part):
+    """A username and its password."""
+
+    username: Username = Field("admin", description="The name to log in with.")
+    password: Password = Field(
+        description="The password, of at least 8 characters, or a hash of it as Django "
+        "writes it (`pbkdf2_sha256$…`), which `manage.py hash-password` makes."
+    )
+
+
+def _is_hash(password: str) -> bool:
+    return password.partition("$")[0] in HASHES and "$" in password
+
+
+def _check_hash(password: str) -> None:
+    """Raise `ValueError` for what begins like a hash and is none."""
+    try:
+        hashers.identify_hasher(password).decode(password)
+    except (AssertionError, KeyError, TypeError, ValueError):
+        # Not `from exc`: its words might show the hash.
+        raise ValueError(
+            "begins like a hash and is none; `manage.py hash-password` makes one"
+        ) from None
+
+
+def _web_address(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        is_one = bool(parts.scheme in ("http", "https") and parts.hostname)
+        is_one = is_one and parts.port != 0 and "@" not in parts.netloc
+    except ValueError:
+        is_one = False
+    if not is_one or parts.query or parts.fragment or not text.isprintable():
+        raise ValueError("must be an address such as https://login.example.com/")
+    return text
+
+
+Address = Annotated[
+    str, StringConstraints(strip_whitespace=True), AfterValidator(_web_address)
+]
+Named = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Scope = Annotated[str, StringConstraints(pattern=r"^[\x21\x23-\x5b\x5d-\x7e]+$")]
+
+
+class OidcConfig(Part):
+    """An identity provider (OpenID Connect) that knows who people are."""
+
+    issuer_url: Address = Field(
+        description="The provider's name for itself; what it publishes is under it."
+    )
+    client_id: Named = Field(description="What the provider calls this server.")
+    client_secret: SecretStr | None = Field(
+        None, description="Of a confidential client; unset for one with PKCE alone."
+    )
+    redirect_url: Address = Field(
+        description="Where browsers come back to, as it is registered at the provider: "
+        "an address under /v1/ for the API, under /admin/ for the studio."
+    )
+    scopes: tuple[Scope, ...] = Field(
+        ("email", "profile"), description="Asked for besides `openid`."
+    )
+    audience: Named | tuple[Named, ...] = Field(
+        (),
+        description="Whom a bearer token may be made for besides the `client_id`: an "
+        "API's name at the provider.",
+    )
+
+    @field_validator("client_secret", mode="after")
+    @classmethod
+    def _may_be_empty(cls, value: SecretStr | None) -> SecretStr | None:
+        return value if value is not None and value.get_secret_value() else None
+
+    @property
+    def audiences(self) -> tuple[str, ...]:
+        """Whom a bearer token may be made for."""
+        more = (self.audience,) if isinstance(self.audience, str) else self.audience
+        return (self.client_id, *more)
+
+    @property
+    def authority(self) -> str:
+        """By whose word, and as whose client's user, somebody is logged in."""
+        return f"{self.issuer_url} {self.client_id}"
+
+    @property
+    def is_over_https(self) -> bool:
+        """Whether browsers reach this server by https, and cookies can keep to it."""
+        return self.redirect_url.startswith("https:")
+
+
+class TokensConfig(Part):
+    """API tokens that this server issues; there is nothing to set."""
+
+
+def _is_list(value: Any) -> str:
+    return "list" if isinstance(value, list | tuple) else "map"
+
+
+Basic = Annotated[
+    Annotated[Login, Tag("map")] | Annotated[tuple[Login, ...], Tag("list")],
+    Discriminator(_is_list),
+    Field(description="One username and password, or a list of them."),
+]
+
+
+class ScopeConfig(Part):
+    """The scheme of one scope: exactly one."""
+
+    basic: Basic | None = None
+    oidc: OidcConfig | None = Field(
+        None, description="An identity provider logs people in."
+    )
+
+    @property
+    def schemes(self) -> list[str]:
+        """The names of the schemes it has: one, once it is checked."""
+        return [key for key in SCHEMES if getattr(self, key, None) is not None]
+
+    @property
+    def logins(self) -> tuple[Login, ...]:
+        """The usernames and passwords there are."""
+        if self.basic is None:
+            return ()
+        return (self.basic,) if isinstance(self.basic, Login) else self.basic
+
+
+NOT_IN_ADMIN = {
+    "tokens": "API tokens open /v1 alone; use 'basic' or 'oidc' here, and move "
+    "'tokens' to auth.proxy",
+    "identity": "the studio has no users to tell apart; move it to auth.proxy",
+}
+
+
+class AdminAuth(ScopeConfig):
+    """Who may open the studio."""
+
+    newcomers: Literal["operator", "viewer"] = Field(
+        "operator",
+        description="What somebody who enters for the first time may do: an "
+        "`operator` changes things, a `viewer` looks.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_no_proxy(cls, value: Any) -> Any:
+        for key, reason in NOT_IN_ADMIN.items():
+            if isinstance(value, dict) and key in value:
+                raise ValueError(f"cannot have '{key}': {reason}")
+        return value
+
+
+class ProxyAuth(ScopeConfig):
+    """Who may call `/v1` and `/mcp`, and as whom."""
+
+    tokens: TokensConfig | None = Field(
+        None, description="`{}`: API tokens, which `manage.py token create` makes."
+    )
+    identity: Literal["from_request", "from_credential"] | None = Field(
+        None,
+        description="`from_request` (the default): a request names its user. "
+        "`from_credential`: its user is the username or the provider's `sub`.",
+    )
+
+    @property
+    def binds_users(self) -> bool:
+        """Whether the credential says whose a request is."""
+        return self.tokens is not None or self.identity == "from_credential"
+
+
+class AuthConfig(Part):
+    """Who may call what. A scope that is left out asks for nothing."""
+
+    mcp_consumer_secret: ComparedToken | None = Field(
+        None,
+        description="What a backend of yours sends as a bearer token to make links "
+        "with which users connect MCP servers. Unset: nobody can.",
+    )
+    admin: AdminAuth | None = Field(
+        None,
+        description="Who may open the studio. Unset: whoever is on this machine.",
+    )
+    proxy: ProxyAuth | None = Field(
+        None, description="Who may call `/v1` and `/mcp`. Unset: everyone."
+    )
+
+    @field_validator("admin", "proxy", mode="before")
+    @classmethod
+    def _says_something(cls, value: Any) -> Any:
+        # Not the same as no key: who left it empty may think it is closed.
+        if value is None:
+            raise ValueError("is empty: give it a scheme, or remove it")
+        return value
+
+
+def check(auth: AuthConfig, config: Config) -> Iterable[Problem]:
+    """Refuse schemes that contradict each other, themselves or `users:`."""
+    for name, scope in (("admin", auth.admin), ("proxy", auth.proxy)):
+        if scope is not None:
+            yield from _check_scope(name, scope)
+    if auth.proxy is not None:
+        yield from _check_identity(auth.proxy)
+        yield from _check_users(auth.proxy, config)
+
+
+def _check_scope(name: str, scope: ScopeConfig) -> Iterable[Problem]:
+    """Refuse a scope without a scheme, or whose scheme is not right."""
+    schemes = scope.schemes
+    offered = "'basic' or 'oidc'" if name == "admin" else "'basic', 'oidc' or 'tokens'"
+    location: Location = ("auth", name)
+    if not schemes:
+        yield Problem(
+            location,
+            f"auth.{name} names no scheme; give it {offered}, or remove it",
+            "coulisse.E303",
+        )
+    elif len(schemes) > 1:
+        given = " and ".join(f"'{scheme}'" for scheme in schemes)
+        yield Problem(
+            location,
+            f"auth.{name} has {given}, but a scope has exactly one scheme; keep one",
+            "coulisse.E303",
+        )
+    yield from _check_usernames(name, scope)
+    yield from _check_passwords(name, scope)
+    if scope.oidc is not None:
+        yield from _check_redirect(name, scope.oidc)
+
+
+def _check_usernames(name: str, scope: ScopeConfig) -> Iterable[Problem]:
+    """Refuse a username that has two passwords, and a list of none."""
+    names = [login.username for login in scope.logins]
+    if scope.basic is not None and not names:
+        yield Problem(
+            ("auth", name, "basic"),
+            f"auth.{name}.basic is an empty list, so nobody could come in; give it "
+            "a username and a password",
+            "coulisse.E303",
+        )
+    for place, username in enumerate(names):
+        if username in names[:place]:
+            yield Problem(
+                ("auth", name, "basic", place, "username"),
+                f"auth.{name}.basic has the username '{username}' twice; each entry "
+                "needs a 'username' of its own",
+                "coulisse.E306",
+            )
+
+
+def _check_passwords(name: str, scope: ScopeConfig) -> Iterable[Problem]:
+    """Refuse passwords that are guessed in no time."""
+    is_list = not isinstance(scope.basic, Login)
+    for place, login in enumerate(scope.logins):
+        if isinstance(login.password, SecretDigest) and login.password.is_short:
+            entry: Location = ("auth", name, "basic", *((place,) if is_list else ()))
+            yield Problem(
+                (*entry, "password"),
+                f"auth.{name}.basic: the password of '{login.username}' is shorter "
+                f"than {MIN_PASSWORD_CHARS} characters; take a longer one",
+                "coulisse.E308",
+            )
+
+
+def _check_redirect(name: str, oidc: OidcConfig) -> Iterable[Problem]:
+    """Refuse an address to come back to that is not of the scope."""
+    path = urlsplit(oidc.redirect_url).path
+    is_odd = "//" in path or {".", ".."} & set(path.split("/"))
+    if is_odd or not path.startswith(ROOTS[name]):
+        yield Problem(
+            ("auth", name, "oidc", "redirect_url"),
+            f"auth.{name}.oidc: 'redirect_url' must be this server's public address "
+            f"with a path under {ROOTS[name]}, such as "
+            f"http://localhost:8421{ROOTS[name]}",
+            "coulisse.E307",
+        )
+
+
+def _check_identity(proxy: ProxyAuth) -> Iterable[Problem]:
+    """Refuse an `identity` that the scheme cannot give."""
+    location = ("auth", "proxy", "identity")
+    if proxy.tokens is not None and proxy.identity is not None:
+        yield Problem(
+            location,
+            "auth.proxy: 'identity' does not go with 'tokens', each of which is bound "
+            "to one user; remove 'identity'",
+            "coulisse.E304",
+        )
+    elif proxy.identity == "from_credential" and not (proxy.basic or proxy.oidc):
+        yield Problem(
+            location,
+            "auth.proxy: 'identity: from_credential' needs a credential that is "
+            "checked; add 'basic' or 'oidc'",
+            "coulisse.E304",
+        )
+
+
+def _check_users(proxy: ProxyAuth, config: Config) -> Iterable[Problem]:
+    """Refuse one user for all beside credentials that stand for users."""
+    if not proxy.binds_users:
+        return
+    why = (
+        "auth.proxy.tokens binds each request to its token's user"
+        if proxy.tokens is not None
+        else "auth.proxy has 'identity: from_credential', which binds each request to "
+        "its credential's user"
+    )
+    if config.get(DEFAULT_USER_ID) is not None:
+        yield Problem(
+            ("default_user_id",),
+            f"{why}, so there are none for 'default_user_id'; remove 'default_user_id'",
+            "coulisse.E305",
+        )
+    if config.get(USERS).mode == "shared":
+        yield Problem(
+            ("users",),
+            f"{why}, so none is left for 'users: shared'; remove 'users'",
+            "coulisse.E305",
+        )
+
+
+AUTH = Section(key="auth", shape=AuthConfig, default=AuthConfig, check=check)

@@ -1,0 +1,85 @@
+"""Bursts of failed sign-ins, in the log and in the audit."""
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from django.db import connection
+
+from access.audit import audit_log
+from access.audit.audit_events import Author, Deed
+from access.models import AuditEntry
+from core.text.sanitization import shortened
+
+ACTION = "login.fail"
+ACTOR = "unauthenticated"
+MAX_READ = 500
+"""Entries that are summed up."""
+
+logger = logging.getLogger(__name__)
+
+_writing = ThreadPoolExecutor(1, "failed-logins")
+"""The event loop does not wait for the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """So many failures that further sign-ins are delayed."""
+
+    scope: str
+    """`studio`, `/v1` or `mcp_consumer_secret`."""
+    network: str
+    """The client's address; the last one where there are several."""
+    name: str | None
+    """The name of the last failure; None where sign-ins have none."""
+    failures: int
+    is_from_many: bool = False
+    """Whether it is one name and many addresses, not one address."""
+
+    def __str__(self) -> str:
+        """Return it as a sentence begins: failures of what, from where, for whom."""
+        count = f"{self.failures:,} failed sign-in{'' if self.failures == 1 else 's'}"
+        place = "several addresses" if self.is_from_many else self.network
+        name = "" if self.name is None else f" for name '{shortened(self.name)}'"
+        return f"{count} from {place or 'a unix socket'}{name}"
+
+
+def report(burst: Burst) -> None:
+    """Log a burst, and have a thread write it to the audit."""
+    logger.warning("%s (%s): further ones are delayed", burst, burst.scope)
+    details = {
+        "failures": burst.failures,
+        "name": None if burst.name is None else shortened(burst.name),
+        "several_addresses": burst.is_from_many,
+    }
+    by = Author(ACTOR, burst.network)
+    _writing.submit(_write, Deed(ACTION, by, burst.scope, details))
+
+
+def _write(deed: Deed) -> None:
+    try:
+        audit_log.write(deed)
+    except Exception as exc:
+        logger.error("the failed sign-ins are not in the audit: %s", exc)
+    finally:
+        # The thread may be idle for days, and the database may restart meanwhile.
+        connection.close()
+
+
+def since(at: datetime) -> Sequence[Burst]:
+    """Return the bursts from a time on, the largest first; one per address and name.
+
+    All web processes write to the audit, so it sums up what each of them counted.
+    """
+    entries = AuditEntry.objects.filter(action=ACTION, at__gte=at).order_by("-at")
+    found: dict[Burst, int] = {}
+    for entry in entries[:MAX_READ]:
+        details = entry.details
+        is_from_many = bool(details.get("several_addresses"))
+        origin = "" if is_from_many else entry.origin
+        key = Burst(entry.target, origin, details.get("name"), 0, is_from_many)
+        found[key] = found.get(key, 0) + int(details.get("failures", 0))
+    bursts = [replace(key, failures=count) for key, count in found.items()]
+    return sorted(bursts, key=lambda each: -each.failures)

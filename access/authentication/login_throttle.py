@@ -1,0 +1,266 @@
+"""Delays sign-ins after failed ones, per client address and per name.
+
+After `FREE_FAILURES` failures each further one doubles the delay, up to a cap. A
+delayed sign-in is refused before any hash is computed, and does not lengthen the
+delay. Some quiet time ends the series of failures; a success does not, or somebody with
+a login of their own could go on guessing another one.
+
+Honest clients are not locked out: the delay of a name does not apply to addresses that
+have signed in with this name before, and is half as long for addresses without
+failures, so these come before somebody who guesses. Credentials that are known to be
+right skip the throttle from addresses they came from before
+(`access/authentication/basic_auth.py`). From other addresses they do not: there the
+answer would tell which guess was right.
+
+Each process counts by itself. N web processes allow N times the free failures.
+"""
+
+import hashlib
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from access.authentication import failed_logins
+from access.authentication.failed_logins import Burst
+from access.errors import LoginDelayed
+from core.network.client_addresses import client_network
+
+FREE_FAILURES = 5
+ADDRESS_CAP_SECONDS = 300.0
+NAME_CAP_SECONDS = 120.0
+"""Shorter: this delay also stops the owner of the name at a new address."""
+CLEAN_SHARE = 0.5
+"""The part of a name's delay for addresses without failures: they come first."""
+QUIET_SECONDS = 900.0
+"""Failures are forgotten when none is added for so long."""
+BUSY_SECONDS = 1.0
+"""The delay while the one check that is allowed at a time still runs."""
+
+MAX_SERIES = 10_000
+MAX_KNOWN = 10_000
+REPORT_AGAIN_SECONDS = 3600.0
+"""How often a series that goes on is reported."""
+MAX_REPORTS = 100
+"""Reports in `REPORT_AGAIN_SECONDS`, from all addresses together."""
+
+
+@dataclass(slots=True)
+class Series:
+    """Failures from one address, or for one name."""
+
+    cap_seconds: float
+    failures: int = 0
+    checking: int = 0
+    """Sign-ins that are being checked; they count as failures until they succeed."""
+    last_at: float = 0.0
+    unreported: int = 0
+    reported_at: float | None = None
+    network: str = ""
+    """The address of the first failure."""
+    is_mixed: bool = False
+    """Whether failures came from several addresses."""
+
+    def wait_seconds(self, now: float, *, share: float = 1.0) -> float:
+        """Return how much of a share of the delay is left; 0 if there is none."""
+        over = self.failures - FREE_FAILURES
+        if over >= 0:
+            delay = min(2.0 ** min(over, 30), self.cap_seconds)
+            if (left := self.last_at + share * delay - now) > 0:
+                return left
+        is_busy = self.checking and over + self.checking >= 0
+        return BUSY_SECONDS if is_busy else 0.0
+
+    def add(self, network: str, now: float) -> None:
+        """Count a failure."""
+        self.is_mixed = self.is_mixed or self.network not in ("", network)
+        self.network = self.network or network
+        self.failures += 1
+        self.unreported += 1
+        self.last_at = now
+
+    def is_due(self, now: float) -> bool:
+        """Return whether there is something to report."""
+        is_news = (
+            self.reported_at is None or now - self.reported_at >= REPORT_AGAIN_SECONDS
+        )
+        return is_news and self.failures >= FREE_FAILURES
+
+    def report(self, now: float) -> int:
+        """Return how many failures are reported, and note when."""
+        count, self.unreported, self.reported_at = self.unreported, 0, now
+        return count
+
+
+K = TypeVar("K")
+
+
+class Table(Generic[K]):
+    """Series by address or name; a full table drops the least recently used one."""
+
+    def __init__(self, cap_seconds: float) -> None:
+        self._cap_seconds = cap_seconds
+        self._series: dict[K, Series] = {}
+
+    def __len__(self) -> int:
+        return len(self._series)
+
+    def clear(self) -> None:
+        self._series.clear()
+
+    def find(self, key: K, now: float) -> Series | None:
+        """Return the series of a key, unless it has ended."""
+        found = self._series.get(key)
+        if found is None or found.checking or now - found.last_at < QUIET_SECONDS:
+            return found
+        del self._series[key]
+        return None
+
+    def open(self, key: K, now: float) -> Series:
+        """Return the series of a key, a new one if there is none."""
+        found = self.find(key, now) or Series(self._cap_seconds)
+        found.last_at = found.last_at or now
+        self._series.pop(key, None)
+        self._series[key] = found
+        while len(self._series) > MAX_SERIES:
+            del self._series[next(iter(self._series))]
+        return found
+
+    def discard(self, key: K, series: Series) -> None:
+        """Forget a series in which nothing has failed."""
+        is_empty = not series.failures and not series.checking
+        if is_empty and self._series.get(key) is series:
+            del self._series[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A sign-in that is being checked."""
+
+    network: str
+    name: str | None
+    by_address: Series
+    by_name: Series | None
+
+    @property
+    def series(self) -> tuple[Series, ...]:
+        return tuple(each for each in (self.by_address, self.by_name) if each)
+
+
+class LoginThrottle:
+    """The failed sign-ins of one scope; used by one event loop."""
+
+    def __init__(
+        self, scope: str, report: Callable[[Burst], None] = failed_logins.report
+    ) -> None:
+        self.scope = scope
+        self.clock: Callable[[], float] = time.monotonic
+        self._report = report
+        self._by_address: Table[str] = Table(ADDRESS_CAP_SECONDS)
+        self._by_name: Table[bytes] = Table(NAME_CAP_SECONDS)
+        self._known: dict[tuple[str, str | None], None] = {}
+        self._reports: deque[float] = deque(maxlen=MAX_REPORTS)
+
+    def knows(self, address: str, name: str | None) -> bool:
+        """Return whether this address has signed in with this name."""
+        return (client_network(address), name) in self._known
+
+    def check(self, address: str, name: str | None) -> None:
+        """Raise `LoginDelayed` while sign-ins have to wait."""
+        now = self.clock()
+        by_address = self._by_address.find(client_network(address), now)
+        seconds = 0.0 if by_address is None else by_address.wait_seconds(now)
+        if name is not None and not self.knows(address, name):
+            by_name = self._by_name.find(_key(name), now)
+            has_failed = by_address is not None and by_address.failures > 0
+            share = 1.0 if has_failed else CLEAN_SHARE
+            if by_name is not None:
+                seconds = max(seconds, by_name.wait_seconds(now, share=share))
+        if seconds:
+            raise LoginDelayed(seconds)
+
+    def begin(self, address: str, name: str | None) -> Attempt:
+        """Return what a check reports its result to; raises `LoginDelayed`."""
+        self.check(address, name)
+        now = self.clock()
+        network = client_network(address)
+        attempt = Attempt(
+            network,
+            name,
+            self._by_address.open(network, now),
+            None if name is None else self._by_name.open(_key(name), now),
+        )
+        for series in attempt.series:
+            series.checking += 1
+        return attempt
+
+    def fail(self, attempt: Attempt) -> None:
+        """Count a failure, and report it where a burst begins or goes on."""
+        now = self.clock()
+        for series in attempt.series:
+            series.checking -= 1
+            series.add(attempt.network, now)
+        self._report_burst(attempt, now)
+
+    def succeed(self, attempt: Attempt, name: str | None) -> None:
+        """Count no failure, and know the address from now on."""
+        self.withdraw(attempt)
+        self.know(attempt.network, name)
+
+    def know(self, address: str, name: str | None) -> None:
+        """Remember that this address has signed in with this name."""
+        key = (client_network(address), name)
+        self._known.pop(key, None)
+        self._known[key] = None
+        while len(self._known) > MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+
+    def withdraw(self, attempt: Attempt) -> None:
+        """Count nothing: the sign-in was not checked."""
+        for series in attempt.series:
+            series.checking -= 1
+        self._by_address.discard(attempt.network, attempt.by_address)
+        if attempt.name is not None and attempt.by_name is not None:
+            self._by_name.discard(_key(attempt.name), attempt.by_name)
+
+    def forget(self) -> None:
+        """Forget all failures and addresses."""
+        self._by_address.clear()
+        self._by_name.clear()
+        self._known.clear()
+        self._reports.clear()
+
+    def _report_burst(self, attempt: Attempt, now: float) -> None:
+        by_address, by_name = attempt.by_address, attempt.by_name
+        is_from_many = by_name is not None and by_name.is_mixed
+        is_due = by_address.is_due(now)
+        if not is_due and not (by_name and is_from_many and by_name.is_due(now)):
+            return
+        is_full = len(self._reports) == MAX_REPORTS
+        if is_full and now - self._reports[0] < REPORT_AGAIN_SECONDS:
+            return
+        self._reports.append(now)
+        counts = [each.report(now) for each in attempt.series if each.is_due(now)]
+        self._report(
+            Burst(
+                self.scope,
+                attempt.network,
+                attempt.name,
+                failures=max(counts),
+                is_from_many=not is_due,
+            )
+        )
+
+
+def _key(name: str) -> bytes:
+    """Return a name as the table has it: of one length, however long it is."""
+    raw = name.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(raw, digest_size=16).digest()
+
+
+API = LoginThrottle("/v1")
+"""Of `auth.proxy`."""
+CONSUMER = LoginThrottle("mcp_consumer_secret")
+STUDIO = LoginThrottle("studio")
+"""Of `auth.admin`."""

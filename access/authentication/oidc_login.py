@@ -1,0 +1,205 @@
+"""The login of a person in a browser, at an identity provider.
+
+mozilla-django-oidc walks the way (code, PKCE, state and nonce in the session); here is
+what it takes from the settings of Django, taken from one scope of `auth:`, and a
+stricter reading of what the provider answers.
+"""
+
+import time
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from django.contrib.auth import get_user_model
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from mozilla_django_oidc.auth import OIDCAuthenticationBackend
+from mozilla_django_oidc.utils import import_from_settings
+from mozilla_django_oidc.views import (
+    OIDCAuthenticationCallbackView,
+    OIDCAuthenticationRequestView,
+)
+
+from access.authentication import oidc_http
+from access.authentication.oidc_tokens import Verifier
+from access.errors import IdentityProviderBroken, LoginFailed
+
+STATES = "oidc_states"
+STATE_SECONDS = 600
+"""How long somebody may take at the provider."""
+
+MAX_WANTED = 1000
+"""Characters of an address to come back to; it is in a cookie, which has no room for
+more beside the logins that were begun."""
+
+SAID_LENGTH = 200
+
+
+@dataclass(frozen=True)
+class Login:
+    """How people log in to one scope."""
+
+    verifier: Verifier
+    root: str
+    """The path its pages are under."""
+    landing: str
+    """The page they come to when they asked for none."""
+    url_name: str
+    """Of the view they come back to."""
+    person: Callable[[Mapping[str, Any]], Any]
+    """Returns somebody by the claims about them."""
+
+    @property
+    def redirect_url(self) -> str:
+        """Where the provider sends them back."""
+        return self.verifier.oidc.redirect_url
+
+    def is_return_path(self, path: str) -> bool:
+        """Return whether a path is the one people come back to."""
+        return path == urlsplit(self.redirect_url).path
+
+    def setting(self, name: str, *default: Any) -> Any:
+        """Return a setting of mozilla-django-oidc; raises `IdentityProviderDown`."""
+        oidc = self.verifier.oidc
+        match name:
+            case "OIDC_RP_CLIENT_ID":
+                return oidc.client_id
+            case "OIDC_RP_SCOPES":
+                return " ".join(dict.fromkeys(("openid", *oidc.scopes)))
+            case "OIDC_OP_AUTHORIZATION_ENDPOINT":
+                return self.verifier.provider.read().authorization_endpoint
+            case "OIDC_AUTHENTICATION_CALLBACK_URL":
+                return self.url_name
+            case "OIDC_USE_PKCE" | "OIDC_USE_NONCE":
+                return True
+            case "LOGIN_REDIRECT_URL":
+                return self.landing
+        return import_from_settings(name, *default)
+
+
+class Departure(OIDCAuthenticationRequestView):  # type: ignore[misc]  # is untyped
+    """Sends somebody to the provider."""
+
+    login: Login
+
+    def __init__(self, login: Login, *, wanted: str) -> None:
+        self.login = login
+        self.wanted = wanted
+        """The page they asked for."""
+        super().__init__()
+
+    def get_settings(self, attr: str, *args: Any) -> Any:
+        return self.login.setting(attr, *args)
+
+    def get_extra_params(self, request: HttpRequest) -> dict[str, str]:
+        # Not made from the Host header, which says what a client likes.
+        return {"redirect_uri": self.login.redirect_url}
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        answer: HttpResponse = super().get(request)
+        path, login = self.wanted.partition("?")[0], self.login
+        is_circle = login.is_return_path(path) and path != login.landing
+        # An address that begins with a path is none on another site.
+        is_fit = self.wanted.startswith(login.root) and not is_circle
+        is_fit = is_fit and len(self.wanted) <= MAX_WANTED
+        request.session["oidc_login_next"] = self.wanted if is_fit else None
+        return answer
+
+
+class Return(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # is untyped
+    """Takes somebody back."""
+
+    login: Login
+    user: Any
+
+    def __init__(self, login: Login) -> None:
+        self.login = login
+        super().__init__()
+
+    def get_settings(self, attr: str, *args: Any) -> Any:
+        return self.login.setting(attr, *args)
+
+    def get(self, request: HttpRequest) -> HttpResponseBase:
+        """Raises `LoginFailed`, `CredentialRefused` and `IdentityProviderDown`."""
+        self._check(request)
+        request.oidc_login = self.login  # type: ignore[attr-defined]  # for Backend
+        answer: HttpResponseBase = super().get(request)
+        return answer
+
+    def _check(self, request: HttpRequest) -> None:
+        states = request.session.get(STATES)
+        state = states.get(request.GET.get("state")) if states else None
+        if state is None or time.time() - state["added_on"] > STATE_SECONDS:
+            raise LoginFailed(
+                "This login was not begun in this browser, or too long ago"
+            )
+        # Another provider that we ask, too, may not answer in this one's name.
+        issuer = request.GET.get("iss")
+        if issuer not in (None, self.login.verifier.provider.read().issuer):
+            raise LoginFailed("The answer is another identity provider's")
+
+    def login_failure(self) -> HttpResponseBase:
+        said = self.request.GET.get("error_description") or self.request.GET.get(
+            "error"
+        )
+        raise LoginFailed(
+            f"The identity provider says: {said[:SAID_LENGTH]}" if said else None
+        )
+
+
+class Backend(OIDCAuthenticationBackend):  # type: ignore[misc]  # is untyped
+    """Knows somebody by what the provider says of them."""
+
+    login: Login
+
+    def __init__(self) -> None:
+        # All it would read from settings is the login's.
+        self.UserModel = get_user_model()
+
+    def get_settings(self, attr: str, *args: Any) -> Any:
+        return self.login.setting(attr, *args)
+
+    def authenticate(self, request: HttpRequest | None, **given: Any) -> Any:
+        login = getattr(request, "oidc_login", None)
+        if login is None:
+            return None
+        self.login = login
+        self.OIDC_RP_CLIENT_ID = login.verifier.oidc.client_id
+        self.OIDC_RP_CLIENT_SECRET = None
+        return super().authenticate(request, **given)
+
+    def get_token(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """Exchange the code."""
+        oidc, published = self.login.verifier.oidc, self.login.verifier.provider.read()
+        form = {name: value for name, value in payload.items() if value is not None}
+        form["redirect_uri"] = self.login.redirect_url
+        headers = {}
+        if oidc.client_secret is not None:
+            secret = oidc.client_secret.get_secret_value()
+            if "client_secret_basic" in published.token_auth_methods:
+                headers["Authorization"] = basic(oidc.client_id, secret)
+            else:
+                form["client_secret"] = secret
+        status, answer = oidc_http.post(published.token_endpoint, form, headers=headers)
+        if status != 200 or not isinstance(answer.get("id_token"), str):
+            said = str(answer.get("error_description") or answer.get("error") or status)
+            raise IdentityProviderBroken(
+                f"The identity provider gives no token: {said[:SAID_LENGTH]}"
+            )
+        return answer
+
+    def verify_token(self, token: str, **given: Any) -> dict[str, Any]:
+        return self.login.verifier.identity(token, nonce=given.get("nonce"))
+
+    def get_or_create_user(
+        self, access_token: str, id_token: str, payload: dict[str, Any]
+    ) -> Any:
+        return self.login.person(payload)
+
+
+def basic(client_id: str, secret: str) -> str:
+    """Return a client's credentials as a header (RFC 6749, 2.3.1)."""
+    pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}"
+    return f"Basic {b64encode(pair.encode()).decode()}"

@@ -1,0 +1,203 @@
+"""What an identity provider publishes: its endpoints and its keys.
+
+Read when first needed and again now and then; what was read last serves on when the
+provider is down. Sources: OpenID Connect Discovery 1.0, RFC 7517.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from jwt import PyJWK
+from jwt.exceptions import PyJWTError
+
+from access.authentication import oidc_http
+from access.errors import IdentityProviderBroken, IdentityProviderDown
+
+REFRESH_SECONDS = 600.0
+"""How old keys may get before they are read again."""
+
+PATIENCE_SECONDS = 10.0
+"""For how long nothing is read again: names of keys that nobody has must not have us
+ask the provider at every request."""
+
+MAX_KEYS = 100
+
+ALGORITHMS = {
+    # By a key's type and curve; only those with a public half.
+    ("RSA", None): ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    ("EC", "P-256"): ("ES256",),
+    ("EC", "P-384"): ("ES384",),
+    ("EC", "P-521"): ("ES512",),
+    ("OKP", "Ed25519"): ("EdDSA",),
+}
+
+SUPPORTED = frozenset(name for names in ALGORITHMS.values() for name in names)
+
+logger = logging.getLogger(__name__)
+
+_reading = ThreadPoolExecutor(2, "identity-provider")
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was read at a provider."""
+
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    keys: tuple[dict[str, Any], ...]
+    token_auth_methods: tuple[str, ...]
+    """How a client may show its secret at the token endpoint."""
+
+
+class Provider:
+    """An identity provider, by its issuer's address."""
+
+    def __init__(self, issuer_url: str) -> None:
+        self.issuer_url = issuer_url
+        self._published: Published | None = None
+        self._asked_at: float | None = None
+        """When it was last read or tried to, on the clock that never jumps."""
+        self._error: IdentityProviderDown | None = None
+        """Why that came to nothing."""
+        self._lock = threading.Lock()
+        self._refreshing: Future[None] | None = None
+
+    @property
+    def published(self) -> Published | None:
+        """What was read last, if anything ever was."""
+        return self._published
+
+    def needs_reading(self, kid: str | None, algorithm: str) -> bool:
+        """Return whether a key is not there and may be by now."""
+        published = self._published
+        if published is not None and _suitable(published, kid, algorithm):
+            return False
+        return self._is_due(PATIENCE_SECONDS)
+
+    def refresh(self) -> "Future[None]":
+        """Have it be read in a thread, once for all who ask meanwhile; never fails."""
+        with self._lock:
+            if self._refreshing is None or self._refreshing.done():
+                self._refreshing = _reading.submit(self._read)
+            return self._refreshing
+
+    def refresh_if_old(self) -> None:
+        """Have it be read where it is due, without waiting for it."""
+        if self._is_due(REFRESH_SECONDS):
+            self.refresh()
+
+    def read(self) -> Published:
+        """Return what is published, read now if it never was.
+
+        Raises `IdentityProviderDown`. For threads: it waits.
+        """
+        if self._published is None:
+            self.refresh().result()
+        return self.known()
+
+    def known(self) -> Published:
+        """Return what was read; raises `IdentityProviderDown` if nothing ever was."""
+        if self._published is None:
+            raise self._error or IdentityProviderDown()
+        return self._published
+
+    def keys(self, kid: str | None, algorithm: str) -> list[PyJWK]:
+        """Return the keys that may have signed what names this one.
+
+        Raises `IdentityProviderDown` for none where the provider could not be asked.
+        """
+        found = _suitable(self.known(), kid, algorithm)
+        if not found and self._error is not None:
+            raise self._error
+        return list(_made(found, algorithm))
+
+    def _is_due(self, seconds: float) -> bool:
+        return self._asked_at is None or time.monotonic() - self._asked_at >= seconds
+
+    def _read(self) -> None:
+        try:
+            self._published = _discovered(self.issuer_url)
+            self._error = None
+        except IdentityProviderDown as exc:
+            logger.warning("identity provider %s: %s", self.issuer_url, exc)
+            self._error = exc
+        finally:
+            self._asked_at = time.monotonic()
+
+
+def _discovered(issuer_url: str) -> Published:
+    place = f"{issuer_url.rstrip('/')}/.well-known/openid-configuration"
+    document = oidc_http.get(place)
+    issuer = _text(document, "issuer", place)
+    # Who may publish under a name must not speak for another.
+    if issuer.rstrip("/") != issuer_url.rstrip("/"):
+        raise IdentityProviderBroken(
+            f"{place} speaks for {issuer!r}: set 'issuer_url' to that, or mend it"
+        )
+    names = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+    authorization, token, jwks_uri = (
+        _endpoint(document, name, place) for name in names
+    )
+    keys = oidc_http.get(jwks_uri).get("keys")
+    if not isinstance(keys, list):
+        raise IdentityProviderBroken(f"{jwks_uri} has no 'keys'")
+    usable = tuple(key for key in keys[:MAX_KEYS] if _is_usable(key))
+    methods = document.get("token_endpoint_auth_methods_supported")
+    known = methods if isinstance(methods, list) else ["client_secret_basic"]
+    return Published(issuer, authorization, token, usable, tuple(map(str, known)))
+
+
+def _text(document: dict[str, Any], name: str, place: str) -> str:
+    value = document.get(name)
+    if not isinstance(value, str) or not value:
+        raise IdentityProviderBroken(f"{place} has no '{name}'")
+    return value
+
+
+def _endpoint(document: dict[str, Any], name: str, place: str) -> str:
+    url = _text(document, name, place)
+    allowed = ("https",) if place.startswith("https:") else ("http", "https")
+    try:
+        is_fit = urlsplit(url).scheme in allowed
+    except ValueError:
+        is_fit = False
+    if not is_fit:
+        raise IdentityProviderBroken(f"{place}: '{name}' is not an https address")
+    return url
+
+
+def _is_usable(key: Any) -> bool:
+    return (
+        isinstance(key, dict)
+        and key.get("use", "sig") == "sig"
+        # A list of a few: what is published may not be hashable.
+        and (key.get("kty"), key.get("crv")) in list(ALGORITHMS)
+    )
+
+
+def _suitable(
+    published: Published, kid: str | None, algorithm: str
+) -> list[dict[str, Any]]:
+    """Return the keys of that name, or all if none is named, that fit the algorithm."""
+    return [
+        key
+        for key in published.keys
+        if kid in (None, key.get("kid"))
+        and algorithm in ALGORITHMS[key["kty"], key.get("crv")]
+        and key.get("alg", algorithm) == algorithm
+    ]
+
+
+def _made(keys: Iterable[dict[str, Any]], algorithm: str) -> Iterable[PyJWK]:
+    for key in keys:
+        try:
+            yield PyJWK(key, algorithm=algorithm)
+        except PyJWTError as exc:
+            logger.warning("a key of the identity provider is no good: %s", exc)

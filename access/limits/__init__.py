@@ -1,0 +1,1 @@
+"""Count requests, tokens and money, and enforce limits and budgets (`limits:`)."""

@@ -1,0 +1,382 @@
+"""How much a request may use: what holds for it, whether it is within, what is left.
+
+A cap is one figure on one meter. They come from the request's metadata (its user's
+tokens), from the YAML's `limits:` and from the token's budget.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import Literal
+
+from access.errors import BudgetSpent, LimitReached
+from access.limits import dollars, time_windows
+from access.limits.config import LIMITS, Limit
+from access.limits.usage_counters import Key, Used
+from access.models import Token as TokenRow
+from access.users import identity
+from access.users.caller import Caller, Token
+from config.sections import Config
+from core.ids import UserId
+
+Counted = Literal["requests", "tokens", "micro_usd", "turns"]
+
+MEASURES: dict[str, tuple[Counted, int, str]] = {
+    "requests_per_minute": (
+        "requests",
+        time_windows.MINUTE,
+        "per-minute request limit",
+    ),
+    "requests_per_hour": ("requests", time_windows.HOUR, "hourly request limit"),
+    "requests_per_day": ("requests", time_windows.DAY, "daily request limit"),
+    "tokens_per_minute": ("tokens", time_windows.MINUTE, "per-minute token limit"),
+    "tokens_per_hour": ("tokens", time_windows.HOUR, "hourly token limit"),
+    "tokens_per_day": ("tokens", time_windows.DAY, "daily token limit"),
+    "tokens_per_month": ("tokens", time_windows.MONTH, "monthly token limit"),
+    "usd_per_day": ("micro_usd", time_windows.DAY, "daily spending limit"),
+    "usd_per_month": (
+        "micro_usd",
+        time_windows.CALENDAR_MONTH,
+        "monthly spending limit",
+    ),
+    "concurrent": ("turns", time_windows.EVER, "limit of concurrent turns"),
+}
+"""What each field of `limits:` counts, for how long, and what to call it."""
+
+BUSY_SECONDS = 1
+"""When to try again where too many turns are running: nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What is counted, for how long, up to what."""
+
+    counted: Counted
+    length: int
+    """Of the window, as `windows` has it."""
+    most: int
+    words: str
+    """What to call it: "daily token limit"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """A figure on one meter."""
+
+    key: Key
+    figure: Figure
+    whose: str = ""
+    """What to add to its words; "" where the request itself sets it."""
+    is_budget: bool = False
+
+
+def subject_of_user(user_id: UserId) -> str:
+    """Return what a user's meters are called."""
+    return f"user:{user_id.hex}"
+
+
+def subject_of_token(token: Token | TokenRow) -> str:
+    """Return what a token's meters are called."""
+    return f"token:{token.id.hex}"
+
+
+def of(
+    config: Config,
+    caller: Caller,
+    user_id: UserId,
+    agent: str | None,
+    *,
+    experiment: str = "",
+    asked: Mapping[str, int],
+    now: int,
+) -> list[Cap]:
+    """Return everything that holds for a request.
+
+    `asked` are the request's own limits on its user's tokens: `hour`, `day`, `month`.
+    What an experiment answers counts for the variant, and for the experiment where a
+    limit names it. A request that asks no agent is under no limit of agents.
+    """
+    user = subject_of_user(user_id)
+    caps = [_cap(user, _asked(period, most), now) for period, most in asked.items()]
+    for limit in config.get(LIMITS):
+        agents = None if agent is None else (agent, experiment)
+        subject = _subject(limit, caller, user_id, agents)
+        if subject is not None:
+            whose = (
+                f"of this {limit.per}" if limit.per != "principal" else "of this user"
+            )
+            caps += [_cap(subject, figure, now, whose) for figure in figures(limit)]
+    if caller.token is not None and caller.token.budget != "unlimited":
+        caps.append(_budget(caller.token, now))
+    return caps
+
+
+def user_keys(user_id: UserId, *, now: int) -> list[Key]:
+    """Return the meters of a user that requests may limit."""
+    user = subject_of_user(user_id)
+    lengths = (time_windows.HOUR, time_windows.DAY, time_windows.MONTH)
+    return [Key(user, time_windows.at(length, now)) for length in lengths]
+
+
+def token_keys(token: Token, *, now: int) -> list[Key]:
+    """Return the meters of a token: for ever, and for the calendar's month."""
+    subject = subject_of_token(token)
+    return [
+        Key(subject, time_windows.at(length, now))
+        for length in (time_windows.EVER, time_windows.CALENDAR_MONTH)
+    ]
+
+
+def _cap(subject: str, figure: Figure, now: int, whose: str = "") -> Cap:
+    return Cap(Key(subject, time_windows.at(figure.length, now)), figure, whose)
+
+
+@lru_cache(maxsize=1024)
+def _asked(period: str, most: int) -> Figure:
+    counted, length, words = MEASURES[f"tokens_per_{period}"]
+    return Figure(counted, length, most, words)
+
+
+def _subject(
+    limit: Limit, caller: Caller, user_id: UserId, agents: tuple[str, str] | None
+) -> str | None:
+    """Return whose meter a limit is on; None where it does not hold.
+
+    `agents` are who answers, and the experiment that chose them, if one did; None
+    where no agent is asked.
+    """
+    match limit.per:
+        case "principal":
+            is_named = limit.name is None or user_id in identity.meanings(limit.name)
+            return subject_of_user(user_id) if is_named else None
+        case "agent":
+            if agents is None:
+                return None
+            name = agents[0] if limit.name is None else limit.name
+            return f"agent:{name}" if name in agents else None
+        case "token":
+            token = caller.token
+            if token is None or limit.name not in (None, token.label):
+                return None
+            return subject_of_token(token)
+
+
+@lru_cache(maxsize=1024)
+def figures(limit: Limit) -> tuple[Figure, ...]:
+    """Return the figures of an entry of `limits:`."""
+    return tuple(
+        Figure(counted, length, _most(value), words)
+        for field, (counted, length, words) in MEASURES.items()
+        if (value := getattr(limit, field)) is not None
+    )
+
+
+def _most(value: int | Decimal) -> int:
+    return int(value * dollars.MICRO) if isinstance(value, Decimal) else value
+
+
+def _budget(token: Token, now: int) -> Cap:
+    is_total = token.budget == "total"
+    length = time_windows.EVER if is_total else time_windows.CALENDAR_MONTH
+    figure = Figure("micro_usd", length, token.limit_micro_usd or 0, "budget")
+    key = Key(subject_of_token(token), time_windows.at(length, now))
+    return Cap(key, figure, "of this API token", is_budget=True)
+
+
+def needs_price(caps: Collection[Cap]) -> bool:
+    """Say whether money is limited, so that a price must be known."""
+    return any(cap.figure.counted == "micro_usd" for cap in caps)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A cap, and what its meter says once the request is counted."""
+
+    cap: Cap
+    used: int
+    """Without this request."""
+    mine: int
+    """What this request sets aside."""
+    now: int
+    aside: int = 0
+    """What of `used` is only set aside, for other turns that are running."""
+
+    @property
+    def is_passed(self) -> bool:
+        return self._passes(self.used)
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether the cap is passed by what is set aside alone."""
+        return self.is_passed and not self._passes(self.used - self.aside)
+
+    def _passes(self, used: int) -> bool:
+        most = self.cap.figure.most
+        # Tokens are refused once the cap is reached, and money before it is passed.
+        if self.cap.figure.counted == "tokens":
+            return used >= most
+        return used >= most or used + self.mine > most
+
+    @property
+    def left(self) -> int:
+        return max(0, self.cap.figure.most - self.used - self.mine)
+
+    @property
+    def reset_seconds(self) -> int:
+        """How long until it is as if nothing had been used."""
+        window = self.cap.key.window
+        return (
+            BUSY_SECONDS
+            if window.length == time_windows.EVER
+            else window.end - self.now
+        )
+
+
+def states(
+    caps: Collection[Cap],
+    used: Mapping[Key, Used],
+    *,
+    tokens: int,
+    micro_usd: int,
+    now: int,
+) -> list[State]:
+    """Return where a request stands that was counted and has set aside so much."""
+    aside = {"requests": 0, "turns": 1, "tokens": tokens, "micro_usd": micro_usd}
+    mine = {**aside, "requests": 1}
+    return [
+        State(
+            cap,
+            _used(cap.figure.counted, used[cap.key]) - mine[cap.figure.counted],
+            mine[cap.figure.counted],
+            now,
+            _aside(cap.figure.counted, used[cap.key]) - aside[cap.figure.counted],
+        )
+        for cap in caps
+    ]
+
+
+def _used(counted: Counted, used: Used) -> int:
+    match counted:
+        case "requests":
+            return used.requests
+        case "turns":
+            return used.turns_aside
+        case "tokens":
+            return used.tokens + used.tokens_aside
+        case "micro_usd":
+            return used.micro_usd + used.micro_usd_aside
+
+
+def _aside(counted: Counted, used: Used) -> int:
+    match counted:
+        case "requests":
+            return 0
+        case "turns":
+            return used.turns_aside
+        case "tokens":
+            return used.tokens_aside
+        case "micro_usd":
+            return used.micro_usd_aside
+
+
+def check(states: Collection[State]) -> None:
+    """Raise `BudgetSpent` or `LimitReached` where a cap is passed.
+
+    Of several, the one that lasts longest is told.
+    """
+    passed = [state for state in states if state.is_passed]
+    if not passed:
+        return
+    worst = max(passed, key=_lasts)
+    error = _spent(worst) if worst.cap.is_budget else _reached(worst)
+    error.headers = headers(states)
+    raise error
+
+
+def _lasts(state: State) -> tuple[float, int]:
+    window = state.cap.key.window
+    if state.cap.is_budget and window.length == time_windows.EVER:
+        return float("inf"), 0
+    # Of two that end together, the last hour and its day, the longer one is told.
+    return _wait_seconds(state), -window.start
+
+
+def _wait_seconds(state: State) -> int:
+    """Return when to try again; nobody knows when turns that are running end."""
+    return BUSY_SECONDS if state.is_held_up else state.reset_seconds
+
+
+def _reached(state: State) -> LimitReached:
+    """Return the error for a limit. Source: "Rate limiting" of the reference."""
+    cap, seconds = state.cap, _wait_seconds(state)
+    words = " ".join(filter(None, (cap.figure.words, cap.whose)))
+    # Only money is refused before the limit is reached, for what would pass it.
+    fault = (
+        "exceeded"
+        if state.used >= cap.figure.most
+        else f"does not cover the request, which may cost {_amount(state.mine, state)}"
+    )
+    held = ""
+    if state.is_held_up and cap.figure.counted != "turns":
+        aside = _amount(state.aside, state)
+        held = f", {aside} of it set aside for turns that are running"
+    return LimitReached(
+        f"{words} {fault}: used {_amount(state.used, state)}"
+        f"/{_amount(cap.figure.most, state)}{held}, retry after {seconds}s",
+        retry_after_seconds=seconds,
+    )
+
+
+def _spent(state: State) -> BudgetSpent:
+    used, most, mine = (
+        _amount(each, state) for each in (state.used, state.cap.figure.most, state.mine)
+    )
+    window = state.cap.key.window
+    if window.length == time_windows.EVER:
+        return BudgetSpent(
+            "this API token's budget does not cover the request, which may cost "
+            f"{mine}: {used} of {most} are spent or set aside for turns that are "
+            "running; ask whoever gave you the token for another"
+        )
+    renewed = datetime.fromtimestamp(window.end, UTC)
+    return BudgetSpent(
+        "this API token's budget of the month does not cover the request, which may "
+        f"cost {mine}: {used} of {most} are spent or set aside for turns that are "
+        f"running; it is renewed on {renewed:%Y-%m-%d} (UTC)",
+        retry_after_seconds=state.reset_seconds,
+    )
+
+
+def _amount(value: int, state: State) -> str:
+    if state.cap.figure.counted != "micro_usd":
+        return str(value)
+    return dollars.short(value)
+
+
+def headers(states: Collection[State]) -> dict[str, str]:
+    """Return what a client is told of its requests and tokens, in OpenAI's headers.
+
+    Of several caps the one of which the least is left.
+    """
+    told = {}
+    kinds: tuple[Counted, ...] = ("requests", "tokens")
+    for counted in kinds:
+        of_kind = [state for state in states if state.cap.figure.counted == counted]
+        if not of_kind:
+            continue
+        tightest = min(of_kind, key=lambda state: (state.left, -state.reset_seconds))
+        told[f"x-ratelimit-limit-{counted}"] = str(tightest.cap.figure.most)
+        told[f"x-ratelimit-remaining-{counted}"] = str(tightest.left)
+        told[f"x-ratelimit-reset-{counted}"] = duration(tightest.reset_seconds)
+    return told
+
+
+def duration(seconds: int) -> str:
+    """Return a time as OpenAI's headers have it: `6m0s`, `59s`, `1h0m0s`."""
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes}m{seconds}s"
+    return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"

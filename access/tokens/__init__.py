@@ -1,0 +1,1 @@
+"""Create, find, revoke and list API tokens."""

@@ -1,0 +1,101 @@
+"""Tokens in words, for the terminal and as JSON."""
+
+from typing import Any
+
+from access.limits import dollars
+from access.models import Budget, Token
+from access.tokens.token_queries import Listed
+
+SHOWN = 8
+"""Characters of an id; `revoke` takes them."""
+
+
+def name(row: Token) -> str:
+    """Return how a token is called in a sentence."""
+    return f"{row.id.hex[:SHOWN]} ({row.label})"
+
+
+def told(row: Token) -> str:
+    """Return whose a token is and what was agreed on."""
+    terms = [budget(row)]
+    if row.agents is not None:
+        terms.append(f"agents: {', '.join(row.agents)}")
+    if row.expires_at is not None:
+        terms.append(f"until {row.expires_at:%Y-%m-%d %H:%M} UTC")
+    return f"{row.id.hex[:SHOWN]} for {row.principal} ({'; '.join(terms)})"
+
+
+def line(listed: Listed) -> str:
+    """Return a token in a line."""
+    row = listed.row
+    columns = [
+        f"{row.id.hex[:SHOWN]}  {listed.state:<7}",
+        f"{row.label:<20}",
+        f"{budget(row):<18}",
+        f"{spent(listed):<14}",
+        f"[{row.principal}]",
+        used(listed),
+        ends(listed),
+    ]
+    if row.agents is not None:
+        columns.append(f"agents: {', '.join(row.agents)}")
+    return "  ".join(filter(None, columns))
+
+
+def budget(row: Token) -> str:
+    """Return what a token may spend."""
+    if row.budget == Budget.UNLIMITED or row.limit_micro_usd is None:
+        return "unlimited"
+    limit = dollars.short(row.limit_micro_usd)
+    return f"{limit} / month" if row.budget == Budget.MONTHLY else f"{limit} in all"
+
+
+def spent(listed: Listed) -> str:
+    """Return what a token spent: of its budget's month, and ever."""
+    text = f"spent {dollars.short(listed.spent_micro_usd)}"
+    if listed.row.budget == Budget.MONTHLY:
+        month = dollars.short(listed.month_micro_usd)
+        text = f"spent {month} this month, {text.removeprefix('spent ')} in all"
+    if listed.unpriced:
+        turns = "turn" if listed.unpriced == 1 else "turns"
+        text += f" + {listed.unpriced:,} {turns} of unknown price"
+    return text
+
+
+def used(listed: Listed) -> str:
+    """Return when a token was used last."""
+    if listed.last_used_at is None:
+        return "never used"
+    return f"last used {listed.last_used_at:%Y-%m-%d %H:%M}"
+
+
+def ends(listed: Listed) -> str:
+    """Return when a token ends, or did."""
+    row = listed.row
+    if row.revoked_at is not None:
+        return f"revoked {row.revoked_at:%Y-%m-%d %H:%M}"
+    if row.expires_at is None:
+        return "never expires"
+    verb = "expired" if listed.state == "expired" else "expires"
+    return f"{verb} {row.expires_at:%Y-%m-%d %H:%M}"
+
+
+def as_json(listed: Listed) -> dict[str, Any]:
+    """Return all there is of a token but its secret, which nobody has."""
+    row = listed.row
+    return {
+        "id": str(row.id),
+        "state": listed.state,
+        "label": row.label,
+        "principal": row.principal,
+        "budget": row.budget,
+        "limit_micro_usd": row.limit_micro_usd,
+        "spent_micro_usd": listed.spent_micro_usd,
+        "spent_this_month_micro_usd": listed.month_micro_usd,
+        "turns_of_unknown_price": listed.unpriced,
+        "agents": row.agents,
+        "created_at": row.created_at,
+        "last_used_at": listed.last_used_at,
+        "expires_at": row.expires_at,
+        "revoked_at": row.revoked_at,
+    }

@@ -1,0 +1,39 @@
+"""What `coulisse.yaml` says where `/v1` asks for tokens."""
+
+from typing import Any
+
+from access.config import DEFAULT_USER_ID, SHARED_USER_ID, USERS
+from config import starter
+from config.editing.file_editor import File
+from config.sections import Config
+
+PLACE = ("auth", "proxy", "tokens")
+GONE = (DEFAULT_USER_ID.key, USERS.key)
+
+
+def on(file: File) -> dict[str, Any]:
+    """Return what a file says with tokens asked for.
+
+    Each of them has its user, so there is no other for those who name nobody.
+    """
+    data = {key: it for key, it in file.data.items() if key not in GONE}
+    users = file.data.get(USERS.key)
+    if isinstance(users, dict) and (rest := users.keys() - {"mode"}):
+        data[USERS.key] = {key: users[key] for key in users if key in rest}
+    auth = data.get("auth") or {}
+    proxy = auth.get("proxy") or {}
+    tokens = {"tokens": proxy.get("tokens") or {}}
+    return {**data, "auth": {**auth, "proxy": {**proxy, **tokens}}}
+
+
+def comments_gone() -> dict[str, set[str]]:
+    """Return which comments go with what `on` leaves out: those of our starters."""
+    return {key: starter.comments(key) for key in GONE}
+
+
+def nobody(config: Config) -> str | None:
+    """Return whose requests are those that name nobody, by the name of the user."""
+    if config.get(USERS).mode == "shared":
+        return SHARED_USER_ID
+    user: str | None = config.get(DEFAULT_USER_ID)
+    return user

@@ -1,0 +1,114 @@
+"""Whose request this is.
+
+Three kinds of text lead to a user. A name from a client goes through `resolve`, which
+heeds `users.accept_uuids`. What an operator wrote (a token's principal, a limit, an
+address of the studio, an argument of a command) goes through `derive`: there a UUID is
+always an id. An id that is known already is passed on as a `UserId`, never as text.
+"""
+
+import re
+import uuid
+from collections.abc import Iterable
+from functools import lru_cache
+
+from access.config import DEFAULT_USER_ID, SHARED_USER_ID, USERS
+from access.errors import IdentityRefused, UserInvalid, UserRequired
+from access.users import user_namespace
+from access.users.caller import Caller
+from config.sections import Config
+from core.ids import UserId
+
+MAX_LENGTH = 512
+
+CANONICAL_UUID = re.compile(
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}", re.I | re.A
+)
+
+
+def resolve(config: Config, caller: Caller, *identifiers: str | None) -> UserId:
+    """Return the user of a request that names them by the first identifier given.
+
+    Where the caller's credential stands for a user it is that one, and every name that
+    is given must be theirs. Else falls back to `default_user_id` (or `users: shared`).
+    Raises `IdentityRefused` for another's name, `UserRequired` when nobody is named and
+    there is no fallback, `UserInvalid` for a blank or oversized name. Source: "User
+    identification" of the reference.
+    """
+    if caller.principal is not None:
+        return _bound(caller.principal, identifiers)
+    for identifier in identifiers:
+        if identifier is not None:
+            return _of_client(checked(identifier), config)
+    fallback = config.get(DEFAULT_USER_ID)
+    if fallback is None and config.get(USERS).mode == "shared":
+        fallback = SHARED_USER_ID
+    if fallback is None:
+        raise UserRequired
+    return derive(fallback)
+
+
+def check_user(caller: Caller, user_id: UserId) -> None:
+    """Raise `IdentityRefused` unless the caller's credential is good for this user."""
+    if caller.principal is not None and derive(caller.principal) != user_id:
+        raise IdentityRefused
+
+
+def _bound(principal: str, identifiers: Iterable[str | None]) -> UserId:
+    user_id = derive(principal)
+    for identifier in identifiers:
+        if identifier is not None and derive(checked(identifier)) != user_id:
+            raise IdentityRefused
+    return user_id
+
+
+def checked(identifier: str) -> str:
+    """Return the name without blanks around it; raises `UserInvalid`."""
+    name = identifier.strip()
+    if not name:
+        raise UserInvalid(
+            "safety_identifier is empty: leave it out or name the user",
+            param="safety_identifier",
+        )
+    if len(name) > MAX_LENGTH:
+        raise UserInvalid(
+            f"safety_identifier is {len(name)} characters long, at most "
+            f"{MAX_LENGTH} are taken",
+            param="safety_identifier",
+        )
+    return name
+
+
+def _of_client(name: str, config: Config) -> UserId:
+    return derive(name) if config.get(USERS).accept_uuids else of_name(name)
+
+
+def derive(text: str) -> UserId:
+    """Return the user of an id or a name: a UUID is an id, all else a name."""
+    return _derived(user_namespace.current(), text)
+
+
+def of_name(name: str) -> UserId:
+    """Return the user of a name, whatever it looks like."""
+    return _named(user_namespace.current(), name)
+
+
+def meanings(text: str) -> set[UserId]:
+    """Return the users an operator may mean by a text, two where it is a UUID.
+
+    Clients may have sent it as a name, where `users.accept_uuids` is false.
+    """
+    return {derive(text), of_name(text)}
+
+
+@lru_cache(maxsize=10_000)
+def _derived(namespace: uuid.UUID, text: str) -> UserId:
+    # Python's own reading is lax: it takes hyphens and underscores anywhere, so
+    # different names would be one user.
+    if CANONICAL_UUID.fullmatch(text):
+        return UserId(uuid.UUID(text))
+    return UserId(uuid.uuid5(namespace, text))
+
+
+@lru_cache(maxsize=10_000)
+def _named(namespace: uuid.UUID, name: str) -> UserId:
+    return UserId(uuid.uuid5(namespace, name))

@@ -1,0 +1,225 @@
+"""The UUID namespace in which users' ids are derived from their names.
+
+Every user's memory depends on it: in another namespace the same name is another user.
+So the database keeps a fingerprint of the first one used with it, and a process that
+has another refuses to work. New installations have a namespace of their own, which the
+environment or `.coulisse/secrets.env` holds; older ones keep `PUBLIC`, in which anyone
+can compute the id of a name.
+"""
+
+import asyncio
+import hashlib
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from django.apps import apps
+from django.db import connection, models
+from django.db.utils import DatabaseError, InterfaceError
+
+from access.errors import NamespaceMismatch, NamespaceUnknown
+from access.models import Meter, UserNamespace
+from config.errors import SecretsInvalid
+from config.loading import secrets_file
+from config.loading.secrets_file import USER_NAMESPACE
+from config.overrides import override_store
+
+T = TypeVar("T")
+
+PUBLIC = uuid.UUID("5d2e6b62-5f0a-5c43-9f7e-0c8f2a1c7d11")
+"""Never change it: users of older installations have ids that are derived in it."""
+
+PATTERN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I | re.A)
+
+_established: uuid.UUID | None = None
+_problem: NamespaceMismatch | SecretsInvalid | None = None
+"""Why none can be established."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """What the environment and the file of keys say."""
+
+    namespace: uuid.UUID | None
+    has_keys: bool
+    """Whether there are keys, which older versions made without a namespace."""
+
+    @property
+    def effective(self) -> uuid.UUID:
+        return PUBLIC if self.namespace is None else self.namespace
+
+
+def current() -> uuid.UUID:
+    """Return the namespace of this process; costs nothing once it is established.
+
+    Raises as `establish` does. An event loop, which must not wait for a database,
+    raises `NamespaceUnknown` instead of asking: the server establishes it at its start.
+    """
+    if _established is not None:
+        return _established
+    if _is_on_event_loop():
+        raise _problem or NamespaceUnknown
+    return establish()
+
+
+def _is_on_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def establish() -> uuid.UUID:
+    """Return the namespace after comparing it with what the database recorded.
+
+    The first process to use a database records the fingerprint, and in a new
+    installation creates the file of keys. Raises `NamespaceMismatch`, `SecretsInvalid`
+    and what Django raises for a database that cannot be reached or has no tables.
+    """
+    global _established, _problem
+    if _established is not None:
+        return _established
+    try:
+        namespace = _compared()
+    except (NamespaceMismatch, SecretsInvalid) as exc:
+        _problem = exc
+        raise
+    # What the caller's transaction recorded may be rolled back: look again then.
+    if not connection.in_atomic_block:
+        _established = namespace
+    return namespace
+
+
+def _compared() -> uuid.UUID:
+    recorded = _recorded() or _record(_first())
+    found = configured()
+    if fingerprint(found.effective) != recorded:
+        raise NamespaceMismatch(detail=_remedy(found, recorded))
+    return found.effective
+
+
+def _first() -> uuid.UUID:
+    """Return the namespace of a database that has recorded none."""
+    if holds_users():
+        # Only versions that knew no other can have stored them.
+        return PUBLIC
+    found = configured()
+    if found.namespace is None and not found.has_keys:
+        # A version 4 UUID has 122 random bits.
+        secrets_file.create(secrets_file.path(), user_namespace=uuid.uuid4())
+        found = configured()  # Another process may have been first.
+    return found.effective
+
+
+def configured() -> Configured:
+    """Return what is configured; raises `SecretsInvalid`."""
+    text = secrets_file.given(USER_NAMESPACE)
+    if text:
+        return Configured(_parsed(text, "the environment"), has_keys=True)
+    file = secrets_file.path()
+    if not file.exists():
+        has_keys = any(map(secrets_file.given, secrets_file.KEYS))
+        return Configured(None, has_keys)
+    text = secrets_file.read(file).get(USER_NAMESPACE, "")
+    return Configured(_parsed(text, str(file)) if text else None, has_keys=True)
+
+
+def _parsed(text: str, place: str) -> uuid.UUID:
+    if not PATTERN.fullmatch(text):
+        raise SecretsInvalid(
+            f"{USER_NAMESPACE} in {place} is no UUID: put back the value it had; a new "
+            "installation takes what `uuidgen` prints"
+        )
+    return uuid.UUID(text)
+
+
+def fingerprint(namespace: uuid.UUID) -> str:
+    """Return the digest that the database stores; it does not reveal the namespace."""
+    content = b"coulisse user namespace:" + namespace.bytes
+    return hashlib.sha256(content).hexdigest()
+
+
+def _recorded() -> str | None:
+    rows = UserNamespace.objects.values_list("fingerprint", flat=True)
+    return rows.first()
+
+
+def _record(namespace: uuid.UUID) -> str:
+    """Store a fingerprint unless another process is first; return what is stored."""
+    row = UserNamespace(pk=1, fingerprint=fingerprint(namespace))
+    UserNamespace.objects.bulk_create([row], ignore_conflicts=True)
+    return UserNamespace.objects.values_list("fingerprint", flat=True).get()
+
+
+def holds_users() -> bool:
+    """Return whether any table has rows of users."""
+    if Meter.objects.filter(subject__startswith="user:").exists():
+        return True
+    return any(model._default_manager.exists() for model in _tables_of_users())
+
+
+def _tables_of_users() -> Iterator[type[models.Model]]:
+    for model in apps.get_models():
+        fields = model._meta.concrete_fields
+        if any(f.name == "user_id" and isinstance(f, models.UUIDField) for f in fields):
+            yield model
+
+
+def _remedy(found: Configured, recorded: str) -> str:
+    """Return what is wrong and what to do."""
+    file = secrets_file.path()
+    if recorded == fingerprint(PUBLIC):
+        return (
+            "the users of this database have ids of the public namespace, which older "
+            f"versions used, but {USER_NAMESPACE} is another: with it no user's memory "
+            f"would be found. Set {USER_NAMESPACE}={PUBLIC}, or use a new database"
+        )
+    if found.namespace is None:
+        return (
+            f"{USER_NAMESPACE} is missing: it is neither in the environment nor in "
+            f"{file}, and without it no user's memory would be found. Restore {file} "
+            "from its backup, or set the value that this database was first used with"
+        )
+    return (
+        f"{USER_NAMESPACE} is not the one this database was first used with: no user's "
+        "memory would be found. Give all processes of the database the same "
+        f"{USER_NAMESPACE}, in the environment or by the same {file}: that of the "
+        "process that was started first, or of your backup"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What `manage.py check` reports; nothing is created to find it out."""
+
+    is_public: bool = False
+    problem: str = ""
+
+
+def inspect() -> State:
+    """Return which namespace applies, as far as the database can be read.
+
+    Raises `SecretsInvalid`.
+    """
+    found, recorded = configured(), _asked(_recorded)
+    if recorded is None:
+        is_used = _asked(holds_users)
+        if found.namespace is None and not found.has_keys and not is_used:
+            return State()  # One is created at the first start.
+        recorded = fingerprint(PUBLIC if is_used else found.effective)
+    if fingerprint(found.effective) != recorded:
+        return State(problem=_remedy(found, recorded))
+    return State(is_public=found.effective == PUBLIC)
+
+
+def _asked(question: Callable[[], T]) -> T | None:
+    """Return what the database answers; None where it or its tables are missing."""
+    if not override_store.is_made():
+        return None
+    try:
+        return question()
+    except (DatabaseError, InterfaceError):
+        return None

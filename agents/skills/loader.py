@@ -1,0 +1,202 @@
+"""The directory of skills: a folder with a SKILL.md is one."""
+
+import logging
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents.skills import parser, skill_files
+from agents.skills.parser import SkillBroken, SkillText
+from agents.skills.skill_files import MAX_DEPTH, MAX_FILES, SKILL_FILE, Seen
+from config.loading import reader
+
+READER = "skill_file"
+"""The tool that reads bundled files; no skill may have its name."""
+
+MAX_SKILL_BYTES = 256 * 1024
+MAX_DESCRIPTION_LENGTH = 1024
+"""Characters of a tool's description that every provider takes."""
+UNSETTLED_SECONDS = 2.0
+"""How long after a change another one may leave the same times in the file system."""
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A skill as it was found."""
+
+    name: str
+    """What agents and models call it."""
+    description: str
+    body: str
+    directory: Path
+    """The directory of all skills."""
+    folder: str
+    """The name of its own folder in there."""
+    files: Mapping[str, int]
+    """The size in bytes of each bundled file, by its path in the folder."""
+
+    def read(self, path: str, most: int) -> bytes:
+        """Return the first bytes of one of its files, as it is now.
+
+        Raises `OSError` for what is not there any more, and for what became a link.
+        """
+        steps = [self.folder, *path.split("/")]
+        return skill_files.read(self.directory, steps, most)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was made of a folder."""
+
+    seen: Seen
+    read_at: float
+    skill: Skill | None
+    complaints: Sequence[str]
+
+
+class Directory:
+    """Reads the skills of a directory, and again what changed since."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._findings: dict[str, Finding] = {}
+        self._told: set[str] = set()
+
+    def read(self) -> dict[str, Skill]:
+        """Return the skills by name; what is wrong is left out, and logged once."""
+        folders, complaints = self._folders()
+        found = {folder: self._finding(folder) for folder in folders}
+        self._findings = {f: finding for f, finding in found.items() if finding}
+        for finding in self._findings.values():
+            complaints += finding.complaints
+        skills: dict[str, Skill] = {}
+        for finding in self._findings.values():
+            if (skill := finding.skill) is None:
+                continue
+            if (first := skills.setdefault(skill.name, skill)) is not skill:
+                complaints.append(
+                    f"{self._label(skill.folder)}: its name '{skill.name}' is that of "
+                    f"'{first.folder}'; it is left out until one is renamed"
+                )
+        self._tell(complaints)
+        return skills
+
+    def _folders(self) -> tuple[list[str], list[str]]:
+        """Return the names of the folders, and what is wrong with others."""
+        try:
+            entries = skill_files.visible(self.path)
+        except FileNotFoundError:
+            return [], []
+        except OSError as exc:
+            return [], [f"{self._label()}: {_unreadable(exc)}; see skills.dir"]
+        folders = [e.name for e in entries if e.is_dir(follow_symlinks=False)]
+        links = [e.name for e in entries if e.is_symlink() and e.is_dir()]
+        return folders, [_linked(self._label(name)) for name in links]
+
+    def _finding(self, folder: str) -> Finding | None:
+        """Return what is made of a folder; None if it is no skill's."""
+        try:
+            seen = skill_files.look(self.path / folder)
+        except OSError as exc:
+            complaint = f"{self._label(folder)}: {_unreadable(exc)}"
+            return Finding(Seen({}, (), is_cut=False), 0, None, [complaint])
+        before = self._findings.get(folder)
+        if before is not None and before.seen == seen and _is_settled(before):
+            return before
+        if SKILL_FILE not in (*seen.files, *seen.links):
+            return None
+        return self._judge(folder, seen)
+
+    def _judge(self, folder: str, seen: Seen) -> Finding:
+        now = time.time()
+        complaints = [_linked(self._label(folder, link)) for link in seen.links]
+        if seen.is_cut:
+            complaints.append(
+                f"{self._label(folder)}: it holds more than {MAX_FILES} files, or "
+                f"folders more than {MAX_DEPTH} deep, not all of which can be read"
+            )
+        skill, place = None, self._label(folder, SKILL_FILE)
+        try:
+            if SKILL_FILE in seen.files:
+                skill = self._skill(folder, seen, self._text(folder))
+        except SkillBroken as exc:
+            complaints.append(f"{place}: {exc}; the skill is left out")
+        except OSError as exc:
+            complaints.append(f"{place}: {_unreadable(exc)}; the skill is left out")
+        if skill is not None and len(skill.description) > MAX_DESCRIPTION_LENGTH:
+            complaints.append(
+                f"{place}: models are shown {MAX_DESCRIPTION_LENGTH} characters of its "
+                "description; shorten it"
+            )
+        return Finding(seen, now, skill, complaints)
+
+    def _text(self, folder: str) -> SkillText:
+        steps = [folder, SKILL_FILE]
+        content = skill_files.read(self.path, steps, MAX_SKILL_BYTES + 1)
+        if len(content) > MAX_SKILL_BYTES:
+            raise SkillBroken(
+                f"it is larger than {MAX_SKILL_BYTES // 1024} KiB; move parts of it to "
+                "files beside it"
+            )
+        return parser.parse(content)
+
+    def _skill(self, folder: str, seen: Seen, text: SkillText) -> Skill:
+        bundled = {
+            path: stamp.size for path, stamp in seen.files.items() if path != SKILL_FILE
+        }
+        return Skill(
+            _name(text.name, folder),
+            text.description,
+            text.body,
+            self.path,
+            folder,
+            bundled,
+        )
+
+    def _label(self, *steps: str) -> str:
+        return _printable(reader.label(self.path.joinpath(*steps)))
+
+    def _tell(self, complaints: Iterable[str]) -> None:
+        now = dict.fromkeys(complaints)
+        for complaint in now:
+            if complaint not in self._told:
+                logger.warning("%s", complaint)
+        self._told = set(now)
+
+
+def _is_settled(finding: Finding) -> bool:
+    """Whether SKILL.md, changed again, would have other times than it has."""
+    stamp = finding.seen.files.get(SKILL_FILE)
+    if stamp is None:
+        return True
+    return abs(finding.read_at - stamp.modified_ns / 1e9) > UNSETTLED_SECONDS
+
+
+def _name(given: str | None, folder: str) -> str:
+    name = folder if given is None else given
+    if NAME.fullmatch(name) is None:
+        raise SkillBroken(
+            f"'{_printable(name)}' cannot be the name of a tool; set 'name:' in its "
+            "frontmatter to at most 64 letters, digits, '_' and '-'"
+        )
+    if name == READER:
+        raise SkillBroken(f"'{READER}' is a tool's name already; set another 'name:'")
+    return name
+
+
+def _printable(text: str) -> str:
+    return text.encode(errors="replace").decode()
+
+
+def _unreadable(exc: OSError) -> str:
+    return f"cannot be read: {exc.strerror or exc}"
+
+
+def _linked(place: str) -> str:
+    return f"{place}: symbolic links are not followed; put the files themselves there"

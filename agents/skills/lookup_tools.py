@@ -1,0 +1,196 @@
+"""The tools with which a model looks up skills: one for each, one for their files."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agents.skills.loader import MAX_DESCRIPTION_LENGTH, READER, Skill
+from agents.skills.skill_files import SKILL_FILE
+from core.errors import Invalid
+from core.tools import Tool
+from core.trace import ToolCall
+
+PAGE_LENGTH = 24_000
+"""Characters of a file in one answer; with the list below it is under the loop's cap,
+which would cut off how to read on."""
+MAX_LISTED = 100
+MAX_LIST_LENGTH = 6_000
+MAX_FILE_BYTES = 4 * 1024 * 1024
+
+NO_ARGUMENTS = {"type": "object", "properties": {}}
+
+
+def make(skills: Mapping[str, Skill]) -> list[Tool]:
+    """Return one agent's tools for these skills, by name; they reach no other's."""
+    if not skills:
+        return []
+    return [*map(SkillTool, skills.values()), SkillFileTool(skills)]
+
+
+@dataclass(frozen=True, slots=True)
+class SkillTool:
+    """Tells what a skill teaches."""
+
+    skill: Skill
+    kind: Literal["skill"] = "skill"
+    target: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.skill.name
+
+    @property
+    def description(self) -> str:
+        return self.skill.description[:MAX_DESCRIPTION_LENGTH]
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return NO_ARGUMENTS
+
+    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> str:
+        body = self.skill.body or f"(The {SKILL_FILE} of this skill is empty.)"
+        told = page(body, 0, self.skill.name, SKILL_FILE)
+        listed = _listed(self.skill.files)
+        if not listed:
+            return told
+        return f"{told}\n\nFiles of this skill, which {READER} reads:\n{listed}"
+
+
+class FileArguments(BaseModel):
+    """What `skill_file` is called with; unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    skill: str
+    path: str = Field(min_length=1)
+    offset: int = Field(0, ge=0)
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFileTool:
+    """Reads the files of one agent's skills."""
+
+    skills: Mapping[str, Skill]
+    kind: Literal["skill"] = "skill"
+    target: str = ""
+    name: str = READER
+    description: str = (
+        "Read a file that is bundled with a skill. Call the skill itself first: its "
+        "instructions say which files there are and when they are needed."
+    )
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return {
+            "type": "object",
+            "properties": {
+                "skill": {
+                    "type": "string",
+                    "enum": list(self.skills),
+                    "description": "The skill the file belongs to.",
+                },
+                "path": {
+                    "type": "string",
+                    "description": "The file's path in the skill's folder, as the "
+                    "skill lists it.",
+                },
+                "offset": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "description": "The character to begin at, to read on in a file "
+                    "that was cut. 0 is the beginning.",
+                },
+            },
+            "required": ["skill", "path"],
+            "additionalProperties": False,
+        }
+
+    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> str:
+        asked = _checked(arguments)
+        skill = self.skills.get(asked.skill)
+        if skill is None:
+            known = ", ".join(self.skills)
+            raise Invalid(f"there is no skill '{asked.skill}'; there are: {known}")
+        path = _inside(asked.path)
+        if path == SKILL_FILE:
+            return page(skill.body, asked.offset, skill.name, path)
+        if path not in skill.files:
+            raise Invalid(
+                f"'{asked.path}' is not a file of the skill '{skill.name}'; "
+                f"its files are: {', '.join(list(skill.files)[:MAX_LISTED]) or 'none'}"
+            )
+        text = await asyncio.to_thread(_text, skill, path)
+        return page(text, asked.offset, skill.name, path)
+
+
+def _checked(arguments: Mapping[str, Any]) -> FileArguments:
+    try:
+        return FileArguments.model_validate(arguments)
+    except ValidationError as exc:
+        errors = exc.errors(include_url=False, include_input=False)
+        told = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in errors)
+        raise Invalid("; ".join(told)) from exc
+
+
+def _inside(path: str) -> str:
+    """Return a path as skills list theirs; raises `Invalid` if it leads elsewhere."""
+    written = PurePosixPath(path)
+    if written.is_absolute() or ".." in written.parts or "\\" in path:
+        raise Invalid(
+            f"'{path}' leads out of the skill's folder; only the files it lists can "
+            "be read, by their paths in there"
+        )
+    return str(written)
+
+
+def _text(skill: Skill, path: str) -> str:
+    """Return what a bundled file says, or what it is when it cannot be shown."""
+    try:
+        content = skill.read(path, MAX_FILE_BYTES + 1)
+    except OSError as exc:
+        raise Invalid(
+            f"'{path}' of the skill '{skill.name}' cannot be read any more: it was "
+            "removed, or is no plain file now"
+        ) from exc
+    if len(content) > MAX_FILE_BYTES:
+        size = f"{MAX_FILE_BYTES // 1024 // 1024} MiB"
+        return f"({path} is larger than {size} and cannot be shown.)"
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        return f"({path} is not text but {len(content):,} bytes; it cannot be shown.)"
+    return text
+
+
+def page(text: str, offset: int, skill: str, path: str) -> str:
+    """Return a text from a character on, and how to read on if that is not all.
+
+    Raises `Invalid` for an offset behind its end.
+    """
+    if offset > len(text):
+        raise Invalid(f"offset: '{path}' has only {len(text)} characters")
+    end = offset + PAGE_LENGTH
+    if end >= len(text):
+        return text[offset:] or f"({path} ends here.)"
+    return (
+        f"{text[offset:end]}\n\n(Cut: this is up to character {end} of {len(text)}. To "
+        f"read on, call {READER} with skill '{skill}', path '{path}', offset {end}.)"
+    )
+
+
+def _listed(files: Mapping[str, int]) -> str:
+    lines: list[str] = []
+    length = 0
+    for path, size in files.items():
+        line = f"- {path} ({size:,} bytes)"
+        length += len(line) + 1
+        if len(lines) == MAX_LISTED or length > MAX_LIST_LENGTH:
+            return "\n".join([*lines, f"- and {len(files) - len(lines)} more"])
+        lines.append(line)
+    return "\n".join(lines)

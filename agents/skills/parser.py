@@ -1,0 +1,122 @@
+"""What a SKILL.md says: its name and description, and the instructions below them."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from config.loading.reader import HINTS
+from core.errors import Invalid
+
+MAX_HEAD_LENGTH = 16_384
+"""Characters of frontmatter that are parsed; it needs a few hundred."""
+MAX_DEPTH = 32
+
+FAULTS = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError),
+    *(TypeError, ValueError),
+)
+"""What the parser lets out besides its own errors: `!!float ''`, `\\U99999999`."""
+
+FENCE = "---"
+HEAD = re.compile(r"\A---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+
+
+class SkillBroken(Invalid):
+    """A SKILL.md cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkillText:
+    """What a SKILL.md says."""
+
+    name: str | None
+    """What its frontmatter calls it, if it does."""
+    description: str
+    body: str
+
+
+def parse(content: bytes) -> SkillText:
+    """Return what a SKILL.md says; raises `SkillBroken`.
+
+    The frontmatter between two lines `---` may be missing. Of its fields `name` and
+    `description` are read; others are for other programs.
+    Source: "Writing a skill" of the reference.
+    """
+    head, body = _split(_text(content))
+    fields = _fields(head)
+    name = _line(fields, "name")
+    description = _line(fields, "description") or ""
+    return SkillText(name, description, body.strip("\n"))
+
+
+def _text(content: bytes) -> str:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        line = content.count(b"\n", 0, exc.start) + 1
+        raise SkillBroken(f"line {line} is not UTF-8 text; save it as UTF-8") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return the frontmatter and what follows it."""
+    if text.partition("\n")[0].rstrip() != FENCE:
+        return "", text
+    match = HEAD.match(text)
+    if match is None:
+        raise SkillBroken(
+            "its frontmatter is not closed; put a line '---' behind its last field"
+        )
+    if len(match[1]) > MAX_HEAD_LENGTH:
+        raise SkillBroken(
+            f"its frontmatter has more than {MAX_HEAD_LENGTH} characters; move the "
+            "text below it"
+        )
+    return match[1], text[match.end() :]
+
+
+def _fields(head: str) -> dict[Any, Any]:
+    yaml = YAML(typ="safe", pure=True)
+    yaml.max_depth = MAX_DEPTH
+    yaml.composer.warn_double_anchors = False
+    try:
+        fields = yaml.load(head)
+    except MarkedYAMLError as exc:
+        raise SkillBroken(_complaint(exc)) from None
+    except YAMLError as exc:
+        reason = str(exc).partition("\n")[0]
+        raise SkillBroken(f"its frontmatter is not valid YAML: {reason}") from None
+    except FAULTS:
+        raise SkillBroken(
+            "its frontmatter is not valid YAML: a value cannot be read; put it in "
+            "quotes"
+        ) from None
+    if fields is None:
+        return {}
+    if not isinstance(fields, dict):
+        raise SkillBroken("its frontmatter must be a map such as 'description: …'")
+    return fields
+
+
+def _complaint(exc: MarkedYAMLError) -> str:
+    mark = exc.problem_mark or exc.context_mark
+    # The mark counts from 0 and from below the first fence.
+    where = f"line {mark.line + 2}: " if mark else ""
+    problem = exc.problem or "this cannot be read"
+    hint = next((hint for start, hint in HINTS.items() if start in problem), "")
+    return f"{where}its frontmatter is not valid YAML: {problem}" + (
+        f" ({hint})" if hint else ""
+    )
+
+
+def _line(fields: dict[Any, Any], key: str) -> str | None:
+    """Return a field as one line of text, None where it is not set."""
+    value = fields.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise SkillBroken(f"its '{key}' must be text; put it in quotes")
+    return " ".join(value.split())

@@ -1,0 +1,202 @@
+"""The calls of one round, and what the agent's own tools answer."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+
+from core import trace
+from core.errors import CoulisseError, recorded
+from core.messages import Message, ToolCall
+from core.text.sanitization import shortened
+from core.tools import Result, Tool
+from core.trace import Call
+
+HEARTBEAT_SECONDS = 20.0
+"""How long a client hears nothing while tools run."""
+MAX_CALLS = 64
+"""Calls of one round that are answered; a model that goes astray asks for more."""
+MAX_AT_ONCE = 16
+MAX_DEPTH = 64
+"""Levels of a call's arguments; what is deeper fits into no message to a server."""
+MAX_RESULT_LENGTH = 32_000
+"""Characters of a result the model is told."""
+MAX_ROUND_LENGTH = 128_000
+"""Characters of all the results of a round."""
+
+logger = logging.getLogger(__name__)
+
+
+class Answers:
+    """Calls that are being answered, all at once."""
+
+    def __init__(
+        self, calls: Sequence[ToolCall], own: Mapping[str, Tool], record: list[Call]
+    ) -> None:
+        self._calls = calls
+        self._own = own
+        self._room = asyncio.Semaphore(MAX_AT_ONCE)
+        self._most = min(MAX_RESULT_LENGTH, MAX_ROUND_LENGTH // max(len(calls), 1))
+        self._entries = [self._entry(call) for call in calls]
+        record += self._entries
+        self._tasks = [
+            asyncio.create_task(self._answer(call, entry, number))
+            for number, (call, entry) in enumerate(
+                zip(calls, self._entries, strict=True)
+            )
+        ]
+
+    def _entry(self, call: ToolCall) -> trace.ToolCall:
+        tool = self._own.get(call.name)
+        return trace.ToolCall(
+            call.name,
+            "unknown" if tool is None else tool.kind,
+            call.arguments,
+            id=call.id,
+            target="" if tool is None else tool.target,
+        )
+
+    @property
+    def handoffs(self) -> list[str]:
+        """The agents that are asked."""
+        return [entry.target for entry in self._entries if entry.kind == "subagent"]
+
+    async def are_in(self) -> bool:
+        """Wait for all of them, but not much longer than a client waits for news."""
+        _, pending = await asyncio.wait(self._tasks, timeout=HEARTBEAT_SECONDS)
+        return not pending
+
+    def messages(self) -> list[Message]:
+        """Return the results, in the order of the calls."""
+        return [
+            Message("tool", _list_or_text(task.result()), tool_call_id=call.id)
+            for call, task in zip(self._calls, self._tasks, strict=True)
+        ]
+
+    async def stop(self) -> None:
+        """Break off what still runs."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _answer(
+        self, call: ToolCall, entry: trace.ToolCall, number: int
+    ) -> Result:
+        try:
+            if number >= MAX_CALLS:
+                raise CoulisseError(
+                    f"{len(self._calls)} tools were called at once; this is one too "
+                    f"many: call at most {MAX_CALLS}, and this one again if need be"
+                )
+            async with self._room:
+                result = await self._tool(call).call(arguments(call), entry)
+        except CoulisseError as exc:
+            entry.end(error=recorded(exc))
+            return cut(f"Error: {exc.message}", self._most)
+        except asyncio.CancelledError:
+            if _is_meant():
+                raise
+            return self._crashed(entry)
+        except Exception:
+            return self._crashed(entry)
+        entry.end(result=told(result))
+        return cut(result, self._most)
+
+    def _tool(self, call: ToolCall) -> Tool:
+        try:
+            return self._own[call.name]
+        except KeyError:
+            known = ", ".join(self._own) or "none"
+            raise CoulisseError(
+                f"there is no tool called '{shortened(call.name)}'; there are: {known}"
+            ) from None
+
+    def _crashed(self, entry: trace.ToolCall) -> str:
+        logger.exception("tool %s failed", entry.name)
+        entry.end(error="the tool failed; the log says how")
+        return "Error: the tool failed; it may be tried again"
+
+
+def _is_meant() -> bool:
+    """Whether it is this task that is cancelled, and not something within a tool."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+@asynccontextmanager
+async def answering(
+    calls: Sequence[ToolCall], own: Mapping[str, Tool], record: list[Call]
+) -> AsyncGenerator[Answers]:
+    """Run calls of the agent's own tools; what still runs at the end is broken off.
+
+    A tool that fails, or that does not exist, answers the model with what went wrong.
+    Each call is put into the record when it begins.
+    """
+    answers = Answers(calls, own, record)
+    try:
+        yield answers
+    finally:
+        await answers.stop()
+
+
+def arguments(call: ToolCall) -> dict[str, Any]:
+    """Return a call's arguments; raises `CoulisseError` for what can be no tool's."""
+    try:
+        read = orjson.loads(call.arguments or "{}")
+    except orjson.JSONDecodeError as exc:
+        raise CoulisseError(f"the arguments are not valid JSON: {exc}") from exc
+    if not isinstance(read, dict):
+        raise CoulisseError("the arguments must be a JSON object")
+    if _is_deeper(read, MAX_DEPTH):
+        raise CoulisseError(f"the arguments are nested more than {MAX_DEPTH} deep")
+    return read
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    level = [value]
+    for _ in range(most + 1):
+        level = [child for node in level for child in _children(node)]
+        if not level:
+            return False
+    return True
+
+
+def _children(node: Any) -> Iterable[Any]:
+    if isinstance(node, dict):
+        return node.values()
+    return node if isinstance(node, list) else ()
+
+
+def _list_or_text(result: Result) -> str | list[dict[str, Any]]:
+    """Return a result as a message's content."""
+    return result if isinstance(result, str) else list(result)
+
+
+def told(result: Result) -> str:
+    """Return a result as text; what is no text is named."""
+    if isinstance(result, str):
+        return result
+    return "\n".join(part.get("text", f"({part['type']})") for part in result)
+
+
+def cut(result: Result, most: int) -> Result:
+    """Return a result with at most so many characters of text."""
+    if isinstance(result, str):
+        return _cut_text(result, most)
+    parts = []
+    for part in result:
+        if "text" in part:
+            part = {**part, "text": _cut_text(part["text"], most)}
+            most = max(0, most - len(part["text"]))
+        parts.append(part)
+    return parts
+
+
+def _cut_text(text: str, most: int) -> str:
+    if len(text) > most:
+        text = f"{text[:most]}\n(cut: the result has {len(text)} characters)"
+    # Half a surrogate pair, which JSON can spell, fits into no request.
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,150 @@
+"""Who sends what: users with short and long histories, before servers on a stage."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Self
+
+from bench.harness.server_processes import (
+    CONTEXT_MESSAGES,
+    REMEMBERING,
+    USING_TOOLS,
+    Process,
+    Sample,
+    Stage,
+    body,
+)
+from bench.load import Load, Outcome
+
+SHORT = CONTEXT_MESSAGES
+QUICK = "stream-4-1"
+"""A stream whose first token is all that matters."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything."""
+
+    rounds: int = 9
+    turns: int = 250
+    """Of each kind in a round."""
+    short_users: int = 2_000
+    known_users: int = 50
+    """About whom there are facts."""
+    long_users: int = 4
+    stored: int = 20_000
+    """Messages of a user with a long history."""
+    stream_tokens: int = 150
+    streams: tuple[int, ...] = (64, 128, 256)
+    stream_rounds: int = 2
+    memory_turns: int = 10_000
+    memory_users: int = 5_000
+
+    @property
+    def paced(self) -> str:
+        return f"stream-{self.stream_tokens}-20"
+
+
+SMALL = Sizes(
+    rounds=1,
+    turns=10,
+    short_users=20,
+    known_users=2,
+    long_users=1,
+    stored=200,
+    stream_tokens=5,
+    streams=(4,),
+    stream_rounds=1,
+    memory_turns=40,
+    memory_users=10,
+)
+
+
+class Bench:
+    """A stage with the server on it, and users to send requests as."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self._short = [(f"short-{n}", SHORT) for n in range(sizes.short_users)]
+        self._long = [(f"long-{n}", sizes.stored) for n in range(sizes.long_users)]
+        self._short_names = cycle(name for name, _ in self._short)
+        self._long_names = cycle(name for name, _ in self._long)
+        self._stack = ExitStack()
+        self._errors: list[Outcome] = []
+
+    def __enter__(self) -> Self:
+        agents = ["reply", QUICK, self.sizes.paced, REMEMBERING, USING_TOOLS]
+        known = [(f"known-{n}", SHORT) for n in range(self.sizes.known_users)]
+        self.known = [name for name, _ in known]
+        with ExitStack() as stack:
+            self.stage = stack.enter_context(Stage(agents))
+            users = [*self._short, *self._long, *known]
+            # They start while the database is filled.
+            self.floor = stack.enter_context(self.stage.floor())
+            self.stock = stack.enter_context(self.stage.floor("--stock"))
+            self.web = stack.enter_context(self.stage.web("project", users, self.known))
+            self.servers = (self.web, self.floor, self.stock)
+            for server in self.servers:
+                self.stage.wait_for(server, body("reply", "warm"))
+            self._check_context()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    def _check_context(self) -> None:
+        """See at the provider that the prompt is what the figures say it is."""
+        for user in ("short-0", "long-0"):
+            self.sample(self.web, [body("reply", user)])
+            self.prompt = self.stage.last_body()
+            seen = self.prompt.count('"role":')
+            # The preamble before them, the question after them.
+            if seen != SHORT + 2:
+                raise RuntimeError(
+                    f"the provider got {seen - 2} messages of history in place of "
+                    f"{SHORT}: correct the sizes in bench/harness/server_processes.py"
+                )
+        for server in self.servers:
+            warm = self.short(self.sizes.turns)
+            self.sample(server, warm, connections=4)
+
+    def short(self, count: int, agent: str = "reply") -> list[str]:
+        """Return requests of users with a short history."""
+        return [body(agent, user) for user in islice(self._short_names, count)]
+
+    def long(self, count: int) -> list[str]:
+        """Return requests of users with a long history."""
+        return [body("reply", user) for user in islice(self._long_names, count)]
+
+    def direct(self, count: int, agent: str = "reply") -> list[str]:
+        """Return calls as the provider itself gets them."""
+        return [self.prompt.replace('"model":"reply"', f'"model":"{agent}"')] * count
+
+    def sample(
+        self,
+        process: Process | None,
+        bodies: list[str],
+        *,
+        connections: int = 1,
+        tokens: int = 0,
+        spread_seconds: float = 0.0,
+    ) -> Sample:
+        """Send requests to a server, or to the provider itself."""
+        port = self.stage.provider_port if process is None else process.port
+        load = Load(port, bodies, connections, tokens, spread_seconds)
+        return self.send(process, load)
+
+    def send(self, process: Process | None, load: Load) -> Sample:
+        """Send a load to where it says, and count what it costs a server."""
+        sample = self.stage.sample(process, load)
+        self._errors.append(sample.outcome)
+        return sample
+
+    @property
+    def errors(self) -> int:
+        return sum(outcome.errors for outcome in self._errors)
+
+    @property
+    def first_error(self) -> str:
+        return next((o.first_error for o in self._errors if o.errors), "")

@@ -1,0 +1,114 @@
+"""Put a dataset's people and conversations into the database, as the product would."""
+
+import uuid
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from django.db import transaction
+
+from bench.memory_search.dataset import Conversation, Dataset, KnownText, Question
+from bench.memory_search.embeddings import Vectors
+from core.ids import UserId, new_turn_id
+from core.messages import Message
+from memory.models import Fact
+from memory.models import Message as MessageRow
+from memory.recall import passages
+from memory.transcript import message_store
+from memory.transcript.message_rows import Entry
+
+
+@dataclass(frozen=True)
+class Place:
+    """Someone whose memory is filled, and what shall be found in it."""
+
+    holds: Literal["facts", "messages"]
+    user_id: UserId
+    names: Mapping[Hashable, str]
+    """The dataset's id of each stored thing that may be found."""
+    questions: tuple[Question, ...]
+
+
+def settle(wanted: Dataset, vectors: Vectors) -> Iterator[Place]:
+    """Store everything, for users of its own, and yield each place to search.
+
+    All facts are stored before the first place is yielded: others' must not matter.
+    """
+    people = dict.fromkeys(fact.user for fact in wanted.facts)
+    places = [_person(name, wanted, vectors) for name in people]
+    yield from places
+    for conversation in wanted.conversations:
+        if conversation.questions:
+            yield _conversation(conversation, vectors)
+
+
+def _person(name: str, wanted: Dataset, vectors: Vectors) -> Place:
+    user_id = UserId(uuid.uuid4())
+    facts = [fact for fact in wanted.facts if fact.user == name]
+    past = {fact.supersedes for fact in facts}
+    ids = {fact.id: uuid.uuid4() for fact in facts}
+    with transaction.atomic():
+        Fact.objects.bulk_create(
+            [_row(fact, user_id, ids[fact.id], fact.id in past) for fact in facts]
+        )
+        active = [fact for fact in facts if fact.id not in past]
+        passages.put_facts(
+            user_id,
+            [
+                (
+                    ids[fact.id],
+                    fact.content,
+                    vectors.of(passages.strip_subject(fact.content)),
+                    "",
+                )
+                for fact in active
+            ],
+        )
+    questions = tuple(query for query in wanted.queries if query.user == name)
+    return Place("facts", user_id, {ids[f.id]: f.id for f in active}, questions)
+
+
+def _row(fact: KnownText, user_id: UserId, fact_id: uuid.UUID, is_past: bool) -> Fact:
+    now = datetime.now(UTC)
+    return Fact(
+        id=fact_id,
+        user_id=user_id,
+        content=fact.content,
+        category=fact.category,
+        status="superseded" if is_past else "active",
+        source="extraction",
+        said_at=now,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _conversation(conversation: Conversation, vectors: Vectors) -> Place:
+    """Store it as one thread: who speaks first is the user, the other the assistant."""
+    user_id = UserId(uuid.uuid4())
+    message_store.append(user_id, "", new_turn_id(), _entries(conversation))
+    rows = MessageRow.objects.filter(thread__user_id=user_id).order_by("position")
+    stored = list(rows.values_list("id", "thread_id", "position"))
+    passages.put_messages(
+        user_id,
+        stored[0][1],
+        [
+            (message_id, position, line.text, vectors.of(line.text), "")
+            for (message_id, _, position), line in zip(
+                stored, conversation.lines, strict=True
+            )
+        ],
+    )
+    names = {
+        row[0]: line.id for row, line in zip(stored, conversation.lines, strict=True)
+    }
+    return Place("messages", user_id, names, conversation.questions)
+
+
+def _entries(conversation: Conversation) -> list[Entry]:
+    user = conversation.lines[0].speaker
+    return [
+        Entry(Message("user" if line.speaker == user else "assistant", line.text), 1)
+        for line in conversation.lines
+    ]

@@ -1,0 +1,71 @@
+"""Measure how long recall takes, and whether other users' data matters.
+
+`python -m bench recall-latency`; docs/search.md explains the figures.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.harness.result_table import Row, render
+from bench.memory_search.quality import BACKENDS, database
+
+SIZES = (10_000, 100_000)
+TARGETS_MS = {10_000: 5.0, 100_000: 25.0}
+COLD_TARGETS_MS = {10_000: 60.0}
+OTHERS = 50_000
+SMALL = 500
+
+
+def main(arguments: list[str]) -> None:
+    """Measure what the arguments ask for and print it."""
+    parser = argparse.ArgumentParser("python -m bench recall-latency")
+    parser.add_argument("--backend", choices=BACKENDS, action="append")
+    parser.add_argument(
+        "--others",
+        type=int,
+        default=OTHERS,
+        help="facts of other users, in thousands of users; 1000000 takes minutes",
+    )
+    parser.add_argument("--size", type=int, action="append", help="facts of the user")
+    parser.add_argument("--small", action="store_true", help="try the harness only")
+    options = parser.parse_args(arguments)
+    sizes = [SMALL] if options.small else options.size or list(SIZES)
+    others = SMALL if options.small else options.others
+    for backend in options.backend or BACKENDS:
+        print(f"measuring on {backend} …", file=sys.stderr, flush=True)
+        print(f"\n{backend}, {others:,} facts of others")
+        print(render(measure(backend, sizes, others)))
+
+
+def measure(backend: str, sizes: list[int], others: int) -> list[Row]:
+    """Return a row for each size and way of asking, cold ones where there is a cache.
+
+    Raises CalledProcessError when the measuring process breaks off.
+    """
+    command = [sys.executable, "-P", "-m", "bench.memory_search.latency_run"]
+    with (
+        tempfile.TemporaryDirectory(prefix="coulisse-recall-") as directory,
+        database(backend, Path(directory) / backend) as environment,
+    ):
+        done = subprocess.run(
+            [*command, json.dumps([sizes, others])],
+            # More threads only fight over the cores.
+            env={**environment, "OPENBLAS_NUM_THREADS": "1"},
+            check=True,
+            stdout=subprocess.PIPE,
+        )
+    return [_row(*told) for told in json.loads(done.stdout)]
+
+
+def _row(size: int, way: str, p50_ms: float, p95_ms: float, cpu_ms: float) -> Row:
+    targets = COLD_TARGETS_MS if way.startswith("cold") else TARGETS_MS
+    return Row(
+        f"{size:,} facts, {way}, p95",
+        *(p95_ms, "ms", targets.get(size)),
+        digits=2,
+        note=f"p50 {p50_ms:.2f} ms, {cpu_ms:.2f} ms of them CPU of this process",
+    )

@@ -1,0 +1,159 @@
+"""The studio's addresses, with something there is in the database for each part."""
+
+import re
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+from django.test import AsyncRequestFactory
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from access.models import Token
+from config import live
+from demo.sample_users import Person
+from experiments.config import EXPERIMENTS
+from judges.config import JUDGES
+from mcp_bridge.config import MCP
+from memory.facts import public_ids
+from memory.models import Fact
+from smoke.config import SMOKE_TESTS
+from smoke.models import Run
+from studio.security import accounts
+from studio.server.asgi_handler import StudioHandler
+from tasks.models import Task
+from telemetry.models import Turn
+
+PART = re.compile(r"<(?:\w+:)?(\w+)>")
+NO_PAGE = ("export", "openapi.json", "<path:rest>", "tables/", "events", "storage")
+"""Downloads, what is not there in this version, and Django's own lists."""
+BESIDES = (
+    *("/admin/spend?by=day", "/admin/spend?by=model", "/admin/spend?by=token"),
+    *("/admin/spend?by=user", "/admin/spend?by=user&since=90d"),
+    *("/admin/spend?since=24h", "/admin/spend?since=7d"),
+    *("/admin/turns?outcome=error", "/admin/turns?agent=rota"),
+    *("/admin/tasks?state=errored", "/admin/tasks?state=queued"),
+    *("/admin/tasks?agent=rota", "/admin/tasks?kind=judge"),
+    *("/admin/users?q=ada.almeida@demo.example", "/admin/tokens?all=1"),
+    *("/admin/audit?action=token", "/admin/audit?actor=vera"),
+    "/admin/memory?user=ada.almeida@demo.example&q=seats",
+)
+"""What forms and links of pages lead to."""
+
+handler = StudioHandler()
+handler.load_middleware()
+factory = AsyncRequestFactory()
+
+
+def get(address: str) -> tuple[int, list[tuple[str, float]]]:
+    """Return the status of a page, and the queries it took, with their seconds."""
+    queries: list[tuple[str, float]] = []
+
+    def note(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        begun = time.perf_counter()
+        try:
+            return execute(sql, params, many, context)
+        finally:
+            queries.append((sql, time.perf_counter() - begun))
+
+    request = factory.get(address, headers={"accept": "text/html"})
+    request.META["HTTP_HOST"] = "localhost"
+    request.urlconf = settings.COULISSE_STUDIO_URLCONF
+    with connection.execute_wrapper(note):
+        response = handler.get_response(request)
+    return response.status_code, queries
+
+
+@cache
+def _backend() -> Path | None:
+    """Return where the kernel counts what PostgreSQL does for us; None elsewhere."""
+    if connection.vendor != "postgresql":
+        return None
+    with connection.cursor() as cursor:
+        # Its helpers' work would be in no count.
+        cursor.execute("SET max_parallel_workers_per_gather = 0")
+        cursor.execute("SELECT pg_backend_pid()")
+        path = Path(f"/proc/{cursor.fetchone()[0]}/schedstat")
+    return path if path.exists() else None
+
+
+def database_seconds() -> float:
+    """Return the CPU time of the database's own process, where it can be told."""
+    path = _backend()
+    return int(path.read_text().split()[0]) / 1e9 if path else 0.0
+
+
+def addresses() -> list[str]:
+    """Return all pages there are, with and without questions."""
+    accounts.staff("vera")
+    resolver = get_resolver(settings.COULISSE_STUDIO_URLCONF)
+    found = dict.fromkeys(_filled(route) for route in _routes(resolver))
+    return [*sorted(each for each in found if each is not None), *BESIDES]
+
+
+def _routes(resolver: URLResolver, before: str = "/") -> Iterator[str]:
+    for pattern in resolver.url_patterns:
+        route = before + str(pattern.pattern)
+        if any(part in route for part in NO_PAGE):
+            continue
+        if isinstance(pattern, URLResolver):
+            yield from _routes(pattern, route)
+        elif _has_page(pattern):
+            yield route
+
+
+def _has_page(pattern: URLPattern) -> bool:
+    face = getattr(pattern.callback, "view_class", None) or getattr(
+        pattern.callback, "cls", None
+    )
+    is_read = "get" in getattr(face, "http_method_names", ()) and hasattr(face, "get")
+    return is_read and bool(getattr(face, "template", ""))
+
+
+def _filled(route: str) -> str | None:
+    """Return an address with something there is for its parts; None of nothing."""
+    kind = route.split("/")[2]
+    filled = route
+    for name in PART.findall(route):
+        value = _sample(kind, name, route)
+        if value is None:
+            print(f"nothing there for {route}")
+            return None
+        filled = PART.sub(str(value), filled, count=1)
+    return filled
+
+
+def _sample(kind: str, name: str, route: str) -> Any:
+    """Return one that has much to show."""
+    config, busiest = live.current(), Person(0).user_id
+    if name == "user":
+        return busiest
+    if "/facts/" in route:
+        return public_ids.write(
+            _newest(Fact.objects.filter(user_id=busiest), "created_at")
+        )
+    if "/runs/" in route:
+        return _newest(Run.objects.all(), "created_at")
+    samples = {
+        "agents": lambda: "front-desk",
+        "experiments": lambda: next(iter(config.get(EXPERIMENTS)), None),
+        "judges": lambda: next(iter(config.get(JUDGES)), None),
+        "people": lambda: "vera",
+        "smoke": lambda: next(iter(config.get(SMOKE_TESTS)), None),
+        "tasks": lambda: _newest(Task.objects.filter(kind="agent"), "created_at"),
+        "tokens": lambda: _newest(Token.objects.all(), "created_at"),
+        "triggers": lambda: "evening-report",
+        "settings": lambda: "limits",
+        "turns": lambda: _newest(Turn.objects.filter(tool_calls__gt=2), "started_at"),
+        "mcp": lambda: next(iter(config.get(MCP)), None),
+        "providers": lambda: "openai",
+    }
+    sample = samples.get(kind)
+    return None if sample is None else sample()
+
+
+def _newest(rows: Any, by: str) -> Any:
+    return rows.order_by(f"-{by}").values_list("pk", flat=True).first()

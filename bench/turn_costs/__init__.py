@@ -1,0 +1,3 @@
+"""The figures of `python -m bench`: what a turn, its access checks and its tool calls
+cost.
+"""

@@ -1,0 +1,71 @@
+"""How many instructions a plain turn takes in a web process.
+
+`python -m bench instructions [TREE …]` runs a web process of each tree (this one, or
+other checkouts with the same environment) under Valgrind's callgrind. Instructions do
+not depend on what else the machine does, so two versions compare to within half a
+percent, where CPU time varies by a fifth. They say nothing of caches and system calls.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from bench.harness.server_processes import ROOT, Stage, body
+from bench.load import Load
+
+AGENT = "reply"
+WARM_UP_TURNS = 40
+START_SECONDS = 300.0
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench instructions", description=__doc__
+    )
+    parser.add_argument("trees", nargs="*", type=Path, metavar="TREE", default=[ROOT])
+    parser.add_argument("--turns", type=int, default=200)
+    options = parser.parse_args(arguments)
+    if shutil.which("valgrind") is None:
+        parser.error("install valgrind")
+    counts = [count(tree.resolve(), options.turns) for tree in options.trees]
+    for tree, each in zip(options.trees, counts, strict=True):
+        print(f"{each / 1000:8,.0f} k instructions  {each / counts[0]:.3f} x  {tree}")
+
+
+def count(tree: Path, turns: int) -> float:
+    """Return the instructions of one turn in a web process of this tree."""
+    with tempfile.TemporaryDirectory() as directory, Stage([AGENT]) as stage:
+        output = Path(directory) / "callgrind"
+        # What is started is counted with `--zero` and `--dump` alone.
+        prefix = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={output}"]
+        environment = stage.project("counted", [("user", 10)], [])
+        environment["PYTHONPATH"] = str(tree)
+        serving = stage.serving("processes.web", environment, prefix=prefix, cwd=tree)
+        with serving as process:
+            stage.wait_for(process, body(AGENT, "warm"), seconds=START_SECONDS)
+            _send(stage, process.port, WARM_UP_TURNS, "warm")
+            _control("--zero", process.pid)
+            _send(stage, process.port, turns, "counted")
+            _control("--dump", process.pid)
+            dumped = output.with_name("callgrind.1").read_text()
+    total = re.search(r"^(?:totals|summary): (\d+)", dumped, re.MULTILINE)
+    assert total is not None
+    return int(total[1]) / turns
+
+
+def _send(stage: Stage, port: int, turns: int, name: str) -> None:
+    bodies = [body(AGENT, f"{name}-{number}") for number in range(turns)]
+    outcome = stage.sample(None, Load(port, bodies)).outcome
+    if outcome.errors:
+        raise RuntimeError(f"turns failed: {outcome.first_error}")
+
+
+def _control(command: str, pid: int) -> None:
+    subprocess.run(
+        ["callgrind_control", command, str(pid)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )

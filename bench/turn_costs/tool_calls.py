@@ -1,0 +1,168 @@
+"""Figures of tools: what a call adds to a turn, and what many at once leave behind."""
+
+import json
+import os
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+
+import psutil
+
+from bench.harness.fixtures import Bench
+from bench.harness.result_table import Row
+from bench.harness.server_processes import QUESTION, USING_TOOLS, Process, body
+from bench.load import Load
+from bench.tool_server import WAIT_MS
+from bench.turn_costs.plain_turns import quantile
+
+AT_ONCE = 50
+KEPT_ALIVE = 20
+"""Connections a session with a server keeps, as `mcp_bridge/client/http_client.py` has
+it.
+"""
+ACCEPT = "Accept: application/json, text/event-stream\r\n"
+ASK = {"name": "reply", "arguments": {"message": QUESTION}}
+
+_users = count()
+
+
+def tools(bench: Bench) -> Iterator[Row]:
+    """What one MCP call over HTTP adds to a turn, and 50 such turns at once."""
+    bench.sample(bench.web, _turns(4))  # Its session is open from here on.
+    yield from _added(bench)
+    yield from _at_once(bench)
+
+
+def _turns(number: int, agent: str = USING_TOOLS) -> list[str]:
+    """Return requests of users who have said nothing yet."""
+    return [body(agent, f"tools-{next(_users)}") for _ in range(number)]
+
+
+def _added(bench: Bench) -> Iterator[Row]:
+    turns, plain, calls, used = [], [], [], []
+    size = max(2, bench.sizes.turns // 5)
+    for _ in range(bench.sizes.rounds):
+        sample = bench.sample(bench.web, _turns(size))
+        turns.append(sample.outcome.latencies)
+        used.append(sample.cpu_seconds / size * 1e6)
+        plain.append(bench.sample(bench.web, _turns(size, "reply")).outcome.latencies)
+        calls.append(bench.send(None, _direct(bench, size)).outcome.latencies)
+    for share in (0.5, 0.99):
+        added = [
+            quantile(turn, share) - quantile(without, 0.5) - quantile(call, 0.5)
+            for turn, without, call in zip(turns, plain, calls, strict=True)
+        ]
+        yield Row(
+            f"one MCP call in a turn: added, p{share * 100:.0f}",
+            *(statistics.median(added), "ms", 15 if share == 0.5 else None),
+            digits=2,
+            note="over a turn without and the call itself; a second call of the model "
+            "is in it",
+        )
+    own = statistics.median(quantile(call, 0.5) for call in calls)
+    yield Row(
+        "the tool itself, called directly, p50",
+        *(own, "ms"),
+        digits=2,
+        note=f"of which it waits {WAIT_MS}",
+    )
+    yield Row("CPU, a turn with one MCP call", statistics.median(used), "µs")
+
+
+def _direct(bench: Bench, number: int) -> Load:
+    """Return calls as the tool server itself gets them."""
+    call = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "wait", "arguments": {}},
+    }
+    return Load(
+        bench.stage.tool_server_port,
+        [json.dumps(call)] * number,
+        path="/mcp",
+        head=ACCEPT,
+        mark="waited",
+    )
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What a process has open."""
+
+    children: int
+    sockets: int
+    threads: int
+
+    @classmethod
+    def of(cls, process: Process) -> "Holdings":
+        look = psutil.Process(process.pid)
+        held = f"/proc/{process.pid}/fd"
+        links = [os.readlink(f"{held}/{name}") for name in os.listdir(held)]
+        sockets = sum(link.startswith("socket:") for link in links)
+        return cls(len(look.children(recursive=True)), sockets, look.num_threads())
+
+
+def _at_once(bench: Bench) -> Iterator[Row]:
+    """Send 50 turns at a time; what is open afterwards is what was after the first."""
+    errors = 0
+    bench.sample(bench.web, _turns(AT_ONCE), connections=AT_ONCE)
+    before = Holdings.of(bench.web)
+    seconds = []
+    for _ in range(max(2, bench.sizes.rounds)):
+        outcome = bench.sample(bench.web, _turns(AT_ONCE), connections=AT_ONCE).outcome
+        errors += outcome.errors
+        seconds.append(outcome.seconds)
+    after = Holdings.of(bench.web)
+    yield Row(
+        f"{AT_ONCE} tool turns at once, all done",
+        *(statistics.median(seconds) * 1000, "ms"),
+        note=f"one process; each waits {WAIT_MS} ms for its tool",
+    )
+    yield Row("errors of tool turns meanwhile", errors, "", 0)
+    yield Row("children left by them", after.children - before.children, "", 0)
+    kept = max(0, after.sockets - before.sockets - KEPT_ALIVE)
+    note = f"beside at most {KEPT_ALIVE} kept for the next calls"
+    yield Row("sockets left by them", kept, "", 0, note=note)
+    yield Row("threads left by them", after.threads - before.threads, "", 0)
+
+
+def mcp_server(bench: Bench) -> Iterator[Row]:
+    """CPU time of an agent called through `/mcp`, beside the same turn at `/v1`."""
+    used: dict[str, list[float]] = {"turn": [], "call": [], "list": []}
+    size = bench.sizes.turns
+    for _ in range(bench.sizes.rounds):
+        user = f"tools-{next(_users)}"
+        loads = {
+            "turn": Load(bench.web.port, [body("reply", user)] * size),
+            "call": _own(bench, "tools/call", ASK, '"reply":"word', size, user),
+            "list": _own(bench, "tools/list", {}, '"inputSchema"', size, user),
+        }
+        for name, load in loads.items():
+            sample = bench.send(bench.web, load)
+            used[name].append(sample.cpu_seconds / size * 1e6)
+    turn, call, listing = (statistics.median(blocks) for blocks in used.values())
+    yield Row("CPU, an agent called through /mcp", call, "µs")
+    yield Row("CPU that /mcp adds to a turn", call - turn, "µs", note="over /v1")
+    yield Row("CPU, tools/list at /mcp", listing, "µs")
+
+
+def _own(
+    bench: Bench, method: str, params: object, mark: str, size: int, user: str
+) -> Load:
+    """Return requests to our own MCP server."""
+    asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return Load(
+        bench.web.port,
+        [json.dumps(asked)] * size,
+        path=f"/mcp?safety_identifier={user}",
+        head=ACCEPT,
+        mark=mark,
+    )
+
+
+FIGURES: dict[str, Callable[[Bench], Iterator[Row]]] = {
+    "tools": tools,
+    "mcp-server": mcp_server,
+}

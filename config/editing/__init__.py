@@ -1,0 +1,3 @@
+"""Edit the YAML file through the studio: masked for display, validated as a whole,
+written atomically.
+"""

@@ -1,0 +1,361 @@
+"""Edits of the file through the studio: read, spliced, judged whole, written.
+
+A place is named by the keys that lead to it: `("memory",)`, `("providers", "openai")`,
+in a list by the name of its entry. What is shown has masks in place of secrets, and
+what is given back may have them; `config/editing/secret_masks.py` knows what they stand
+for.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from django.conf import settings
+
+from config import errors, live
+from config.editing import (
+    atomic_file,
+    content_patch,
+    file_only_settings,
+    secret_masks,
+    secret_restoration,
+)
+from config.editing.round_trip import document, key_paths, text_edits
+from config.editing.round_trip.document import Document
+from config.editing.round_trip.key_paths import Place
+from config.errors import ConfigInvalid, EntryTaken, FileChanged, FileUnwritable
+from config.loading import last_valid_copy, loader, reader, resolution
+from config.overlays import NONE
+from config.sections import Config, Position, Problem
+
+logger = logging.getLogger(__name__)
+
+Change = Callable[[Document], bytes]
+Write = Callable[[], "File"]
+Record = Callable[[Write], "File"]
+"""Makes a change and writes it down elsewhere, both or neither."""
+
+
+def _plainly(write: Write) -> "File":
+    """Make a change that is written down nowhere."""
+    return write()
+
+
+@dataclass(frozen=True)
+class File:
+    """The file as it is now, without its secrets."""
+
+    content: bytes
+    path: Path
+    is_gone: bool = False
+    """Whether it was deleted; what is shown is what was valid last."""
+
+    @property
+    def version(self) -> str:
+        """Tells this content from others; given back with a change of it."""
+        return loader.digest(self.content)
+
+    @cached_property
+    def _whole(self) -> Document:
+        return _readable(self.content)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it cannot be parsed, and what is shown is what was valid last."""
+        return self._whole.content != self.content
+
+    @property
+    def text(self) -> str:
+        """All of it; raises `ConfigInvalid` when it cannot be parsed."""
+        return text_edits.apply(self._whole.text, secret_masks.edits(self._whole))
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What it says, placeholders as written; raises `ConfigInvalid` likewise."""
+        return secret_masks.data(self._whole)
+
+    def has(self, place: Place) -> bool:
+        """Tell whether the file says anything there."""
+        return key_paths.find(self._whole, place) is not None
+
+    def text_at(self, place: Place) -> str:
+        """Return what is written there, from the first column; "" for nothing."""
+        return content_patch.shown(self._whole, place)
+
+    def data_at(self, place: Place) -> Any:
+        """Return what it says there; None for nothing."""
+        location = key_paths.location(self._whole, place)
+        return None if location is None else secret_masks.at(self.data, location)
+
+    def line_of(self, place: Place) -> tuple[int, int] | None:
+        """Return at which line `text_at` begins, and how many columns it leaves out."""
+        entry = key_paths.find(self._whole, place)
+        return text_edits.first_line(self._whole.layout, entry) if entry else None
+
+
+def path() -> Path:
+    """Return where the file is that this process runs with."""
+    config = live.in_force()
+    return config.path if config else Path(settings.COULISSE_CONFIG)
+
+
+def read() -> File:
+    """Return the file, one that was deleted as what was valid last.
+
+    Raises `ConfigInvalid` when it cannot be read, or nothing was ever valid.
+    """
+    file = path()
+    try:
+        return File(reader.read(file), file)
+    except ConfigInvalid:
+        # A link that leads nowhere is mended where it leads to.
+        if os.path.lexists(file) or last_valid_copy.read() is None:
+            raise
+        return File(b"", file, is_gone=True)
+
+
+def fault(file: File) -> ConfigInvalid | None:
+    """Return why a file cannot be parsed, if it cannot."""
+    try:
+        _parsed(file)
+    except ConfigInvalid as exc:
+        return exc
+    return None
+
+
+# Changes. Each returns the file as it is then.
+
+
+def write(text: str, *, version: str | None = None, record: Record = _plainly) -> File:
+    """Give the file another text."""
+    content = text.encode()
+
+    def change(before: bytes) -> bytes:
+        old = _readable(before)
+        same = old.content == before and secret_masks.shown(old) == content
+        return before if same else secret_restoration.unmasked(content, old, _label())
+
+    return _change_file(lambda file: change(file.content), version, record)
+
+
+def write_data(
+    data: Any,
+    *,
+    version: str | None = None,
+    record: Record = _plainly,
+    comments_gone: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> File:
+    """Have the file say something else; what stays keeps its comments.
+
+    Of those that stand right above a key some may go, too: each is whole lines.
+    """
+    if not isinstance(data, dict):
+        raise content_patch.misplaced(
+            "the file is a map of keys such as 'agents' and 'providers'"
+        )
+
+    def change(file: File) -> bytes:
+        content = _without_comments(file.content, comments_gone)
+        doc = _readable(b"") if file.is_gone else _document(content)
+        return content_patch.with_data(doc, (), data)
+
+    return _change_file(change, version, record)
+
+
+def _without_comments(content: bytes, gone: Mapping[str, Collection[str]]) -> bytes:
+    for key, comments in gone.items():
+        for comment in comments:
+            above = f"\n\n{comment}{key}:".encode()
+            content = content.replace(above, f"\n\n{key}:".encode())
+    return content
+
+
+def put(
+    place: Place, text: str, *, version: str | None = None, record: Record = _plainly
+) -> File:
+    """Write a text at a place, as it is; one that is empty takes the place away."""
+    return _change(
+        lambda doc: content_patch.with_text(doc, place, text), version, record
+    )
+
+
+def put_data(
+    place: Place, data: Any, *, version: str | None = None, record: Record = _plainly
+) -> File:
+    """Have a place say something else; what stays keeps its comments."""
+    return _change(
+        lambda doc: content_patch.with_data(doc, place, data), version, record
+    )
+
+
+def add(
+    place: Place, text: str, *, version: str | None = None, record: Record = _plainly
+) -> File:
+    """Write an entry that is not there yet; raises `EntryTaken` when it is."""
+
+    def added(doc: Document) -> bytes:
+        if key_paths.find(doc, place) is not None:
+            raise EntryTaken(f"there is a '{place[-1]}' under {place[0]}: already")
+        return content_patch.with_text(doc, place, text)
+
+    return _change(added, version, record)
+
+
+def remove(
+    place: Place, *, version: str | None = None, record: Record = _plainly
+) -> File:
+    """Take an entry away; raises `EntryUnknown` when there is none."""
+    return _change(lambda doc: content_patch.without(doc, place), version, record)
+
+
+def check(text: str) -> list[Problem]:
+    """Return what is wrong with a text that may become the file's."""
+    try:
+        old = _readable(read().content)
+        _judged(secret_restoration.unmasked(text.encode(), old, _label()))
+    except ConfigInvalid as exc:
+        return list(exc.problems)
+    return []
+
+
+def check_at(place: Place, text: str) -> list[Problem]:
+    """Return what is wrong with a text that may be put at a place."""
+    try:
+        doc = _parsed(read())
+        _judged(content_patch.with_text(doc, place, text))
+    except ConfigInvalid as exc:
+        return relative(exc.problems, place, text)
+    return []
+
+
+def relative(problems: Iterable[Problem], place: Place, text: str) -> list[Problem]:
+    """Return problems with the lines of a text that was to be put at a place.
+
+    Those elsewhere in the file say so, and have no position.
+    """
+    first = read().line_of(place)
+    own = ".".join(place)
+    count = text.count("\n") + 1
+
+    def moved(problem: Problem) -> Problem:
+        where = problem.position
+        if where is None or where.file == own:
+            return problem
+        line = where.line - (first[0] - 1 if first else 0)
+        if first is None or where.file != _label() or not 1 <= line <= count:
+            return replace(problem, message=str(problem), position=None)
+        column = max(1, where.column - first[1])
+        return replace(problem, position=Position(own, line, column))
+
+    return [moved(problem) for problem in problems]
+
+
+def named(text: str, fields: Sequence[str]) -> tuple[str, str]:
+    """Return an entry's name, the first of these fields it has, and the rest of it."""
+    doc = document.of(text.encode(), "body")
+    field = next((f for f in fields if isinstance(doc.data.get(f), str)), None)
+    if field is None:
+        raise content_patch.misplaced(f"the entry has no '{fields[0]}'", errors.MISSING)
+    if len(doc.data) == 1:
+        return doc.data[field], "{}"
+    edits = text_edits.drop(doc.layout, doc.entries[(field,)])
+    return doc.data[field], text_edits.apply(doc.text, edits)
+
+
+def _readable(content: bytes) -> Document:
+    """Return the file, or where it cannot be parsed what was valid last."""
+    try:
+        return _document(content)
+    except ConfigInvalid:
+        last = last_valid_copy.read()
+        if last is None:
+            raise
+        return _document(last)
+
+
+def _change(change: Change, version: str | None, record: Record) -> File:
+    return _change_file(lambda file: change(_parsed(file)), version, record)
+
+
+def _change_file(
+    change: Callable[[File], bytes], version: str | None, record: Record
+) -> File:
+    # First this lock, then the database's: it is not kept while a file is judged.
+    with atomic_file.lock():
+        before = read()
+        if version is not None and version != before.version:
+            raise FileChanged
+        after = replace(before, content=change(before), is_gone=False)
+        if after == before:
+            return before
+        file_only_settings.check(_in_force(before.content), _judged(after.content))
+
+        def write() -> File:
+            # Editors take no lock, and to judge takes a while.
+            if read() != before:
+                raise FileChanged
+            if before.is_gone:
+                atomic_file.create(before.path, after.content)
+            else:
+                atomic_file.replace(before.path, after.content)
+            return after
+
+        try:
+            return record(write)
+        except BaseException:
+            _undo(after, before)
+            raise
+
+
+def _undo(after: File, before: File) -> None:
+    """Give a file that was written what it held, where it was not changed since."""
+    try:
+        if read() != after:
+            return
+        if before.is_gone:
+            before.path.unlink()
+        else:
+            atomic_file.replace(before.path, before.content)
+    except (ConfigInvalid, FileUnwritable, OSError):
+        logger.exception("%s has a change that is written down nowhere", _label())
+
+
+def _judged(content: bytes) -> Config:
+    """Return the configuration a content makes; raises `ConfigInvalid`."""
+    if len(content) > reader.MAX_BYTES:
+        raise content_patch.misplaced(
+            "the file would be larger than 1 MiB", errors.UNREADABLE
+        )
+    config = live.in_force()
+    return resolution.of(content, path(), config.overlays if config else NONE)
+
+
+def _in_force(content: bytes) -> Config:
+    """Return what the file says, or said when it was right last."""
+    try:
+        return loader.parse(content, path())
+    except ConfigInvalid:
+        return live.current()
+
+
+def _parsed(file: File) -> Document:
+    if file.is_gone:
+        raise content_patch.misplaced(
+            f"{_label()}: there is no such file; save the whole file to write again "
+            "what was valid last",
+            errors.UNREADABLE,
+        )
+    return _document(file.content)
+
+
+def _document(content: bytes) -> Document:
+    return document.of(content, _label())
+
+
+def _label() -> str:
+    return reader.label(path())

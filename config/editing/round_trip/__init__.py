@@ -1,0 +1,1 @@
+"""Change values within YAML text and keep every other character, comments included."""

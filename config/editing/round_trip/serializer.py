@@ -1,0 +1,98 @@
+"""Plain data as YAML text: what is new in a file."""
+
+from collections.abc import Callable
+from io import StringIO
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.nodes import ScalarNode
+from ruamel.yaml.representer import SafeRepresenter
+
+from config.loading import placeholders
+
+ENDLESS = 2**20
+"""Characters of a line: none is folded."""
+
+
+class _Representer(SafeRepresenter):
+    """Keeps the order of keys, and writes texts of several lines as blocks."""
+
+    flow: bool = False
+
+    def represent_str(self, data: str) -> ScalarNode:
+        style = None
+        if "\n" in data:
+            style = '"' if self.flow or not _fits_a_block(data) else "|"
+        node: ScalarNode = self.represent_scalar(
+            "tag:yaml.org,2002:str", data, style=style
+        )
+        return node
+
+
+_Representer.add_representer(str, _Representer.represent_str)
+
+
+class _FlowRepresenter(_Representer):
+    flow = True
+
+
+_FlowRepresenter.add_representer(str, _FlowRepresenter.represent_str)
+
+
+def _fits_a_block(text: str) -> bool:
+    """Tell whether a block says the text just so: the emitter errs on some."""
+    return (
+        text[0] not in " \n\t"
+        and not text.endswith("\n\n")
+        and all(c == "\n" or c.isprintable() for c in text)
+        and not any(line != line.rstrip() for line in text.split("\n"))
+    )
+
+
+def block(data: Any) -> str:
+    """Return data as lines, without the last line end; placeholders stay as written."""
+    return _dumped(data, is_flow=False)
+
+
+def flow(data: Any) -> str:
+    """Return data on one line, as it stands within brackets."""
+    if isinstance(data, dict | list):
+        return _dumped(data, is_flow=True)
+    # Alone it might be said in a way that would end it between commas.
+    return _dumped([data], is_flow=True)[1:-1]
+
+
+def key(name: str) -> str:
+    """Return a name as a key."""
+    return _dumped({name: None}, is_flow=False).removesuffix(": null")
+
+
+def _dumped(data: Any, *, is_flow: bool) -> str:
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Representer = _FlowRepresenter if is_flow else _Representer
+    yaml.default_flow_style = is_flow
+    yaml.width = ENDLESS
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    # Made on first sight, by what is set before.
+    yaml.representer.sort_base_mapping_type_on_output = False
+    yaml.representer.ignore_aliases = lambda data: True
+    out = StringIO()
+    yaml.dump(_each_text(data, placeholders.hide), out)
+    text = out.getvalue().removesuffix("\n").removesuffix("\n...")
+    return placeholders.show(_dedented(text))
+
+
+def _dedented(text: str) -> str:
+    """Return a list's lines from the first column: the emitter begins at the third."""
+    return text.removeprefix("  ").replace("\n  ", "\n") if text[:3] == "  -" else text
+
+
+def _each_text(data: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(data, dict):
+        return {
+            _each_text(name, change): _each_text(entry, change)
+            for name, entry in data.items()
+        }
+    if isinstance(data, list):
+        return [_each_text(entry, change) for entry in data]
+    return change(data) if isinstance(data, str) else data

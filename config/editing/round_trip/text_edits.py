@@ -1,0 +1,357 @@
+"""Writes one value of a text anew; every other character stays as it was.
+
+Texts of values begin in the first column and end without a line end, whatever they are
+put into. Each function returns the edits that make the change.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from config.editing.round_trip import document, serializer, source_map, text_lines
+from config.editing.round_trip.source_map import Entry, Layout, Node, Unplaceable
+from config.loading import placeholders
+
+Edit = tuple[int, int, str]
+"""What takes the place of the characters from the first number to the second."""
+
+INDENT = 2
+MARKER = re.compile(r"^(?:---|\.\.\.)(?:\s|$)|\A%", re.MULTILINE)
+PROPERTIES = re.compile(r"(?:[ \t]+[&!][^\s]+)*")
+DOCUMENT_END = re.compile(r"^\.\.\.", re.MULTILINE)
+
+
+def apply(text: str, edits: Iterable[Edit]) -> str:
+    """Return a text with edits made; their new lines end as the text's do."""
+    line_end = text_lines.style(text)
+    pieces, at = [], 0
+    for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
+        if start < at:
+            raise Unplaceable("two edits of the same characters")
+        # What was moved may have placeholders out of the parser's sight.
+        shown = placeholders.show(new)
+        pieces += [text[at:start], shown.replace("\n", line_end)]
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+# What is there.
+
+
+def written(found: Layout, entry: Entry, text: str, edits: Iterable[Edit] = ()) -> str:
+    """Return a value's own text, from its first column, with the comments in it.
+
+    Of edits of the whole text, those within it are made.
+    """
+    if entry.value.is_empty:
+        return ""
+    start, end = _lines(found, entry)
+    own = [
+        (a - start, b - start, new) for a, b, new in edits if start <= a and b <= end
+    ]
+    whole = text_lines.plain(apply(text[start:end], own))
+    return text_lines.dedented(whole, _edge(found, entry))
+
+
+def first_line(found: Layout, entry: Entry) -> tuple[int, int]:
+    """Return where `written` begins: its line from 1, and the columns left out."""
+    start, _ = _lines(found, entry)
+    line = len(text_lines.BREAK.findall(found.text, 0, start)) + 1
+    return line, _edge(found, entry)
+
+
+def _lines(found: Layout, entry: Entry) -> tuple[int, int]:
+    """Return the place of a value, with the comments in it."""
+    text, value = found.text, entry.value
+    if not value.is_block:
+        return value.start, value.end
+    end = text_lines.extent(text, value.end, _column(found, entry))
+    if _is_below(found, entry):
+        return text_lines.after(text, entry.mark), end
+    return value.start, end
+
+
+def _is_below(found: Layout, entry: Entry) -> bool:
+    """Tell whether a value begins on a line below its key."""
+    return bool(text_lines.BREAK.search(found.text, entry.mark, entry.value.start))
+
+
+def _column(found: Layout, entry: Entry) -> int:
+    """Return the column of a value's key or dash; -1 for that of the whole text."""
+    return text_lines.column(found.text, entry.start) if entry.parent else -1
+
+
+def _edge(found: Layout, entry: Entry) -> int:
+    """Return the column at which a value's lines begin."""
+    if entry.value.is_block:
+        return text_lines.column(found.text, entry.value.start)
+    return max(_column(found, entry), 0)
+
+
+# What is to be there.
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A text that is to be a value."""
+
+    text: str
+    value: Node
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether it fits behind its key, on the same line."""
+        return (
+            "\n" not in self.text
+            and not self.value.is_block
+            and self.value.end == len(self.text)
+        )
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether it is a text in a block, whose first line stands behind the key."""
+        return self.value.style in ("|", ">") and self.value.outset == 0
+
+
+def fragment(text: str) -> Fragment:
+    """Return a text as a value; raises `Unplaceable` or `YAMLError`."""
+    trimmed = _trimmed(text_lines.plain(text))
+    found = source_map.of(placeholders.hide(trimmed))
+    if MARKER.search(trimmed):
+        raise Unplaceable("one value holds no '---', no '...' and no '%' line")
+    return Fragment(trimmed, found.root.value)
+
+
+def _trimmed(text: str) -> str:
+    """Return a text from its first column, without empty lines around it."""
+    rows = text.removeprefix("\ufeff").rstrip().split("\n")
+    while len(rows) > 1 and not rows[0].strip():
+        rows = rows[1:]
+    edges = [len(row) - len(row.lstrip(" ")) for row in rows if row.strip()]
+    return text_lines.dedented("\n".join(rows), min(edges, default=0))
+
+
+def put(found: Layout, entry: Entry, new: Fragment) -> list[Edit]:
+    """Return the edits that give a place another value."""
+    if entry.is_in_flow:
+        return [_replaced(entry, _in_flow(new))]
+    if entry.value.is_block or _is_below(found, entry):
+        return _put_over_lines(found, entry, new)
+    return _put_over_word(found, entry, new)
+
+
+def _replaced(entry: Entry, text: str) -> Edit:
+    value = entry.value
+    space = " " if text and value.start == entry.mark and not _is_bare(entry) else ""
+    return (value.start, value.end, space + text)
+
+
+def _is_bare(entry: Entry) -> bool:
+    """Tell whether nothing, no key and no dash, stands before a value."""
+    return entry.key is None and entry.start == entry.mark
+
+
+def _in_flow(new: Fragment) -> str:
+    if new.is_inline:
+        return new.text
+    if _has_aliases(new.value):
+        raise Unplaceable("an alias does not fit between these brackets")
+    return serializer.flow(_read(new.text))
+
+
+def _read(text: str) -> Any:
+    return document.of(f"value:\n{text_lines.indented(text, 2)}\n".encode()).data[
+        "value"
+    ]
+
+
+def _has_aliases(value: Node) -> bool:
+    return value.kind == "alias" or any(_has_aliases(e.value) for e in value.entries)
+
+
+def _put_over_word(found: Layout, entry: Entry, new: Fragment) -> list[Edit]:
+    """Replace what stands behind its key, on the same line."""
+    text, value = found.text, entry.value
+    if new.is_inline or new.is_literal:
+        return [_replaced(entry, _hung(found, entry, new))]
+    if entry.key is None:
+        body = text_lines.indented(
+            new.text, _column(found, entry) + INDENT, hanging=True
+        )
+        space = " " if value.start == entry.mark else ""
+        return [(value.start, value.end, space + body)]
+    behind = text_lines.end(text, value.end)
+    body = text_lines.indented(new.text, _column(found, entry) + INDENT)
+    start = value.start
+    if not text[value.end : behind].strip():
+        behind = value.end
+        start -= len(text[entry.mark : start]) if value.outset == start else 0
+    return [(start, value.end, ""), (behind, behind, f"\n{body}")]
+
+
+def _hung(found: Layout, entry: Entry, new: Fragment) -> str:
+    columns = max(_column(found, entry), 0)
+    if new.is_literal and not _is_indented(new.text):
+        columns += INDENT
+    return text_lines.indented(new.text, columns, hanging=True)
+
+
+def _is_indented(text: str) -> bool:
+    """Tell whether the lines below the first stand further right than it."""
+    rows = [row for row in text.split("\n")[1:] if row.strip()]
+    return bool(rows) and all(row.startswith(" ") for row in rows)
+
+
+def _put_over_lines(found: Layout, entry: Entry, new: Fragment) -> list[Edit]:
+    """Replace what stands on lines of its own, or begins at a dash."""
+    text, value = found.text, entry.value
+    column = _column(found, entry)
+    edge = _edge(found, entry) if value.is_block else column + INDENT
+    if edge <= column and not _is_block_list(new.value):
+        edge = column + INDENT
+    end = text_lines.extent(text, value.end, column)
+    if not _is_below(found, entry):
+        return [(value.start, end, text_lines.indented(new.text, edge, hanging=True))]
+    below = text_lines.after(text, entry.mark)
+    if not (new.is_inline or new.is_literal):
+        return [(below, end, text_lines.indented(new.text, edge))]
+    head = text_lines.end(text, entry.mark)
+    behind = entry.mark
+    if value.outset < head:  # An anchor stays where it is.
+        found_properties = PROPERTIES.match(text, behind)
+        behind = found_properties.end() if found_properties else behind
+    if new.is_literal:
+        return [(behind, end, f" {_hung(found, entry, new)}")]
+    return [(behind, behind, f" {new.text}".rstrip()), (head, end, "")]
+
+
+def _is_block_list(value: Node) -> bool:
+    return value.is_block and value.kind == "list"
+
+
+def drop(found: Layout, entry: Entry) -> list[Edit]:
+    """Return the edits that take an entry away, and leave what is around it."""
+    parent = entry.parent
+    if parent is None:
+        raise Unplaceable("the whole text cannot be taken away")
+    siblings = parent.value.entries
+    if len(siblings) == 1 and parent.parent is None:
+        raise Unplaceable("the file would be empty")
+    if len(siblings) == 1:
+        empty = "{}" if parent.value.kind == "map" else "[]"
+        return put(found, parent, fragment(empty))
+    index = siblings.index(entry)
+    if entry.is_in_flow:
+        if index + 1 < len(siblings):
+            return [(entry.start, siblings[index + 1].start, "")]
+        return [(siblings[index - 1].value.end, entry.value.end, "")]
+    text = found.text
+    mark = text[text_lines.start(text, entry.start) : entry.start].strip(" ")
+    if mark not in ("", "?"):
+        return [(entry.start, siblings[index + 1].start, "")]
+    start, end = text_lines.start(text, entry.start), extent(found, entry)
+    if start == 0:
+        return [(0, text_lines.after(text, end), "")]
+    # With the line end before it: something may be added right behind it.
+    first = text_lines.end_before(text, start)
+    if _keeps_breaks(text, siblings[:index]):
+        end = _behind_gap(text, end)
+    elif _is_between_gaps(text, first, end):
+        first = text_lines.end_before(text, text_lines.start(text, first))
+    return [(first, end, "")]
+
+
+def _is_between_gaps(text: str, first: int, end: int) -> bool:
+    """Tell whether there is an empty line above and below some lines."""
+    above = text_lines.start(text, first)
+    is_last = text_lines.after(text, end) == len(text)
+    return (
+        above > 0
+        and not text[above:first].strip()
+        and (is_last or _behind_gap(text, end) > end)
+    )
+
+
+def _behind_gap(text: str, end: int) -> int:
+    """Return where the empty lines below a line end."""
+    while (below := text_lines.after(text, end)) < len(text):
+        stop = text_lines.end(text, below)
+        if text[below:stop].strip():
+            break
+        end = stop
+    return end
+
+
+def _keeps_breaks(text: str, entries: Sequence[Entry]) -> bool:
+    """Tell whether the empty lines below the last of some entries belong to it."""
+    while entries and entries[-1].value.entries:
+        entries = entries[-1].value.entries
+    value = entries[-1].value if entries else None
+    if value is None or value.style not in ("|", ">"):
+        return False
+    return "+" in text[value.start : value.start + 3]
+
+
+def extent(found: Layout, entry: Entry) -> int:
+    """Return where the last line of an entry ends, of the comments in it, too."""
+    return text_lines.extent(found.text, entry.value.end, _column(found, entry))
+
+
+def add(
+    found: Layout,
+    parent: Entry,
+    name: str | None,
+    new: Fragment,
+    *,
+    behind: Entry | None = None,
+) -> list[Edit]:
+    """Return the edits that add an entry to a map, or without a name to a list.
+
+    It comes last, or behind another one.
+    """
+    value = parent.value
+    if value.is_flow and value.entries:
+        last = value.entries[-1].value.end
+        key = f"{serializer.key(name)}: " if name is not None else ""
+        return [(last, last, f", {key}{_in_flow(new)}")]
+    entry = rendered(name, new)
+    if not value.is_block:
+        return put(found, parent, fragment(entry))
+    last_entry = behind or value.entries[-1]
+    column = text_lines.column(found.text, value.entries[0].start)
+    body = text_lines.indented(entry, column)
+    if parent.parent is None and behind is None:
+        return [_at_the_end(found, last_entry, body)]
+    gap = "\n" if is_spaced(found, value.entries) else ""
+    end = extent(found, last_entry)
+    return [(end, end, f"\n{gap}{body}")]
+
+
+def rendered(name: str | None, new: Fragment) -> str:
+    """Return an entry's own text: a key and its value, or a dash and one."""
+    if name is None:
+        return f"- {text_lines.indented(new.text, INDENT, hanging=True)}"
+    key = f"{serializer.key(name)}:"
+    if new.is_inline:
+        return f"{key} {new.text}" if new.text else key
+    if new.is_literal:
+        columns = 0 if _is_indented(new.text) else INDENT
+        return f"{key} {text_lines.indented(new.text, columns, hanging=True)}"
+    return f"{key}\n{text_lines.indented(new.text, INDENT)}"
+
+
+def is_spaced(found: Layout, entries: Sequence[Entry]) -> bool:
+    """Tell whether there are empty lines between entries."""
+    if len(entries) < 2:
+        return False
+    between = found.text[entries[-2].value.end : entries[-1].start]
+    return any(not row.strip() for row in text_lines.plain(between).split("\n")[1:-1])
+
+
+def _at_the_end(found: Layout, last: Entry, body: str) -> Edit:
+    text = found.text
+    end = extent(found, last)
+    if not DOCUMENT_END.search(text_lines.plain(text[end:])):
+        end = text_lines.end(text, len(text.rstrip()))
+    return (end, end, f"\n\n{body}")

@@ -1,0 +1,245 @@
+"""Secrets that come back as masks when a file is saved.
+
+A mask stands for what the file has at that place: under the same keys, in the entry of
+the same name. A mask where the file has no secret is refused, and none is written.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+from config import errors
+from config.editing import secret_masks
+from config.editing.round_trip import data_merge, document, serializer, text_edits
+from config.editing.round_trip.document import Document
+from config.editing.round_trip.source_map import Entry
+from config.errors import ConfigInvalid
+from config.loading import placeholders, reader
+from config.sections import Location, Problem
+
+NOT_THERE = (
+    "this is masked, and the file has no secret there; write the secret itself, or "
+    "${NAME} for that of the environment"
+)
+NO_KEY = "a mask cannot be a key"
+
+
+def unmasked(content: bytes, old: Document, file: str) -> bytes:
+    """Return a content with what masks stand for in an older one.
+
+    Raises `ConfigInvalid` where that has no secret, and for what is no YAML.
+    """
+    if secret_masks.MASK not in content.decode(errors="replace"):
+        return content
+    new = document.of(content, file)
+    found = _Unmasking(new, old, file)
+    text = text_edits.apply(new.text, [*found.values(), *found.comments()])
+    if found.problems:
+        raise ConfigInvalid(errors.foremost(found.problems))
+    return new.with_text(text)
+
+
+class _Unmasking:
+    """Finds what the masks of one document stand for in another."""
+
+    def __init__(self, new: Document, old: Document, file: str) -> None:
+        self.new, self.old, self.file = new, old, file
+        self.hidden = secret_masks.of(old)
+        self.counterparts = _Counterparts(new.data, secret_masks.data(old))
+        self.problems: list[Problem] = []
+
+    def values(self) -> Iterator[text_edits.Edit]:
+        done: set[int] = set()
+        for place, entry in self.new.entries.items():
+            value = entry.value
+            if entry.key is not None and secret_masks.MASK in placeholders.show(
+                entry.name
+            ):
+                self._refuse(place, entry.key.start, NO_KEY)
+            if value.kind != "scalar" or value.start in done:
+                continue
+            said = placeholders.show(value.said)
+            if secret_masks.MASK in said:
+                done.add(value.start)
+                yield from self._value(place, entry, said)
+
+    def _value(
+        self, place: Location, entry: Entry, said: str
+    ) -> Iterator[text_edits.Edit]:
+        before = self.counterparts.of(place)
+        if before is None or self.hidden.values.get(before) != said:
+            self._refuse(place, entry.value.start, NOT_THERE)
+            return
+        source = self.old.target(self.old.entries[before])
+        raw = text_edits.written(self.old.layout, source, self.old.text)
+        if source.value.style in ("|", ">") and not entry.is_in_flow:
+            yield from text_edits.put(self.new.layout, entry, text_edits.fragment(raw))
+            return
+        if "\n" in raw or entry.is_in_flow != source.is_in_flow:
+            raw = serializer.flow(secret_masks.at(self.old.data, before))
+        yield (entry.value.start, entry.value.end, raw)
+
+    def comments(self) -> Iterator[text_edits.Edit]:
+        """Find comments by what was shown of them: the first for the first."""
+        shown_before: dict[str, list[str]] = defaultdict(list)
+        for comment, shown in self.hidden.comments.values():
+            shown_before[shown].append(comment)
+        found = [
+            (s, c.rstrip())
+            for s, c in secret_masks.comments(self.new)
+            if secret_masks.MASK in c
+        ]
+        counts = Counter(comment for _, comment in found)
+        alike = {shown for shown, said in shown_before.items() if len(set(said)) == 1}
+        seen: Counter[str] = Counter()
+        for start, comment in found:
+            candidates = shown_before.get(comment, [])
+            index = seen[comment]
+            seen[comment] += 1
+            if comment in alike:
+                yield (start, start + len(comment), candidates[0])
+            elif candidates and len(candidates) == counts[comment]:
+                yield (start, start + len(comment), candidates[index])
+            else:
+                self._refuse((), start, "this comment holds a mask; write what it says")
+
+    def _refuse(self, place: Location, index: int, says: str) -> None:
+        is_told = len(self.problems) < errors.MOST_TOLD
+        where = reader.position(self.file, self.new.text, index) if is_told else None
+        name = ".".join(map(str, place))
+        message = f"'{name}': {says}" if name else says
+        self.problems.append(Problem(place, message, errors.MASKED, where))
+
+
+def restored(new: Any, place: Location, old: Document) -> Any:
+    """Return data for a place, with what its masks stand for in a document.
+
+    Raises `ConfigInvalid` where that has no secret.
+    """
+    restoring = _Restoring(new, place, old)
+    value = restoring.value(new, place)
+    if restoring.problems:
+        raise ConfigInvalid(errors.foremost(restoring.problems))
+    return value
+
+
+class _Restoring:
+    """Finds what the masks of data for a place stand for in a document."""
+
+    def __init__(self, new: Any, place: Location, old: Document) -> None:
+        self.old = old
+        self.hidden = secret_masks.of(old).values
+        shown_before = secret_masks.data(old)
+        whole = planted(shown_before, place, new)
+        self.counterparts = _Counterparts(whole, shown_before)
+        self.problems: list[Problem] = []
+
+    def value(self, value: Any, here: Location) -> Any:
+        if isinstance(value, dict):
+            return {
+                self._key(key, here): self.value(below, (*here, key))
+                for key, below in value.items()
+            }
+        if isinstance(value, list):
+            return [self.value(it, (*here, index)) for index, it in enumerate(value)]
+        if not isinstance(value, str) or secret_masks.MASK not in value:
+            return value
+        before = self.counterparts.of(here)
+        if before is None or self.hidden.get(before) != value:
+            self._refuse(here, NOT_THERE)
+            return value
+        return secret_masks.at(self.old.data, before)
+
+    def _key(self, key: Any, here: Location) -> Any:
+        if isinstance(key, str) and secret_masks.MASK in key:
+            self._refuse((*here, key), NO_KEY)
+        return key
+
+    def _refuse(self, here: Location, says: str) -> None:
+        message = f"'{'.'.join(map(str, here))}': {says}"
+        self.problems.append(Problem(here, message, errors.MASKED))
+
+
+def planted(whole: Any, place: Location, new: Any) -> Any:
+    """Return data that says something else at a place."""
+    if not place:
+        return new
+    step, rest = place[0], place[1:]
+    if isinstance(whole, list) and isinstance(step, int):
+        below = planted(whole[step], rest, new)
+        return [*whole[:step], below, *whole[step + 1 :]]
+    known = whole if isinstance(whole, dict) else {}
+    return {**known, step: planted(known.get(step), rest, new)}
+
+
+class _Counterparts:
+    """Knows which place of old data a place of new data was, as both are shown.
+
+    Entries of lists are known by their names; those without by what they say, or by
+    where they are while all others stay what they were.
+    """
+
+    def __init__(self, new: Any, old: Any) -> None:
+        self.new, self.old = new, old
+        self._pairs: dict[tuple[int, int], _Pairs] = {}
+        """By the lists' `id`: they are kept as long."""
+
+    def of(self, place: Location) -> Location | None:
+        found: list[str | int] = []
+        new, old = self.new, self.old
+        for step in place:
+            if isinstance(new, dict) and isinstance(old, dict):
+                if step not in old:
+                    return None
+                found.append(step)
+                new, old = new[step], old[step]
+            elif (
+                isinstance(new, list)
+                and isinstance(old, list)
+                and isinstance(step, int)
+            ):
+                index = self._paired(new, old).before(step)
+                if index is None:
+                    return None
+                found.append(index)
+                new, old = new[step], old[index]
+            else:
+                return None
+        return tuple(found)
+
+    def _paired(self, new: list[Any], old: list[Any]) -> "_Pairs":
+        key = (id(new), id(old))
+        if key not in self._pairs:
+            self._pairs[key] = _Pairs(new, old)
+        return self._pairs[key]
+
+
+class _Pairs:
+    """Knows which entry of an old list one of a new list was."""
+
+    def __init__(self, new: list[Any], old: list[Any]) -> None:
+        self._new = list(map(data_merge.known_by, new))
+        self._are_named = [data_merge.identity(item) is not None for item in new]
+        self._counts = Counter(self._new)
+        self._places: dict[Hashable, list[int]] = defaultdict(list)
+        before = list(map(data_merge.known_by, old))
+        for index, known in enumerate(before):
+            self._places[known].append(index)
+        self._changed: set[int] | None = None
+        """Where they differ, if they are as long."""
+        if len(new) == len(old):
+            both = zip(self._new, before, strict=True)
+            self._changed = {i for i, (one, other) in enumerate(both) if one != other}
+
+    def before(self, index: int) -> int | None:
+        known, changed = self._new[index], self._changed
+        places = self._places.get(known, [])
+        is_one = len(places) == self._counts[known] == 1
+        if self._are_named[index]:
+            return places[0] if is_one else None
+        if changed is not None and index not in changed:
+            return index
+        if len(places) == 1:
+            # Copied, it would be one secret in two places.
+            return places[0] if is_one else None
+        return index if changed == {index} else None

@@ -1,0 +1,228 @@
+"""Plain values from YAML nodes: placeholders expanded, positions kept."""
+
+import re
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from config import errors
+from config.errors import ConfigInvalid
+from config.loading import placeholders
+from config.loading.placeholders import Expander
+from config.loading.reader import Source
+from config.loading.scanner import MAX_DEPTH
+from config.sections import Location, Position, Problem
+from core.text.sanitization import shortened
+from core.validation import storable_values
+
+MAX_NODES = 100_000
+"""A few aliases of aliases can stand for billions of values; stop long before."""
+
+TAG = "tag:yaml.org,2002:"
+# A date is text here: model names look like dates, and no field wants one.
+TEXT_TAGS = {f"{TAG}str", f"{TAG}timestamp"}
+SCALAR_TAGS = {f"{TAG}{name}" for name in ("bool", "float", "int", "null")}
+MERGE_TAG = f"{TAG}merge"
+
+HALF = re.compile("[\ud800-\udfff]")
+"""Of a pair in UTF-16."""
+
+Entry = tuple[ScalarNode, Node]
+
+
+@dataclass
+class Tree:
+    """What a document holds, taken one slice at a time, and all that is wrong in it."""
+
+    source: Source
+    expander: Expander
+    problems: list[Problem] = field(default_factory=list)
+    positions: dict[Location, Position] = field(default_factory=dict)
+    written: dict[Location, str] = field(default_factory=dict)
+    """Values that came from placeholders, as the file has them."""
+    failed: set[Location] = field(default_factory=set)
+    """Where a problem left no value to judge."""
+    borrowed: dict[int, Source] = field(default_factory=dict)
+    """Where entries of lists come from that are not the document's, by their `id`."""
+    nodes: int = 0
+    _scalars: Any = field(default_factory=lambda: YAML(typ="safe", pure=True))
+
+    def position(self, location: Location) -> Position:
+        """Return where a location stands, or the nearest thing around it."""
+        while location and location not in self.positions:
+            location = location[:-1]
+        return self.positions.get(location) or Position(self.source.file, 1, 1)
+
+    def entries(self, node: MappingNode, location: Location) -> dict[str, Node]:
+        """Return the values of a map by key, what it merges in (`<<`) included."""
+        found: dict[str, Node] = {}
+        merged: list[Entry] = []
+        for key_node, value in node.value:
+            if key_node.tag == MERGE_TAG:
+                merged += self._merged(value, location, depth=len(location))
+            elif (key := self._key(key_node, location)) is not None:
+                self._add(found, key, key_node, value, location)
+        for key_node, value in merged:
+            key = self._key(key_node, location)
+            if key is not None and key not in found:
+                found[key] = value
+                self._place((*location, key), key_node)
+        return found
+
+    def _add(
+        self,
+        found: dict[str, Node],
+        key: str,
+        key_node: Node,
+        value: Node,
+        location: Location,
+    ) -> None:
+        if key in found:
+            self._problem(
+                location,
+                f"key '{key}' appears twice in this map; keep one",
+                errors.DUPLICATE_KEY,
+                key_node,
+            )
+            return
+        found[key] = value
+        self._place((*location, key), key_node)
+
+    def _merged(self, node: Node, location: Location, depth: int) -> list[Entry]:
+        """Return the entries a `<<` brings, the first to name a key first."""
+        self._count(node, depth)
+        if isinstance(node, SequenceNode):
+            return [
+                entry
+                for item in node.value
+                for entry in self._merged(item, location, depth + 1)
+            ]
+        if not isinstance(node, MappingNode):
+            self._problem(location, "'<<' takes a map", errors.SYNTAX, node)
+            return []
+        own, inherited = [], []
+        for key, value in node.value:
+            self._count(value, depth)
+            if key.tag == MERGE_TAG:
+                inherited += self._merged(value, location, depth + 1)
+            else:
+                own.append((key, value))
+        return own + inherited
+
+    def _key(self, node: Node, location: Location) -> str | None:
+        if not isinstance(node, ScalarNode):
+            self._problem(location, "a key must be text", errors.SYNTAX, node)
+            return None
+        return self._text(node, (*location, placeholders.show(node.value)))
+
+    def value(self, node: Node, location: Location) -> Any:
+        """Return a node as plain lists, maps, text, numbers, booleans and None."""
+        self._count(node, len(location))
+        if isinstance(node, MappingNode) and node.tag == f"{TAG}map":
+            entries = self.entries(node, location)
+            return {k: self.value(v, (*location, k)) for k, v in entries.items()}
+        if isinstance(node, SequenceNode) and node.tag == f"{TAG}seq":
+            return [self._item(v, (*location, i)) for i, v in enumerate(node.value)]
+        if isinstance(node, ScalarNode):
+            return self._scalar(node, location)
+        return self._unsupported(node, location)
+
+    def _item(self, node: Node, location: Location) -> Any:
+        own = self.source
+        self.source = self.borrowed.get(id(node), own)
+        try:
+            self._place(location, node)
+            return self.value(node, location)
+        finally:
+            self.source = own
+
+    def _scalar(self, node: ScalarNode, location: Location) -> Any:
+        if node.tag in TEXT_TAGS:
+            return self._text(node, location)
+        if node.tag not in SCALAR_TAGS:
+            return self._unsupported(node, location)
+        try:
+            value = self._scalars.constructor.construct_object(node)
+        except (ArithmeticError, LookupError, ValueError):
+            return self._unsupported(node, location)
+        self._check_storable(value, node, location)
+        # Python does not write integers of thousands of digits, as messages would.
+        return value if location not in self.failed else shortened(node.value)
+
+    def _check_storable(self, value: Any, node: Node, location: Location) -> None:
+        problem = storable_values.problem(value)
+        if problem is not None:
+            keys = [f"'{step}'" for step in location if isinstance(step, str)]
+            named = keys[-1] if keys else "this"
+            self._problem(location, f"{named} {problem}", errors.WRONG_VALUE, node)
+            self.failed.add(location)
+
+    def _text(self, node: ScalarNode, location: Location) -> str:
+        said = self._said(node, location)
+        text = self.expander.expand(said)
+        if text != said:
+            self.written[location] = placeholders.show(said)
+        for failure in self.expander.failures:
+            self.failed.add(location)
+            index = self._placeholder_index(node, failure.index)
+            position = self.source.position(index)
+            self.problems.append(
+                Problem(location, failure.message, failure.code, position)
+            )
+        # As it was written, a value that failed is not also an empty one.
+        return self.written[location] if self.expander.failures else text
+
+    def _said(self, node: ScalarNode, location: Location) -> str:
+        """Return what a scalar says; two escapes of halves, as JSON has, are one.
+
+        The node stays as it is, to be judged again.
+        """
+        said: str = node.value
+        if not HALF.search(said):
+            self._check_storable(said, node, location)
+            return said
+        halves = said.encode("utf-16", "surrogatepass")
+        try:
+            return halves.decode("utf-16")
+        except UnicodeDecodeError:
+            message = "an escape such as \\uD83D is half a character; write the whole"
+            self._problem(location, message, errors.SYNTAX, node)
+            self.failed.add(location)
+            return halves.decode("utf-16", "replace")
+
+    def _placeholder_index(self, node: ScalarNode, count: int) -> int:
+        """Return where a scalar's n-th placeholder starts in the text.
+
+        Hidden placeholders pass the parser unchanged, so the scalar's n-th is the
+        n-th of the text from where the scalar starts.
+        """
+        start: int = node.start_mark.index
+        spans = placeholders.hidden_spans(self.source.text, start)
+        found, _ = next(islice(spans, count, None), (start, start))
+        return found
+
+    def _unsupported(self, node: Node, location: Location) -> None:
+        tag = str(node.tag).replace(TAG, "!!")
+        message = f"YAML tag '{tag}' cannot be used here; remove it"
+        self._problem(location, message, errors.SYNTAX, node)
+        self.failed.add(location)
+
+    def _count(self, node: Node, depth: int) -> None:
+        self.nodes += 1
+        if self.nodes > MAX_NODES or depth > MAX_DEPTH:
+            message = "aliases make this document unreasonably large"
+            self._problem((), message, errors.TOO_LARGE, node)
+            raise ConfigInvalid(self.problems)
+
+    def _place(self, location: Location, node: Node) -> None:
+        self.positions[location] = self._start(node)
+
+    def _start(self, node: Node) -> Position:
+        mark = node.start_mark
+        return Position(self.source.file, mark.line + 1, mark.column + 1)
+
+    def _problem(self, location: Location, message: str, code: str, node: Node) -> None:
+        self.problems.append(Problem(location, message, code, self._start(node)))

@@ -1,0 +1,231 @@
+"""From the file to a valid `Config`, or to the whole list of what is wrong.
+
+Read, parse, take each section's slice, expand its placeholders, validate its shape,
+then let each section check what it refers to. Nothing stops at the first problem but
+a file that cannot be parsed.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from ruamel.yaml.nodes import Node
+
+from config import errors, sections
+from config.config import VARS
+from config.errors import ConfigInvalid
+from config.loading import overlay_merge, reader, secret_values
+from config.loading.constructor import Tree
+from config.loading.placeholders import Expander
+from config.overlays import Overlay
+from config.sections import Config, Problem, Section
+from config.validation import suggestions, unsupported_keys, validator
+from config.validation.suggestions import did_you_mean
+from core.text import redaction
+
+T = TypeVar("T")
+
+
+def load(path: Path) -> Config:
+    """Return the valid configuration in a file; raises `ConfigInvalid`."""
+    return parse(reader.read(path), path)
+
+
+def parse(content: bytes, path: Path, overlays: Sequence[Overlay] = ()) -> Config:
+    """Return the valid configuration in a file's content; raises `ConfigInvalid`.
+
+    With overlays it is what they make of it; `config.loading.resolution` knows what to
+    do where one of them does not fit.
+    """
+    source, _ = reader.scanned(content, reader.label(path))
+    tree = Tree(source, Expander(os.environ))
+    reading = _Reading(tree, sections.registered(), overlays)
+    with suggestions.sparingly():
+        values = reading.values()
+        reading.check(values)
+    redaction.know(secret_values.within(values))
+    if reading.problems:
+        found = reading.in_file_order()
+        # Of overlays each is told all that is wrong in it.
+        raise ConfigInvalid(found if overlays else errors.foremost(found))
+    return Config(path, MappingProxyType(values), digest(content), content)
+
+
+def section(content: bytes, wanted: Section[T]) -> T:
+    """Return one section's value in a content that is valid, without reading the rest.
+
+    Raises `ConfigInvalid` for what is no YAML.
+    """
+    source = reader.parse(content, "")
+    known: dict[str, Section[Any]] = {VARS.key: VARS, wanted.key: wanted}
+    values = _Reading(Tree(source, Expander(os.environ)), known).values()
+    return Config(Path(), values).get(wanted)
+
+
+def part(content: bytes, wanted: Sequence[Section[Any]]) -> Config:
+    """Return some sections of a content that is valid, without reading the others.
+
+    A process that needs no others stays small so. Of what those hold the secrets are
+    known afterwards, to be redacted. Raises `ConfigInvalid` for what is no YAML.
+    """
+    tree = Tree(reader.parse(content, ""), Expander(os.environ))
+    keys = tree.entries(tree.source.root, ())
+    others: dict[str, Section[Any]] = {
+        key: Section(key=key, shape=Any, default=dict) for key in keys
+    }
+    known = {section.key: section for section in (VARS, *wanted)}
+    values = _Reading(tree, {**others, **known}).values()
+    redaction.know(secret_values.within(values))
+    redaction.know(secret_values.named(values))
+    chosen = {key: value for key, value in values.items() if key in known}
+    return Config(Path(), MappingProxyType(chosen), digest(content))
+
+
+def digest(content: bytes) -> str:
+    """Return what tells one content from another."""
+    return hashlib.sha256(content).hexdigest()
+
+
+class _BrokenSectionError(Exception):
+    """A check asked for a section whose own shape is wrong."""
+
+
+@dataclass(frozen=True)
+class _PartialConfig(Config):
+    """What checks see: all sections, or only those whose shape is right."""
+
+    invalid: frozenset[str] = frozenset()
+
+    def get(self, section: Section[T]) -> T:
+        if section.key in self.invalid:
+            raise _BrokenSectionError(section.key)
+        return super().get(section)
+
+
+@dataclass
+class _Reading:
+    tree: Tree
+    sections: dict[str, Section[Any]]
+    overlays: Sequence[Overlay] = ()
+    invalid: set[str] = field(default_factory=set)
+
+    @property
+    def problems(self) -> list[Problem]:
+        return self.tree.problems
+
+    def in_file_order(self) -> list[Problem]:
+        """Return the problems from top to bottom; an alias repeats none."""
+        placed = [
+            problem
+            if problem.position
+            else replace(problem, position=self.tree.position(problem.location))
+            for problem in self.problems
+        ]
+        distinct = {(p.position, p.message): p for p in placed}
+        return sorted(distinct.values(), key=_place)
+
+    def values(self) -> dict[str, Any]:
+        """Return each section's value, as far as it has one."""
+        nodes = self.tree.entries(self.tree.source.root, ())
+        self._refuse_unknown(nodes)
+        data = self._data(nodes)
+        values = {}
+        for key, section in self.sections.items():
+            try:
+                values[key] = self._value(section, data.get(key))
+            except validator.ShapeError as exc:
+                self.invalid.add(key)
+                self.problems.extend(exc.problems)
+        return values
+
+    def _refuse_unknown(self, nodes: dict[str, Node]) -> None:
+        known = self.sections.keys() | unsupported_keys.KEYS.keys()
+        for key, node in nodes.items():
+            if key not in known:
+                self.problems.append(_unknown(key, known))
+            elif key not in self.sections and not _is_empty(node):
+                self.problems.append(unsupported_keys.problem(key))
+
+    def _data(self, nodes: dict[str, Node]) -> dict[str, Any]:
+        """Return each section's slice: `vars:` first, for the others may use it."""
+        expander = self.tree.expander
+        data: dict[str, Any] = {}
+        for key in sorted(self.sections, key=lambda key: key != VARS.key):
+            if key != VARS.key and expander.variables is None:
+                expander.variables = _snippets(data.get(VARS.key))
+            node = self._node(key, nodes.get(key))
+            if node is not None:
+                data[key] = self.tree.value(node, (key,))
+        return data
+
+    def _node(self, key: str, node: Node | None) -> Node | None:
+        own = [overlay for overlay in self.overlays if overlay.section == key]
+        if not own:
+            return node
+        return overlay_merge.graft(self.tree, self.sections[key], node, own)
+
+    def _value(self, section: Section[Any], data: Any) -> Any:
+        failed = self.tree.failed
+        if data is None and (section.key,) not in failed:
+            if section.required:
+                raise validator.ShapeError([_missing(section)])
+            return section.default()
+        try:
+            return validator.validate(section, data, self.tree.written)
+        except validator.ShapeError as exc:
+            # Where a placeholder failed, that is the problem, not its value.
+            problems = (p for p in exc.problems if p.location not in failed)
+            raise validator.ShapeError(problems) from None
+
+    def check(self, values: dict[str, Any]) -> None:
+        """Find what sections' values refer to and is not there."""
+        config = _PartialConfig(Path(), values, invalid=frozenset(self.invalid))
+        for key, value in values.items():
+            own = self.sections[key].check
+            if own is not None:
+                self.problems.extend(_findings(partial(own, value), config))
+        for check in sections.checks():
+            self.problems.extend(_findings(check, config))
+
+
+def _findings(check: sections.Check, config: Config) -> Iterator[Problem]:
+    try:
+        yield from check(config)
+    except _BrokenSectionError:
+        # What it refers to is wrong itself, so no reference can be judged.
+        return
+
+
+def _snippets(data: Any) -> dict[str, str]:
+    """Return what `vars:` holds; what is not text there is a problem of its own."""
+    entries = data.items() if isinstance(data, dict) else ()
+    return {name: str(text) for name, text in entries}
+
+
+def _place(problem: Problem) -> tuple[int, int]:
+    position = problem.position
+    return (position.line, position.column) if position else (0, 0)
+
+
+def _is_empty(node: Node) -> bool:
+    """Tell whether a key is there in name only: `null`, `[]` or `{}`."""
+    return node.tag == "tag:yaml.org,2002:null" or node.value == []
+
+
+def _missing(section: Section[Any]) -> Problem:
+    meaning = unsupported_keys.KEYS.get(section.key, section.description)
+    message = f"'{section.key}:' ({meaning}) is missing, and must be there"
+    return Problem((section.key,), message, errors.MISSING)
+
+
+def _unknown(key: str, known: set[str]) -> Problem:
+    hint = did_you_mean(key, sorted(known))
+    if key == "port":
+        hint = "; nest it under server:"
+    message = f"'{key}' is not a known top-level key{hint}"
+    return Problem((key,), message, errors.UNKNOWN_KEY)

@@ -1,0 +1,183 @@
+"""From a path to the YAML's nodes, each of which knows where it stands."""
+
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ruamel.yaml.composer import MaxDepthExceededError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node
+from ruamel.yaml.reader import ReaderError
+
+from config import errors
+from config.errors import ConfigInvalid
+from config.loading import placeholders, scanner
+from config.loading.scanner import Scan
+from config.sections import Position, Problem
+
+MAX_BYTES = 1024 * 1024
+
+HINTS = {
+    "mapping values are not allowed here": (
+        "this line is indented wrongly, or its text holds ': ' and needs quotes"
+    ),
+    "found character '\\t'": "indent with spaces, not with a tab",
+    "found unexpected end of stream": "a quote or a bracket is never closed",
+    "found undefined alias": "an alias (*name) needs an anchor (&name) before it",
+    "but found another document": "one file holds one document; remove the '---'",
+    "could not find expected ':'": "a key needs ': ' after it",
+}
+"""What the parser says, and what it mostly means."""
+
+Compose = Callable[[str], tuple[Node | None, Scan]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file's text, its placeholders hidden, and the map it holds."""
+
+    file: str
+    text: str
+    root: MappingNode
+
+    def position(self, index: int) -> Position:
+        """Return where a character of the text stands."""
+        return position(self.file, self.text, index)
+
+
+def position(file: str, text: str, index: int) -> Position:
+    """Return where a character of a text stands."""
+    line = text.count("\n", 0, index)
+    return Position(file, line + 1, index - text.rfind("\n", 0, index))
+
+
+def label(path: Path) -> str:
+    """Return the path as messages show it: short when it is below this directory."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def read(path: Path) -> bytes:
+    """Return the file's content; raises `ConfigInvalid` when it cannot be had."""
+    try:
+        with open(path, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise _refused(label(path), "this is a pipe or a device, not a file")
+            content = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise _refused(
+            label(path), "there is no such file; `manage.py init` writes a starter"
+        ) from None
+    except IsADirectoryError:
+        raise _refused(label(path), "this is a directory, not a file") from None
+    except OSError as exc:
+        raise _refused(label(path), f"cannot be read: {exc.strerror}") from exc
+    if len(content) > MAX_BYTES:
+        raise _refused(label(path), "the file is larger than 1 MiB")
+    return content
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    # A pipe would wait for whoever writes into it.
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _refused(
+    file: str,
+    message: str,
+    code: str = errors.UNREADABLE,
+    where: tuple[int, int] | None = None,
+) -> ConfigInvalid:
+    if where is None:
+        return ConfigInvalid([Problem((), f"{file}: {message}", code)])
+    return ConfigInvalid([Problem((), message, code, Position(file, *where))])
+
+
+def parse(content: bytes, file: str) -> Source:
+    """Return the nodes of a YAML file; raises `ConfigInvalid` when it is not one."""
+    return _scanned(content, file, scanner.compose)[0]
+
+
+def scanned(content: bytes, file: str) -> tuple[Source, Scan]:
+    """Return the nodes of a YAML file, as `parse` does, and all met on the way.
+
+    They are remembered, and nobody may change them: a change in the studio has the
+    same content judged, shown and edited, and to scan it is most of that.
+    """
+    return _scanned(content, file, _remembered)
+
+
+def _scanned(content: bytes, file: str, compose: Compose) -> tuple[Source, Scan]:
+    text = placeholders.hide(_decode(content, file))
+    root, scan = _compose(text, file, compose)
+    if root is None:
+        raise _refused(
+            file,
+            "the file is empty; `manage.py init --force` writes a starter",
+            errors.NOT_A_MAP,
+        )
+    if not isinstance(root, MappingNode):
+        mark = root.start_mark
+        raise _refused(
+            file,
+            "the file must be a map of keys such as 'agents:' and 'providers:'",
+            errors.NOT_A_MAP,
+            (mark.line + 1, mark.column + 1),
+        )
+    return Source(file, text, root), scan
+
+
+def _decode(content: bytes, file: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        line = content.count(b"\n", 0, exc.start) + 1
+        column = exc.start - content.rfind(b"\n", 0, exc.start)
+        raise _refused(
+            file, "the file is not UTF-8 text", where=(line, column)
+        ) from None
+
+
+@lru_cache(maxsize=4)
+def _remembered(text: str) -> tuple[Node | None, Scan]:
+    return scanner.compose(text)
+
+
+def _compose(text: str, file: str, compose: Compose) -> tuple[Node | None, Scan]:
+    try:
+        return compose(text)
+    except (MaxDepthExceededError, RecursionError):
+        raise _refused(
+            file, "the document is nested too deeply", errors.TOO_LARGE
+        ) from None
+    except scanner.TooLongError as exc:
+        raise _refused(file, str(exc), errors.TOO_LARGE) from None
+    except ReaderError as exc:
+        raise _unprintable(exc, text, file) from None
+    except MarkedYAMLError as exc:
+        raise _syntax(exc, file) from None
+    except (OverflowError, ValueError):
+        message = "not valid YAML: an escape such as \\U0001F600 names no character"
+        raise _refused(file, message, errors.SYNTAX) from None
+    except YAMLError as exc:
+        message = str(exc).partition("\n")[0]
+        raise _refused(file, f"not valid YAML: {message}", errors.SYNTAX) from None
+
+
+def _unprintable(exc: ReaderError, text: str, file: str) -> ConfigInvalid:
+    where = position(file, text, exc.position)
+    message = f"character U+{ord(text[exc.position]):04X} is not allowed in YAML"
+    return _refused(file, message, errors.SYNTAX, (where.line, where.column))
+
+
+def _syntax(exc: MarkedYAMLError, file: str) -> ConfigInvalid:
+    """Keep where and what from the parser; its excerpt may show a secret."""
+    mark = exc.problem_mark or exc.context_mark
+    where = (mark.line + 1, mark.column + 1) if mark else None
+    problem = placeholders.show(exc.problem or "this cannot be read")
+    hint = next((hint for start, hint in HINTS.items() if start in problem), "")
+    message = f"not valid YAML: {problem}" + (f" ({hint})" if hint else "")
+    return _refused(file, message, errors.SYNTAX, where)

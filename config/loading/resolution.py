@@ -1,0 +1,167 @@
+"""What runs: the file, with what the studio says laid over it.
+
+The file must be right by itself, so that it serves without the database. An override
+that does not fit what the file says is set aside; a file that does not fit what the
+studio says is refused, for whoever writes it can be told.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from config import errors, sections
+from config.errors import ConfigInvalid
+from config.loading import loader, overlay_merge
+from config.overlays import Overlay, Overlays
+from config.sections import Config, Problem, Section, SetAside
+
+
+def of(
+    content: bytes, path: Path, overlays: Overlays, *, insists: bool = True
+) -> Config:
+    """Return what runs with a file's content; raises `ConfigInvalid`.
+
+    Where it is the file that does not fit the studio, and `insists` is false, what it
+    does not fit is set aside, too.
+    """
+    alone = loader.parse(content, path)
+    if not overlays.entries:
+        return replace(alone, overlays=overlays)
+    return over(content, path, overlays, insists=insists)
+
+
+def over(
+    content: bytes, path: Path, overlays: Overlays, *, insists: bool = True
+) -> Config:
+    """Return what runs with a content that is right by itself, as `of` does."""
+    aside = [found for each in overlays.entries if (found := _unreadable(each))]
+    named = {(found.section, found.name) for found in aside}
+    standing = [o for o in overlays.entries if (o.section, o.name) not in named]
+    while True:
+        try:
+            config = loader.parse(content, path, standing)
+        except ConfigInvalid as exc:
+            broken = list(_broken(exc.problems, standing))
+            if not broken:
+                broken = list(_opposed(content, path, standing, exc.problems))
+                if insists or not broken:
+                    raise _refusal(exc, broken) from None
+            count = len(aside)
+            aside += [replace(found, after=count) for found in broken]
+            named = {(found.section, found.name) for found in broken}
+            standing = [o for o in standing if (o.section, o.name) not in named]
+        else:
+            return replace(config, overlays=overlays, set_aside=tuple(aside))
+
+
+def overridable() -> dict[str, Section[Any]]:
+    """Return the sections whose entries the studio may change, by key."""
+    found = sections.registered()
+    return {key: section for key, section in found.items() if section.is_overridable}
+
+
+def label(aside: SetAside) -> str:
+    """Return how messages call an entry of the studio that is set aside."""
+    section = overridable().get(aside.section)
+    if section is None:
+        return f"'{aside.name}' under '{aside.section}' in the studio"
+    return overlay_merge.label(section, aside.name)
+
+
+def _unreadable(overlay: Overlay) -> SetAside | None:
+    section = overridable().get(overlay.section)
+    if section is None:
+        says = f"'{overlay.section}' cannot be changed in the studio"
+        problem = Problem((), says, errors.UNKNOWN_KEY)
+        return SetAside(overlay.section, overlay.name, (problem,))
+    if overlay.body is None:
+        return None
+    try:
+        overlay_merge.source(overlay.body, overlay_merge.label(section, overlay.name))
+    except ConfigInvalid as exc:
+        return SetAside(overlay.section, overlay.name, exc.problems)
+    return None
+
+
+def _broken(
+    problems: Sequence[Problem], standing: Iterable[Overlay]
+) -> Iterable[SetAside]:
+    """Find the overlays something is wrong in."""
+    known = overridable()
+    for overlay in standing:
+        file = overlay_merge.label(known[overlay.section], overlay.name)
+        own = [p for p in problems if p.position and p.position.file == file]
+        if own:
+            yield SetAside(overlay.section, overlay.name, tuple(own))
+
+
+def _opposed(
+    content: bytes,
+    path: Path,
+    standing: Sequence[Overlay],
+    problems: tuple[Problem, ...],
+) -> Iterator[SetAside]:
+    """Find the overlays without which the file has none of these problems.
+
+    Of several that are in its way together only the last is.
+    """
+    fit = set(_fitting(partial(_is_right, content, path), (), standing))
+    for overlay in standing:
+        if overlay not in fit:
+            yield SetAside(
+                overlay.section, overlay.name, problems, overlay.body is None
+            )
+
+
+def _fitting(
+    is_right: Callable[[Sequence[Overlay]], bool],
+    fit: Sequence[Overlay],
+    doubted: Sequence[Overlay],
+) -> Sequence[Overlay]:
+    """Return overlays that fit, and of some that do not those that fit with them.
+
+    Most do, so it goes by halves: each try takes as long as to judge the file.
+    """
+    if len(doubted) < 2:
+        return fit
+    half = len(doubted) // 2
+    first, last = doubted[:half], doubted[half:]
+    if is_right([*fit, *first]):
+        return _fitting(is_right, [*fit, *first], last)
+    fit = _fitting(is_right, fit, first)
+    together = [*fit, *last]
+    return together if is_right(together) else _fitting(is_right, fit, last)
+
+
+def _is_right(content: bytes, path: Path, standing: Sequence[Overlay]) -> bool:
+    """Tell whether a file has no problem with overlays; these may have some."""
+    try:
+        loader.parse(content, path, standing)
+    except ConfigInvalid as exc:
+        own = {
+            problem
+            for each in _broken(exc.problems, standing)
+            for problem in each.problems
+        }
+        return own.issuperset(exc.problems)
+    return True
+
+
+def _refusal(exc: ConfigInvalid, opposed: Sequence[SetAside]) -> ConfigInvalid:
+    told_first = errors.foremost(exc.problems)
+    if not opposed:
+        return ConfigInvalid(told_first)
+    known = overridable()
+    told = ", ".join(
+        f"{known[each.section].noun} '{each.name}' is "
+        f"{'disabled' if each.is_tombstone else 'changed'} there"
+        for each in opposed
+    )
+    command = f"overrides reset {opposed[0].section} {opposed[0].name}"
+    message = (
+        "the file is right by itself, and not with what the studio says: "
+        f"{told}; `manage.py {command}` undoes that"
+    )
+    return ConfigInvalid([*told_first, Problem((), message, errors.OPPOSED)])

@@ -1,0 +1,1 @@
+"""Store and edit the studio's overrides of entries in the file."""

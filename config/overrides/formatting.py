@@ -1,0 +1,54 @@
+"""What the studio says over the file in words, for the terminal and as JSON."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from config.overrides import override_editor
+from config.overrides.override_editor import Entry
+
+
+def listed(entry: Entry) -> Iterator[str]:
+    """Return an entry in a line, and why it does not run in those below."""
+    yield "  ".join(filter(None, [entry.section.key, entry.name, label(entry)]))
+    for line in entry.why.splitlines():
+        yield f"  {line}"
+
+
+def label(entry: Entry) -> str:
+    """Return what it is, since when and by whom."""
+    broken = ", set aside" if entry.is_broken else ""
+    if entry.changed_at is None:
+        return f"{entry.label}{broken}"
+    when = f"{entry.changed_at:%Y-%m-%d %H:%M:%S}"
+    return f"{entry.label}{broken}  since {when}  by {entry.changed_by}"
+
+
+def whole(entry: Entry) -> Iterator[str]:
+    """Return all there is of an entry."""
+    yield from listed(entry)
+    yield ""
+    yield from entry.text.splitlines()
+    changed = override_editor.diff(entry)
+    if changed:
+        yield ""
+        yield from changed.splitlines()
+    told = override_editor.history(entry.section, entry.name)
+    if told:
+        yield ""
+    for row in told:
+        yield f"{row.at:%Y-%m-%d %H:%M:%S}  {row.action:<10}  by {row.by}"
+
+
+def as_json(entry: Entry) -> dict[str, Any]:
+    """Return an entry for programs."""
+    return {
+        "section": entry.section.key,
+        "name": entry.name,
+        "label": entry.label,
+        "is_broken": entry.is_broken,
+        "why": entry.why,
+        "version": entry.version,
+        "changed_at": entry.changed_at,
+        "changed_by": entry.changed_by,
+        "yaml": entry.text,
+    }

@@ -1,0 +1,91 @@
+"""The JSON Schema of the whole file, made from the shapes that validate it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from config.sections import Section
+from config.validation import unsupported_keys
+
+Schema = dict[str, Any]
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+PLACEHOLDER = {
+    "type": "string",
+    "pattern": r"\$\{[^}]+\}",
+    "description": "Text with a placeholder, replaced before the value is read.",
+}
+NARROWER_THAN_TEXT = {"const", "enum", "pattern"}
+KEPT_OUTSIDE = ("title", "description", "default", "deprecated", "examples")
+
+
+def of(sections: Iterable[Section[Any]]) -> Schema:
+    """Return the JSON Schema (draft 2020-12) of a file with these sections."""
+    by_key = {section.key: section for section in sections}
+    definitions: Schema = {}
+    keys = unsupported_keys.KEYS.keys() | by_key.keys()
+    properties = {
+        key: _key_schema(by_key[key], definitions) if key in by_key else _planned(key)
+        for key in sorted(keys)
+    }
+    return {
+        "$schema": DRAFT,
+        "title": "coulisse.yaml",
+        "type": "object",
+        "properties": properties,
+        "required": sorted(s.key for s in by_key.values() if s.required),
+        "additionalProperties": False,
+        "$defs": {**definitions, "Placeholder": PLACEHOLDER},
+    }
+
+
+def _planned(key: str) -> Schema:
+    text = f"{unsupported_keys.KEYS[key]}. Not available in this version: leave it out."
+    return {"description": text[0].upper() + text[1:], "enum": [None, [], {}]}
+
+
+def _key_schema(section: Section[Any], definitions: Schema) -> Schema:
+    """Return the schema of one key; what it refers to is added to the definitions."""
+    template = f"#/$defs/{section.key}.{{model}}"
+    schema = section.adapter.json_schema(ref_template=template)
+    for name, definition in schema.pop("$defs", {}).items():
+        definitions[f"{section.key}.{name}"] = _open_to_placeholders(definition)
+    schema = _open_to_placeholders(schema)
+    entry = schema.get("additionalProperties")
+    if isinstance(entry, dict) and "$ref" in entry:
+        # An entry's name may say it all: `local:` with nothing under it.
+        schema["additionalProperties"] = {"anyOf": [entry, {"type": "null"}]}
+    described = section.description or unsupported_keys.KEYS.get(section.key, "")
+    described = schema.pop("description", "") or described
+    if not section.required:
+        schema = {"anyOf": [schema, {"type": "null"}]}
+    return {"description": described[:1].upper() + described[1:], **schema}
+
+
+def _open_to_placeholders(node: Any) -> Any:
+    """Let `${…}` stand wherever a value other than free text is expected."""
+    if isinstance(node, list):
+        return [_open_to_placeholders(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    opened = {
+        keyword: value if keyword in KEPT_OUTSIDE else _below(keyword, value)
+        for keyword, value in node.items()
+    }
+    if not _is_narrow(node):
+        return opened
+    outside = {name: opened.pop(name) for name in KEPT_OUTSIDE if name in opened}
+    return {**outside, "anyOf": [opened, {"$ref": "#/$defs/Placeholder"}]}
+
+
+def _below(keyword: str, value: Any) -> Any:
+    if keyword == "properties":
+        # Its keys are names of fields, which may be those of keywords.
+        return {name: _open_to_placeholders(field) for name, field in value.items()}
+    return _open_to_placeholders(value)
+
+
+def _is_narrow(node: Schema) -> bool:
+    if node.get("type") in ("boolean", "integer", "number"):
+        return True
+    is_text = node.get("type") == "string" or "enum" in node or "const" in node
+    return is_text and bool(NARROWER_THAN_TEXT & node.keys())

@@ -1,0 +1,175 @@
+"""Validates one slice of the YAML and says in plain words what is wrong in it."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pydantic import ValidationError
+
+from config import errors
+from config.sections import Location, Problem, Section
+from config.validation import error_messages, pydantic_errors, schema_paths
+from config.validation.pydantic_errors import Fault
+from config.validation.suggestions import did_you_mean
+
+SECRET_WORDS = {
+    *("authorization", "credential", "credentials", "headers"),
+    *("key", "password", "secret", "token"),
+}
+
+VERBS = {"are", "cannot", "does", "has", "is", "must", "needs"}
+
+
+class ShapeError(Exception):
+    """A slice does not have its section's shape."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(self.problems)
+
+
+def validate(section: Section[Any], data: Any, written: Mapping[Location, str]) -> Any:
+    """Return the section's value; raises `ShapeError` with every problem found.
+
+    `written` has what the file says where a placeholder was expanded; messages show
+    that and never the value, which may be a secret.
+    """
+    slice_ = _Slice(section, data, written)
+    try:
+        value = section.adapter.validate_python(data)
+    except ValidationError as exc:
+        found = exc.errors(include_url=False)
+        problems = [
+            slice_.problem(group) for group in pydantic_errors.grouped(found, data)
+        ]
+        raise ShapeError(problems) from None
+    if problems := list(slice_.truths()):
+        raise ShapeError(problems)
+    return value
+
+
+@dataclass(frozen=True)
+class _Slice:
+    section: Section[Any]
+    data: Any
+    written: Mapping[Location, str]
+
+    @cached_property
+    def schema(self) -> schema_paths.Schema:
+        return self.section.adapter.json_schema()
+
+    def problem(self, group: list[Fault]) -> Problem:
+        fault = group[0]
+        match fault.error["type"]:
+            case "missing":
+                code, says = errors.MISSING, "is missing"
+            case "extra_forbidden" | "unexpected_keyword_argument":
+                code, says = errors.UNKNOWN_FIELD, self._unknown(fault.steps)
+            case _:
+                code, says = errors.WRONG_VALUE, self._wrong(group)
+        message = _sentence(self._subject(fault.steps), says)
+        return Problem((self.section.key, *fault.steps), message, code)
+
+    def truths(self) -> Iterator[Problem]:
+        """Find where `true` or `false` would be taken for the number 1 or 0."""
+        for steps, value in _truths(self.data, ()):
+            kind = schema_paths.number(self.schema, steps)
+            if kind is not None:
+                noun = (
+                    error_messages.NUMBER
+                    if kind == "number"
+                    else error_messages.WHOLE_NUMBER
+                )
+                says = f"must be {noun}{self._found(steps, value)}"
+                message = _sentence(self._subject(steps), says)
+                location = (self.section.key, *steps)
+                yield Problem(location, message, errors.WRONG_VALUE)
+
+    def _unknown(self, steps: Location) -> str:
+        known = schema_paths.fields_at(self.schema, steps[:-1])
+        hint = did_you_mean(str(steps[-1]), known)
+        if not hint and known:
+            hint = f"; known here: {', '.join(known)}"
+        return f"is not a known field{hint}"
+
+    def _wrong(self, group: list[Fault]) -> str:
+        steps = group[0].steps
+        expected = [error_messages.expectation(fault.error) for fault in group]
+        if None in expected:
+            return error_messages.own_words(group[0].error)
+        phrases = list(dict.fromkeys(filter(None, expected)))
+        value = group[0].error["input"]
+        hint = ""
+        if isinstance(value, str) and not self._is_hidden(steps):
+            hint = did_you_mean(value, _choices(phrases))
+        if "text" in phrases and isinstance(value, int | float):
+            hint = "; put it in quotes"
+        found = self._found(steps, value)
+        if isinstance(value, list) and any("list" in phrase for phrase in phrases):
+            found = ""
+        return f"must be {' or '.join(phrases)}{found}{hint}"
+
+    def _found(self, steps: Location, value: Any) -> str:
+        if isinstance(value, str | int | float) and self._is_secret(steps):
+            return ""
+        written = self.written.get((self.section.key, *steps))
+        if written is not None:
+            return f", which {error_messages.described(written)} is not"
+        return f", not {error_messages.described(value)}"
+
+    def _is_hidden(self, steps: Location) -> bool:
+        return (self.section.key, *steps) in self.written or self._is_secret(steps)
+
+    def _is_secret(self, steps: Location) -> bool:
+        words = {word for s in steps for word in re.split(r"[_-]", str(s).lower())}
+        return bool(words & SECRET_WORDS) or schema_paths.is_secret(self.schema, steps)
+
+    def _subject(self, steps: Location) -> str:
+        """Name what a sentence is about: `agent 'pm': 'max_turns'`."""
+        if not steps or not self.section.noun:
+            label, rest = self.section.key, steps
+        else:
+            label, rest = self._entry(steps[0]), steps[1:]
+        return f"{label}: '{_dotted(rest)}'" if rest else f"{label}:"
+
+    def _entry(self, step: str | int) -> str:
+        noun = self.section.noun
+        if not isinstance(step, int):
+            return f"{noun} '{step}'"
+        entry = self.data[step]
+        name = entry.get("name") if isinstance(entry, dict) else None
+        return (
+            f"{noun} '{name}'"
+            if name and isinstance(name, str)
+            else f"{noun} {step + 1}"
+        )
+
+
+def _truths(data: Any, steps: Location) -> Iterator[tuple[Location, bool]]:
+    """Yield every true and false within data, with the steps to it."""
+    if isinstance(data, bool):
+        yield steps, data
+    entries: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(data, dict):
+        entries = data.items()
+    elif isinstance(data, list):
+        entries = enumerate(data)
+    for step, value in entries:
+        yield from _truths(value, (*steps, step))
+
+
+def _sentence(subject: str, says: str) -> str:
+    """Join the two; what does not start with a verb stands by itself."""
+    joint = " " if subject[-1] == ":" or says.split(" ")[0] in VERBS else ": "
+    return f"{subject}{joint}{says}"
+
+
+def _dotted(steps: Location) -> str:
+    text = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in steps)
+    return text.removeprefix(".")
+
+
+def _choices(phrases: list[str]) -> list[str]:
+    return [choice for phrase in phrases for choice in re.findall("'([^']*)'", phrase)]

@@ -1,0 +1,1 @@
+"""Classify hosts and client addresses without resolving names."""

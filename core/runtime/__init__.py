@@ -1,0 +1,1 @@
+"""Helpers of a running process: request ids, batches, notifications, SIGINT."""

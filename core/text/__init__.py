@@ -1,0 +1,1 @@
+"""Redact, escape and parse text from outside."""

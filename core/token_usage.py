@@ -1,0 +1,53 @@
+"""How many tokens a model call sends and receives, where its provider does not say.
+
+One function counts what is sent. What is reserved before a call, what is left of an
+agent's context and what a call without a provider's count is charged all come from it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from core import token_estimates
+from core.events import Usage
+from core.messages import Message
+from core.reply import Reply
+
+
+def count_sent(
+    messages: Iterable[Message],
+    *,
+    tool_tokens: int = 0,
+    response_format: Mapping[str, Any] | None = None,
+) -> int:
+    """Return about how many tokens a call with these messages sends.
+
+    `tool_tokens` is what `tokens.estimate_json` returns for the tool definitions. It is
+    an argument because large definitions are counted once and sent in many calls.
+    `response_format` is OpenAI's, for the providers that receive it.
+    """
+    total = tool_tokens + sum(map(token_estimates.estimate_message, messages))
+    if response_format is not None:
+        total += token_estimates.estimate_json(response_format)
+    return total
+
+
+def of(
+    messages: Sequence[Message],
+    reply: Reply,
+    *,
+    tool_tokens: int = 0,
+    response_format: Mapping[str, Any] | None = None,
+) -> Usage:
+    """Return the provider's count of a call, 0 included, or else an estimate of it."""
+    if reply.usage is not None:
+        return reply.usage
+    received = 0
+    if reply.has_begun:
+        received = token_estimates.estimate(reply.reasoning)
+        received += token_estimates.estimate_message(
+            reply.message(), with_reasoning=False
+        )
+    sent = count_sent(
+        messages, tool_tokens=tool_tokens, response_format=response_format
+    )
+    return Usage(input_tokens=sent, output_tokens=received)

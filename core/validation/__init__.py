@@ -1,0 +1,1 @@
+"""Check names, values and JSON Schemas from outside against fixed limits."""

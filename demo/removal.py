@@ -1,0 +1,114 @@
+"""Takes a demo away again: all of it, and nothing else."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from access.limits import usage_limits
+from access.models import AuditEntry, Meter, Token
+from core.ids import UserId
+from demo import sample_users
+from demo.rows import audit_entries, background_tasks
+from demo.sample_users import DOMAIN
+from judges.models import Feedback, Score
+from mcp_bridge.models import McpToken
+from memory.models import (
+    Erasure,
+    Fact,
+    FactChange,
+    Lesson,
+    Message,
+    Owner,
+    Passage,
+    Summary,
+    Thread,
+)
+from smoke.models import Line, Run
+from tasks.agent_triggers import trigger_runs
+from tasks.models import Task, TriggerState
+from telemetry.models import Expense, ModelCall, ToolCall, Turn
+
+AT_ONCE = 500
+"""People of one statement."""
+
+
+def made() -> int:
+    """Return how many people's demo there is; 0 is none."""
+    notes = AuditEntry.objects.filter(action=audit_entries.ACTION)
+    return max((note.details["users"] for note in notes), default=0)
+
+
+def is_used_by_others() -> bool:
+    """Return whether anybody but the demo's people is known."""
+    demo = {user_id for ids in sample_users.all_ids(made()) for user_id in ids}
+    return any(
+        user_id not in demo
+        for model in (Owner, Thread, Turn, Task)
+        for user_id in _users(model)
+    )
+
+
+def _users(model: Any) -> Iterator[UserId]:
+    known = model.objects.order_by().values_list("user_id", flat=True).distinct()
+    yield from known.iterator()
+
+
+def run() -> int:
+    """Delete the demo, whole or not at all; return how many rows that was."""
+    with transaction.atomic():
+        rows = sum(
+            _delete(found)
+            for ids in sample_users.all_ids(made(), AT_ONCE)
+            for found in _of(ids)
+        )
+        rows += sum(_delete(found) for found in _of_nobody())
+    return rows
+
+
+def _of(ids: list[UserId]) -> list[QuerySet[Any]]:
+    """Return all rows of some people, in an order they can be deleted in."""
+    threads = Thread.objects.filter(user_id__in=ids)
+    turns = Turn.objects.filter(user_id__in=ids)
+    runs = Run.objects.filter(user_id__in=ids)
+    return [
+        *(model.objects.filter(user_id__in=ids) for model in (Passage, FactChange)),
+        *(model.objects.filter(user_id__in=ids) for model in (Fact, Lesson)),
+        Summary.objects.filter(thread__in=threads),
+        Message.objects.filter(thread__in=threads),
+        threads,
+        ModelCall.objects.filter(turn__in=turns),
+        ToolCall.objects.filter(turn__in=turns),
+        turns,
+        Line.objects.filter(run__in=runs),
+        runs,
+        Meter.objects.filter(subject__in=map(usage_limits.subject_of_user, ids)),
+        *(
+            model.objects.filter(user_id__in=ids)
+            for model in (Task, Score, Feedback, McpToken, Erasure, Owner)
+        ),
+    ]
+
+
+def _of_nobody() -> Iterator[QuerySet[Any]]:
+    """Yield the rest: tokens, what judges cost, triggers, deeds."""
+    tokens = Token.objects.filter(principal__endswith=f"@{DOMAIN}")
+    subjects = [usage_limits.subject_of_token(token) for token in tokens]
+    yield Meter.objects.filter(subject__in=subjects)
+    yield tokens
+    for note in AuditEntry.objects.filter(action=audit_entries.ACTION):
+        for span in note.details["expenses"]:
+            yield Expense.objects.filter(pk__range=span)
+    for name in background_tasks.TRIGGERS:
+        # One that fired beside the demo has tasks of somebody else.
+        if not Task.objects.filter(origin=trigger_runs.origin_of(name)).exists():
+            yield TriggerState.objects.filter(pk=name)
+    yield AuditEntry.objects.filter(
+        Q(actor=audit_entries.MAKER) | Q(actor__endswith=f"@{DOMAIN}")
+    )
+
+
+def _delete(rows: QuerySet[Any]) -> int:
+    # One DELETE. `delete()` reads every row to find what hangs on it.
+    return int(rows._raw_delete(rows.db) or 0)

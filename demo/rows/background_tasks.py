@@ -1,0 +1,201 @@
+"""Work in the background: what agents and triggers had done, in every state."""
+
+import random
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import cycle
+from typing import Any
+
+import orjson
+
+from core.trace import Call, ToolCall
+from demo import simulated_turns
+from demo.dialogues import Exchange
+from demo.rows.bulk_insert import Inserts
+from demo.rows.turn_records import Whose, record
+from demo.sample_users import Person
+from demo.simulated_turns import Actor, Played
+from demo.traffic_pattern import Calendar
+from tasks.agent_runs import agent_handler, attempt_ids
+from tasks.agent_triggers import trigger_runs
+from tasks.models import Task, TriggerState
+from tasks.queue import lifecycle
+
+FAR = timedelta(days=30)
+"""Until when no worker takes what waits: nobody's model is to be called by a demo."""
+REPORT = (
+    "412 seats, 379 sold. Late by four minutes: a lift stood still. One complaint, "
+    "about a phone. Row H was full for the first time. Heating in room 2 is still weak."
+)
+REVIEW = (
+    "The paper praises the chorus and the light, and finds the last act a little long."
+)
+ANSWERED = "Both answered: it is done."
+EVENING = "Sum up the evening in five lines, for the morning shift."
+TRIGGERS = {
+    "evening-report": ("rota", EVENING, REPORT),
+    "new-review": ("dramaturg", "A review has come out in {}: {}", REVIEW),
+}
+PAPERS = ("the Courier", "Stage Weekly", "O Farol", "Die Brücke")
+ENDS = ("done", "done", "done", "done", "done", "done", "done", "errored", "cancelled")
+WAITING = ("queued", "queued", "queued", "running", "running")
+
+
+class Work:
+    """The tasks of the demo."""
+
+    def __init__(
+        self, inserts: Inserts, actor: Actor, calendar: Calendar, chance: random.Random
+    ) -> None:
+        self._inserts = inserts
+        self._actor = actor
+        self._calendar = calendar
+        self._chance = chance
+
+    def dispatched(self, played: Played, whose: Whose) -> None:
+        """Add the tasks that a turn's agents asked for."""
+        for call in _tools(played.calls):
+            if call.name == "dispatch_task":
+                told = orjson.loads(call.arguments)
+                self.turn(
+                    Whose(whose.user_id, origin="task", token_id=whose.token_id),
+                    *(told["agent"], told["prompt"], ANSWERED),
+                    at=played.ended_at,
+                    origin=f"turn:{played.turn_id}",
+                    state=self._chance.choice(ENDS),
+                )
+
+    def turn(
+        self,
+        whose: Whose,
+        agent: str,
+        prompt: str,
+        reply: str,
+        *,
+        at: datetime,
+        origin: str,
+        state: str,
+    ) -> None:
+        """Add a task, and the turn it took where it is over."""
+        task_id = simulated_turns.uuid_of(self._chance)
+        begin = at + timedelta(seconds=self._chance.uniform(0.1, 4))
+        became: dict[str, Any] = {"state": state, "due_at": at}
+        if state in ("done", "errored"):
+            played = self._actor.play(
+                Exchange(prompt, reply),
+                *(agent, begin),
+                trouble=float(state == "errored"),
+                turn_id=attempt_ids.turn_id(task_id, 1),
+            )
+            record(self._inserts, played, whose)
+            became |= _ended(played, begin)
+        elif state == "cancelled":
+            became |= {"finished_at": begin}
+        else:
+            became |= {"due_at": self._calendar.now + FAR}
+        if state == "running":
+            became |= {"started_at": begin, "worker": "demo:1:0"}
+        self._inserts.add(
+            Task,
+            id=task_id,
+            kind=agent_handler.NAME,
+            user_id=whose.user_id,
+            agent=agent,
+            prompt=prompt,
+            origin=origin,
+            attempts=int(state not in ("queued", "cancelled")),
+            created_at=at,
+            **became,
+        )
+
+    def waiting(self, people: list[Person]) -> None:
+        """Add tasks that are not over."""
+        for state, person in zip(WAITING, cycle(people), strict=False):
+            at = self._calendar.now - timedelta(minutes=self._chance.uniform(1, 50))
+            self.turn(
+                *(Whose(person.user_id, origin="task"), "rota"),
+                f"Ask {person.first}'s team who can take the late shift on Friday.",
+                "",
+                at=at,
+                origin="api",
+                state=state,
+            )
+
+    def broken_off(self, person: Person) -> None:
+        """Add one whose worker died three times."""
+        at = self._calendar.now - timedelta(days=2)
+        self._inserts.add(
+            Task,
+            id=simulated_turns.uuid_of(self._chance),
+            kind=agent_handler.NAME,
+            user_id=person.user_id,
+            agent="dramaturg",
+            prompt="Read all programme notes since 1990 and list the plays.",
+            origin="api",
+            state="errored",
+            attempts=lifecycle.MAX_INTERRUPTIONS,
+            interruptions=lifecycle.MAX_INTERRUPTIONS,
+            created_at=at,
+            due_at=at,
+            started_at=at,
+            finished_at=at + timedelta(minutes=9),
+            error=lifecycle.INTERRUPTED,
+        )
+
+    def triggered(self, team: Person) -> None:
+        """Add what the triggers fired."""
+        evenings = self._evenings()
+        for at in evenings:
+            self._fired("evening-report", team, EVENING, at)
+        reviews = sorted(
+            self._calendar.moment(self._chance)
+            for _ in range(max(1, self._calendar.days // 4))
+        )
+        for at in reviews:
+            told = TRIGGERS["new-review"][1].format(
+                self._chance.choice(PAPERS), "'Light, quick, and never empty.'"
+            )
+            self._fired("new-review", team, told, at)
+        self._state("evening-report", evenings, missed=1)
+        self._state("new-review", reviews, repeated=2)
+
+    def _evenings(self) -> list[datetime]:
+        days = range(self._calendar.days, 0, -1)
+        at_ten = self._calendar.now.replace(hour=22, minute=0, second=0, microsecond=0)
+        found = (at_ten - timedelta(days=number) for number in days)
+        return [at for at in found if at > self._calendar.start]
+
+    def _fired(self, name: str, team: Person, prompt: str, at: datetime) -> None:
+        agent, _, reply = TRIGGERS[name]
+        self.turn(
+            *(Whose(team.user_id, origin="task"), agent, prompt, reply),
+            at=at,
+            origin=trigger_runs.origin_of(name),
+            state="errored" if self._chance.random() < 0.06 else "done",
+        )
+
+    def _state(self, name: str, times: list[datetime], **counts: int) -> None:
+        if times and not TriggerState.objects.filter(pk=name).exists():
+            fired = {"fired": len(times), "fired_at": times[-1]}
+            self._inserts.add(TriggerState, name=name, **fired, **counts)
+
+
+def _ended(played: Played, begin: datetime) -> dict[str, Any]:
+    """Return what became of a task whose turn is over."""
+    is_failed = played.outcome == "error"
+    return {
+        "state": "errored" if is_failed else "done",
+        "turn_id": played.turn_id,
+        "result": played.reply,
+        "error": played.error or "",
+        "failures": int(is_failed),
+        "started_at": begin,
+        "finished_at": played.ended_at,
+    }
+
+
+def _tools(calls: list[Call]) -> Iterator[ToolCall]:
+    for call in calls:
+        if isinstance(call, ToolCall):
+            yield call
+            yield from _tools(call.calls)

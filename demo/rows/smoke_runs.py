@@ -1,0 +1,202 @@
+"""Runs of the smoke tests: launched now and then, passed, failed, broken off."""
+
+import random
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from core import trace
+from core.events import Usage
+from core.ids import UserId
+from core.trace import Call, ModelCall
+from demo import sample_users, simulated_turns
+from demo.dialogues import Exchange
+from demo.rows.bulk_insert import Inserts
+from demo.rows.score_records import Jury
+from demo.rows.turn_records import Whose
+from demo.simulated_turns import Actor, Played
+from demo.traffic_pattern import Calendar
+from smoke.config import SMOKE_TESTS, SmokeTest
+from smoke.evaluation import tool_call_log
+from smoke.models import Line, Run
+from telemetry.config import TELEMETRY
+
+SAID = {
+    "late-booker": (
+        Exchange("Two for tonight, anything?", "Two in row K, €24 each. Shall I?"),
+        Exchange("yes. aisle?", "K1 and K2 are on the aisle; held until 19:00."),
+        Exchange("Perfect, thank you! [FIN]", "See you tonight."),
+    ),
+    "school-class": (
+        Exchange(
+            "Good morning, I have thirty pupils and a bus that leaves at 13:30.",
+            "Good morning! The school performance begins at 10:00 and lasts two hours.",
+        ),
+        Exchange(
+            "And the talk afterwards? I worry about the bus.",
+            "It lasts 25 minutes, so you are out at 12:30 at the latest.",
+        ),
+        Exchange("Then we'll come. [FIN]", "We look forward to thirty of you."),
+    ),
+}
+EVERY = timedelta(days=3)
+
+
+class Rehearsal:
+    """The runs of one configuration's smoke tests."""
+
+    def __init__(
+        self, inserts: Inserts, actor: Actor, jury: Jury, chance: random.Random
+    ) -> None:
+        self._inserts = inserts
+        self._actor = actor
+        self._jury = jury
+        self._chance = chance
+        self._tests = actor.config.get(SMOKE_TESTS)
+        self._runs = 0
+
+    def hold(self, calendar: Calendar) -> None:
+        """Launch every test every few days."""
+        at = calendar.start + EVERY
+        while at < calendar.now:
+            for test in self._tests.values():
+                if self._runs + test.repetitions < sample_users.RUNS:
+                    self._launch(test, at)
+            at += EVERY
+
+    def _launch(self, test: SmokeTest, at: datetime) -> None:
+        batch = simulated_turns.uuid_of(self._chance)
+        for repetition in range(1, test.repetitions + 1):
+            user_id = sample_users.synthetic(self._runs)
+            self._runs += 1
+            run: dict[str, Any] = {
+                "id": simulated_turns.uuid_of(self._chance),
+                "batch": batch,
+                "repetition": repetition,
+                "test": test.name,
+                "target": test.target,
+                "user_id": user_id,
+                "origin": "command",
+                "settings": test.model_dump(mode="json"),
+                "attempt": 1,
+                "created_at": at,
+                "started_at": at + timedelta(seconds=2),
+            }
+            self._converse(test, run, user_id)
+
+    def _converse(self, test: SmokeTest, run: dict[str, Any], user_id: UserId) -> None:
+        agent = test.target
+        if agent not in self._actor.agents:
+            agent = self._chance.choice(("front-desk", "front-desk-warm"))
+        experiment = "" if agent == test.target else test.target
+        whose = Whose(user_id, experiment=experiment, origin="smoke")
+        held = Held(run["started_at"])
+        for exchange in SAID[test.name]:
+            self._speak(test, run, exchange, held)
+            played = self._actor.play(exchange, agent, held.at, trouble=0.02)
+            held.add(played)
+            if played.outcome != "ok":
+                break
+            self._line(run, held, played.reply, [*played.calls], played)
+            for name, value in self._jury.hear(played, whose).items():
+                held.scores[name].append(value)
+        self._inserts.add(Run, **run, **held.told(test), agent=agent)
+
+    def _speak(
+        self, test: SmokeTest, run: dict[str, Any], exchange: Exchange, held: "Held"
+    ) -> None:
+        """Have the persona say its part."""
+        call = self._persona(test, exchange, held.at)
+        held.persona_micro_usd += call.cost_micro_usd or 0
+        self._line(run, held, exchange.user, [call])
+        held.at += timedelta(seconds=call.seconds or 0)
+
+    def _persona(self, test: SmokeTest, exchange: Exchange, at: datetime) -> ModelCall:
+        persona = test.persona
+        call = ModelCall("persona", persona.provider, persona.model, started_at=at)
+        call.seconds = self._chance.uniform(0.4, 1.4)
+        call.finish_reason = "stop"
+        call.usage = Usage(200, 5 + len(exchange.user) // 4)
+        call.cost_micro_usd = simulated_turns.price(
+            self._actor.config, persona.provider, persona.model, call.usage, at
+        )
+        return call
+
+    def _line(
+        self,
+        run: dict[str, Any],
+        held: "Held",
+        text: str,
+        made: list[Call],
+        played: Played | None = None,
+    ) -> None:
+        most = self._actor.config.get(TELEMETRY).sqlite.max_payload_bytes
+        self._inserts.add(
+            Line,
+            run_id=run["id"],
+            position=held.lines,
+            speaker="persona" if played is None else "assistant",
+            text=text,
+            agent="" if played is None else played.agent,
+            turn_id=None if played is None else played.turn_id,
+            calls=tool_call_log.kept(made, most),
+            cost_micro_usd=trace.cost(made),
+            seconds=made[0].seconds if played is None else played.seconds,
+            said_at=held.at,
+        )
+        held.lines += 1
+
+
+@dataclass
+class Held:
+    """A run, as far as it is."""
+
+    at: datetime
+    lines: int = 0
+    costs: list[int | None] = field(default_factory=list)
+    """Of the replies; None is unknown."""
+    persona_micro_usd: int = 0
+    scores: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    last: Played | None = None
+
+    def add(self, played: Played) -> None:
+        """Note what the agent did."""
+        self.at, self.last = played.ended_at, played
+        self.costs.append(trace.cost(played.calls))
+
+    def told(self, test: SmokeTest) -> dict[str, Any]:
+        """Return what a run's row says of how it ended."""
+        is_whole = self.last is not None and self.last.outcome == "ok"
+        is_priced = None not in self.costs
+        return {
+            **(self._verdict(test) if is_whole else self._breakdown()),
+            "turns": len(self.costs) - (not is_whole),
+            "cost_micro_usd": sum(c or 0 for c in self.costs) if is_priced else None,
+            "persona_micro_usd": self.persona_micro_usd,
+            "ended_at": self.at,
+            "finished_at": self.at + timedelta(seconds=6),
+        }
+
+    def _breakdown(self) -> dict[str, Any]:
+        why = (self.last.error if self.last else None) or "the reply was broken off"
+        return {"state": "failed", "stopped_because": "error", "error": why}
+
+    def _verdict(self, test: SmokeTest) -> dict[str, Any]:
+        means = {
+            name: {"mean": round(sum(each) / len(each), 2), "count": len(each)}
+            for name, each in self.scores.items()
+        }
+        failures = [
+            f"{name} is {means[name]['mean']:.2f} in the mean of "
+            f"{means[name]['count']} scores (at least {least:g})"
+            for name, least in test.expect.min_score.items()
+            if name in means and means[name]["mean"] < least
+        ]
+        return {
+            "state": "done",
+            "stopped_because": "persona_marker",
+            "scores": means,
+            "verdict": "failed" if failures else "passed",
+            "failures": failures,
+        }

@@ -1,0 +1,1 @@
+"""The ASGI handler of clients' requests: body limits, slow clients, access log."""

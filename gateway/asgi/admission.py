@@ -1,0 +1,71 @@
+"""Checks before a request's body is read: who sends it, and how large it may be.
+
+A stranger's body is not read where only known clients are served.
+"""
+
+from typing import NamedTuple
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from access.authentication.config import AUTH
+from config import live
+from config.config import SERVER
+from core.errors import CoulisseError
+from gateway import errors
+from gateway.auth import authentication
+from gateway.endpoints import webhooks
+from gateway.mcp_server import views
+
+SMALL_BODY_BYTES = 64 * 1024
+"""For addresses that take no body, and for clients that show no credential."""
+MCP = "/mcp"
+
+
+class BodyLimit(NamedTuple):
+    """The most bytes a body may have."""
+
+    max_bytes: int
+    remedy: str = ""
+    """How the operator sets it."""
+
+
+NO_BODY = BodyLimit(0)
+
+
+async def admit(request: HttpRequest) -> BodyLimit:
+    """Return how large a request's body may be.
+
+    Authenticates requests to `/v1` and `/mcp`; raises what `authenticate` raises, and
+    `HookUnknown`.
+    """
+    path = request.path
+    if path.startswith("/v1/") or path == MCP:
+        if live.current().get(AUTH).proxy is not None:
+            await authentication.authenticate(request)
+        return server_limit()
+    if path.startswith("/hooks/"):
+        trigger = webhooks.find(request)
+        return BodyLimit(
+            min(trigger.max_body_bytes, server_limit().max_bytes),
+            "raise this webhook's max_body_bytes",
+        )
+    return BodyLimit(SMALL_BODY_BYTES)
+
+
+def server_limit() -> BodyLimit:
+    """Return the limit of `server.max_body_bytes`; raises `ConfigInvalid`."""
+    most = live.current().get(SERVER).max_body_bytes
+    return BodyLimit(most, "raise server.max_body_bytes")
+
+
+def refuse(request: HttpRequest, error: Exception) -> HttpResponseBase:
+    """Answer a request whose body is not read."""
+    if not isinstance(error, CoulisseError):
+        return errors.on_internal_error(request, error)
+    if request.path == MCP:
+        errors.log(request.method or "", request.path, error)
+        return views.refusal(error)
+    if request.path.startswith("/hooks/"):
+        webhooks.log_refusal(request, error)
+    return errors.on_domain_error(request, error)

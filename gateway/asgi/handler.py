@@ -1,0 +1,291 @@
+"""Django's ASGI handler, made light for clients' requests.
+
+Django sends two signals and closes the response through a thread, on every request;
+each hop costs as much as a whole query (docs/performance.md). Clients' requests need
+neither: the database lane minds its own connections. Credentials are checked before
+the body is read (`gateway.asgi.admission`), bodies are measured while they arrive,
+every answer under `/v1` is OpenAI's shape, and every request has a name.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from io import BytesIO
+from typing import Any
+
+from django.core.exceptions import RequestAborted
+from django.core.handlers.asgi import ASGIHandler, ASGIRequest
+from django.core.handlers.exception import convert_exception_to_response
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+
+from config import live
+from config.config import SERVER, ServerConfig
+from config.errors import ConfigInvalid
+from core.runtime import request_ids
+from core.text.sanitization import shortened
+from gateway import errors
+from gateway.asgi import admission
+from gateway.asgi.admission import NO_BODY, BodyLimit
+from gateway.asgi.slow_clients import Patience
+from gateway.auth import authentication
+from gateway.errors import HOSTS_REMEDY, BodyTooLarge, HostRefused, Stopping
+from gateway.openai import sse
+from gateway.request_validation import hosts, text_encoding
+
+Scope = dict[str, Any]
+Headers = dict[bytes, bytes]
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+
+BODY = "http.response.body"
+REQUEST_ID = b"x-request-id"
+"""OpenAI's header, which its clients show as `_request_id`."""
+ALWAYS = (
+    # What is answered is of one user, and is no more than it says it is.
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"same-origin"),
+    (b"x-content-type-options", b"nosniff"),
+)
+"""Headers of every answer that does not say otherwise itself."""
+
+DISCARD_SECONDS = 10.0
+"""How long a client may go on sending a body that was refused."""
+
+logger = logging.getLogger(__name__)
+
+
+class Handler(ASGIHandler):
+    """Answers HTTP requests."""
+
+    request_class = text_encoding.Utf8Request
+    chats = "/v1/"
+    """Streams of events below this path are OpenAI's frames."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._answers: set[asyncio.Task[None]] = set()
+
+    def load_middleware(self, is_async: bool = False) -> None:
+        """Load none: sessions and what goes with them are the studio's."""
+        self._view_middleware: list[Any] = []
+        self._template_response_middleware: list[Any] = []
+        self._exception_middleware: list[Any] = []
+        view: Any = self._get_response_async  # type: ignore[attr-defined]  # Django's
+        self._middleware_chain = convert_exception_to_response(view)
+
+    async def drain(self) -> None:
+        """Wait until no answer is open; called when the server stops.
+
+        The server breaks off what takes too long, but does not wait for what a turn
+        then still has to put away.
+        """
+        while self._answers:
+            await asyncio.wait(self._answers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        request_id = request_ids.begin(headers.get(REQUEST_ID))
+        is_chat = scope["path"].startswith(self.chats)
+        outgoing = Outgoing(send, request_id, is_chat=is_chat)
+        body = BytesIO()
+        request, _ = self.create_request(scope, body)
+        if request is None:
+            await self._refuse(
+                errors.bad_url(), Unread(headers, receive, outgoing.send)
+            )
+            return
+        try:
+            check_host(headers)
+            text_encoding.check(scope, headers)
+            limit = await self.admit(request) if has_body(headers) else NO_BODY
+            body.write(await _read_body(headers, receive, limit))
+            body.seek(0)
+        except RequestAborted:
+            return
+        except Exception as exc:
+            # Django, which answers faults, does not see the request yet.
+            refusal = admission.refuse(request, exc)
+            await self._refuse(refusal, Unread(headers, receive, outgoing.send))
+            return
+        try:
+            await self._answer_while_connected(request, receive, outgoing.send)
+        except asyncio.CancelledError:
+            # The server stops.
+            if not outgoing.has_begun:
+                stopping = errors.response(Stopping())
+                await self.send_response(stopping, outgoing.send)
+            elif outgoing.is_open_chat:
+                ending = sse.error(Stopping()) + sse.DONE
+                await outgoing.send({"type": BODY, "body": ending})
+
+    async def admit(self, request: ASGIRequest) -> BodyLimit:
+        """Return how large the body may be; raises what refuses to read it."""
+        return await admission.admit(request)
+
+    async def _refuse(self, answer: HttpResponseBase, unread: "Unread") -> None:
+        await self.send_response(unread.closing(answer), unread.send)
+
+    async def _answer_while_connected(
+        self, request: ASGIRequest, receive: Receive, send: Send
+    ) -> None:
+        """Answer the request; when the client leaves or the server stops, break off.
+
+        Either way it waits until the turn has put away what was said.
+        """
+        answering = asyncio.create_task(self._answer(request, send))
+        self._answers.add(answering)
+        answering.add_done_callback(self._answers.discard)
+        leaving = asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait(
+                (answering, leaving), return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            leaving.cancel()
+            answering.cancel()  # Nothing happens to an answer that is complete.
+            await asyncio.wait((answering,))
+        if answering.cancelled():
+            return
+        error = answering.exception()
+        if error is not None and leaving.done() and not leaving.cancelled():
+            logger.debug("the client left: %s", error)  # Its connection is closed.
+        elif error is not None:
+            raise error
+
+    async def _answer(self, request: ASGIRequest, send: Send) -> None:
+        answer = await self.run_get_response(request)
+        patience = Patience(send, asyncio.current_task())
+        try:
+            await self.send_response(answer, patience.send)
+        finally:
+            patience.close()
+
+    def handle_uncaught_exception(
+        self, request: HttpRequest, resolver: Any, exc_info: Any
+    ) -> HttpResponse:
+        """Return what a client is told of a fault of ours."""
+        return errors.on_internal_error(request, exc_info[1])
+
+    async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
+        """Return Django's response, in OpenAI's shape where it is an error."""
+        answer = errors.shaped(request, await self.get_response_async(request))
+        return await authentication.answered(request, answer)
+
+
+class Outgoing:
+    """What is sent of an answer, with the headers every answer has."""
+
+    def __init__(self, send: Send, request_id: str, *, is_chat: bool) -> None:
+        self._send = send
+        self._request_id = request_id.encode()
+        self._is_chat = is_chat
+        self._type = b""
+        self.has_begun = False
+        self._has_ended = False
+
+    @property
+    def is_open_chat(self) -> bool:
+        """Whether it is a stream of OpenAI's frames that goes on."""
+        is_stream = self._type == b"text/event-stream"
+        return self._is_chat and is_stream and not self._has_ended
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        if not self.has_begun:
+            self.has_begun = True
+            self._add_to(message["headers"])
+        self._has_ended = message["type"] == BODY and not message.get("more_body")
+        await self._send(message)
+
+    def _add_to(self, headers: list[tuple[bytes, bytes]]) -> None:
+        given = {name.lower(): value for name, value in headers}
+        self._type = given.get(b"content-type", b"")
+        headers += [header for header in ALWAYS if header[0] not in given]
+        headers.append((REQUEST_ID, self._request_id))
+
+
+def check_host(headers: Headers) -> None:
+    """Raise `HostRefused` unless the request is meant for this server."""
+    host = headers.get(b"host", b"")
+    if not hosts.is_allowed(host, _server().allowed_hosts):
+        raise HostRefused(
+            f"This server does not answer to the name "
+            f"'{shortened(host.decode('latin1'))}'",
+            detail=HOSTS_REMEDY,
+        )
+
+
+def has_body(headers: Headers) -> bool:
+    """Return whether a body follows the headers."""
+    length = headers.get(b"content-length", b"0")
+    return length != b"0" or b"transfer-encoding" in headers
+
+
+async def _read_body(headers: Headers, receive: Receive, limit: BodyLimit) -> bytes:
+    """Return the whole body; raises `BodyTooLarge` as soon as that is known."""
+    declared = headers.get(b"content-length", b"0")
+    if declared.isdigit() and int(declared) > limit.max_bytes:
+        raise _too_large(limit)
+    chunks: list[bytes] = []
+    size = 0
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise RequestAborted
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
+        if size > limit.max_bytes:
+            raise _too_large(limit)
+        more = message.get("more_body", False)
+    return b"".join(chunks)
+
+
+def _too_large(limit: BodyLimit) -> BodyTooLarge:
+    return BodyTooLarge(
+        f"The body is larger than {limit.max_bytes} bytes, the most that is taken "
+        "here; send less",
+        detail=limit.remedy,
+    )
+
+
+class Unread:
+    """Sends the answer to a request whose body was not read, or not to its end."""
+
+    def __init__(self, headers: Headers, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._has_body = has_body(headers)
+        # A client that asks first does not send the body any more.
+        self._is_awaited = self._has_body and b"expect" not in headers
+
+    def closing(self, answer: HttpResponseBase) -> HttpResponseBase:
+        """Return the answer, which ends the connection where a body is on its way."""
+        if self._has_body:
+            answer["Connection"] = "close"
+        return answer
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Send, and before the connection is closed discard what still arrives.
+
+        With bytes unread the system would reset the connection, and the client might
+        lose the answer.
+        """
+        if not self._is_awaited or message["type"] != BODY or message.get("more_body"):
+            await self._send(message)
+            return
+        await self._send({**message, "more_body": True})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DISCARD_SECONDS):
+                while (await self._receive()).get("more_body"):
+                    pass
+        await self._send({"type": BODY, "body": b""})
+
+
+def _server() -> ServerConfig:
+    try:
+        return live.current().get(SERVER)
+    except ConfigInvalid:
+        return ServerConfig()  # Who asks is told by the view.

@@ -1,0 +1,214 @@
+"""Who sends a request: its credential, checked as `auth.proxy` says.
+
+Where nothing is asked for nothing is looked at: SDKs send some key in any case.
+"""
+
+import re
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from access.authentication import login_throttle
+from access.authentication.basic_auth import Passwords
+from access.authentication.config import AUTH, ProxyAuth
+from access.authentication.oidc_tokens import Verifier
+from access.errors import CredentialRefused, CredentialRequired, OriginRefused
+from access.tokens import api_tokens
+from access.users.caller import OPEN, Caller, Scheme, by_token
+from config import live
+from config.config import SERVER
+from core.errors import CoulisseError
+from core.text.sanitization import shortened
+from gateway import errors
+from gateway.auth import browser_session
+from gateway.errors import HOSTS_REMEDY
+from gateway.request_validation import hosts
+from turns import database_executor
+
+ATTRIBUTE = "_coulisse_caller"
+
+TURNS = "/v1/chat/completions"
+"""Where a token that was found lately is taken at its word: a turn's own trip to the
+database asks whether it still is valid."""
+
+MAX_HEADER = 20_000
+"""Characters of an `Authorization` header; a longer one is not looked into."""
+
+SECRET = re.compile(rf"{api_tokens.PREFIX}[A-Za-z0-9_-]{{43}}", re.ASCII)
+
+
+async def authenticate(request: HttpRequest) -> Caller:
+    """Return who sends a request, and have `caller_of` know it.
+
+    A request is looked at once: a second call returns what the first did. Raises
+    `Unauthenticated` for a credential that is missing or not valid, and
+    `Unavailable` where that cannot be told.
+    """
+    known: Caller | None = getattr(request, ATTRIBUTE, None)
+    if known is not None:
+        return known
+    proxy = live.current().get(AUTH).proxy
+    caller = OPEN if proxy is None else await guard(proxy).admit(request)
+    setattr(request, ATTRIBUTE, caller)
+    return caller
+
+
+def caller_of(request: HttpRequest) -> Caller:
+    """Return who sends a request that was authenticated."""
+    caller: Caller = getattr(request, ATTRIBUTE)
+    return caller
+
+
+async def recognise(request: HttpRequest) -> Caller:
+    """Return who sends a request that need not say it; `OPEN` if they do not."""
+    try:
+        return await authenticate(request)
+    except CoulisseError:
+        return OPEN
+
+
+async def answered(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
+    """Return what a request is answered, once its credential is certain.
+
+    A turn that failed may have done so before it asked the database, and then a token
+    that is revoked must not learn why.
+    """
+    browser_session.renew(request, answer)
+    caller = getattr(request, ATTRIBUTE, OPEN)
+    if answer.status_code < 400 or not caller.is_remembered or caller.token is None:
+        return answer
+    try:
+        await _look_up(api_tokens.digest(bearer(request)))
+    except CoulisseError as exc:
+        api_tokens.REMEMBERED.forget(caller.token.id)
+        return errors.on_domain_error(request, exc)
+    return answer
+
+
+class Guard:
+    """Checks credentials by one reading of `auth.proxy`."""
+
+    def __init__(self, proxy: ProxyAuth) -> None:
+        self.proxy = proxy
+        self.verifier = None if proxy.oidc is None else Verifier(proxy.oidc)
+        """What reads the identity provider's tokens."""
+        self._passwords = Passwords(
+            proxy.logins, realm="Coulisse", throttle=login_throttle.API
+        )
+
+    async def admit(self, request: HttpRequest) -> Caller:
+        """Return who sends a request; raises as `authenticate` does."""
+        if self.proxy.tokens is not None:
+            return await _admit_token(request)
+        if self.verifier is not None:
+            return await self._admit_person(request, self.verifier)
+        username = await self._passwords.check(
+            request.headers.get("Authorization"), request.META.get("REMOTE_ADDR", "")
+        )
+        check_origin(request)
+        return self._caller(username, "basic")
+
+    async def _admit_person(self, request: HttpRequest, verifier: Verifier) -> Caller:
+        if "Authorization" in request.headers:
+            return self._caller(await verifier.subject(bearer(request)), "oidc")
+        subject = browser_session.subject(request, verifier.oidc)
+        if subject is None:
+            raise browser_session.required(request, verifier.oidc)
+        check_origin(request)
+        return self._caller(subject, "oidc")
+
+    def _caller(self, name: str, scheme: Scheme) -> Caller:
+        return Caller(name, name if self.proxy.binds_users else None, scheme)
+
+
+_guard: Guard | None = None
+
+
+def guard(proxy: ProxyAuth) -> Guard:
+    """Return what checks credentials; it lasts until `auth.proxy` is edited."""
+    global _guard
+    found = _guard
+    if found is None or (found.proxy is not proxy and found.proxy != proxy):
+        found = _guard = Guard(proxy)
+    return found
+
+
+async def _admit_token(request: HttpRequest) -> Caller:
+    """Return whose API token a request carries; raises as `authenticate` does."""
+    secret = bearer(request)
+    if not SECRET.fullmatch(secret):
+        raise CredentialRefused
+    digest = api_tokens.digest(secret)
+    if request.path == TURNS:
+        token = api_tokens.REMEMBERED.recall(digest)
+        if token is not None:
+            return by_token(token, is_remembered=True)
+    return await _look_up(digest)
+
+
+async def _look_up(digest: str) -> Caller:
+    """Return whose token this is; raises `CredentialRefused` and `DatabaseDown`."""
+    token = await database_executor.run(api_tokens.find, digest, datetime.now(UTC))
+    if token is None:
+        raise CredentialRefused
+    api_tokens.REMEMBERED.remember(digest, token)
+    return by_token(token)
+
+
+def bearer(request: HttpRequest) -> str:
+    """Return the bearer token of a request.
+
+    Raises `CredentialRequired` for none, `CredentialRefused` for another scheme.
+    """
+    header = request.headers.get("Authorization", "")
+    if not header.strip():
+        raise CredentialRequired
+    if len(header) > MAX_HEADER:
+        raise CredentialRefused
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() != "bearer":
+        raise CredentialRefused(
+            "This server asks for a bearer token: send your API key as "
+            "`Authorization: Bearer KEY`, not as another kind"
+        )
+    token = token.strip()
+    if not token:
+        raise CredentialRequired
+    return token
+
+
+def check_origin(request: HttpRequest) -> None:
+    """Raise `OriginRefused` for what a page of another site has a browser send.
+
+    Browsers send cookies and passwords by themselves, whoever asks them to.
+    """
+    origin = request.headers.get("Origin")
+    if origin is None:
+        if request.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
+            return
+        if request.method in ("GET", "HEAD"):
+            return  # What comes back is not for the page to read.
+    elif is_own(origin, request):
+        return
+    raise OriginRefused(
+        f"Pages from '{shortened(origin or 'another site')}' may not use this server "
+        "with your login",
+        detail=HOSTS_REMEDY,
+    )
+
+
+def is_own(origin: str, request: HttpRequest) -> bool:
+    """Return whether an `Origin` is this server's, as its client calls it."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    if not parts.netloc:
+        return False
+    if parts.netloc == request.headers.get("Host"):
+        return True
+    allowed = live.current().get(SERVER).allowed_hosts
+    name = parts.netloc.encode("latin-1", "replace")
+    return "*" not in allowed and hosts.is_listed(name, allowed)

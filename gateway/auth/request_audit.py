@@ -1,0 +1,32 @@
+"""What requests change, as the audit will tell it."""
+
+from typing import Any
+
+from django.http import HttpRequest
+
+from access.audit import audit_events
+from access.audit.audit_events import Deed
+from core.ids import UserId
+from gateway.auth import authentication
+
+
+def deed(
+    request: HttpRequest, action: str, user_id: UserId, target: str = "", **details: Any
+) -> Deed:
+    """Return what a request does to something of a user's; without one, to the user."""
+    caller = authentication.caller_of(request)
+    by = audit_events.over_http(caller, user_id, address(request))
+    if not target:
+        return Deed(action, by, str(user_id), details)
+    return Deed(action, by, target, {"user": str(user_id), **details})
+
+
+def address(request: HttpRequest) -> str:
+    """Return where a request comes from.
+
+    That is who connected to us and, from a proxy, for whom: a client that connects
+    directly may make up the latter.
+    """
+    peer: str = request.META.get("REMOTE_ADDR") or "a unix socket"
+    forwarded = request.headers.get("X-Forwarded-For")
+    return f"{peer}, forwarded for {forwarded}" if forwarded else peer

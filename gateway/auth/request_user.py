@@ -1,0 +1,187 @@
+"""The user of a request, named by the query, by a header or by the body.
+
+Source: DESIGN's first decision; a browser cannot send a body with GET.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Any, Protocol, cast
+
+from django.core.exceptions import TooManyFieldsSent
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest
+from pydantic import BaseModel, ConfigDict, Field
+
+from access.users import identity
+from config import live
+from core.errors import Invalid
+from core.ids import UserId
+from core.text.sanitization import shortened
+from gateway.auth import authentication
+from gateway.errors import TooManyParameters
+
+HEADER = "X-Coulisse-User"
+HEADER_BYTES = HEADER.lower().encode()
+META_KEY = "HTTP_X_COULISSE_USER"
+QUERY_NAME = "safety_identifier"
+
+IN_OPENAPI: dict[str, Any] = {
+    "parameters": [
+        {
+            "in": "header",
+            "name": HEADER,
+            "schema": {"type": "string"},
+            "required": False,
+            "description": "Names the user, as `safety_identifier` does.",
+        }
+    ]
+}
+"""What each route's description adds for the header."""
+
+QUERY_DESCRIPTION = "Names the user; any text that stays the same."
+
+WITH_QUERY: dict[str, Any] = {
+    "parameters": [
+        *IN_OPENAPI["parameters"],
+        {
+            "in": "query",
+            "name": QUERY_NAME,
+            "schema": {"type": "string"},
+            "required": False,
+            "description": QUERY_DESCRIPTION,
+        },
+    ]
+}
+"""The same for a route that declares no `Query` parameter to ninja."""
+
+
+class CallerQuery(BaseModel):
+    """The query parameters every request without a body takes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    safety_identifier: str | None = Field(default=None, description=QUERY_DESCRIPTION)
+
+    @property
+    def embedding_tokens(self) -> int:
+        """About how many tokens of text an embedder is sent for the request."""
+        return 0
+
+
+ONLY_USER = CallerQuery()
+"""For routes that take no other query parameters and have none parsed by ninja."""
+
+
+class CallerBody(BaseModel):
+    """The fields with which a body names its user."""
+
+    # Strict in types too: `pinned: "no"` is not false.
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    safety_identifier: str | None = Field(default=None, description="Names the user.")
+    user: str | None = Field(default=None, description="Its older name.")
+
+    @property
+    def embedding_tokens(self) -> int:
+        """About how many tokens of text an embedder is sent for the request."""
+        return 0
+
+
+class NamesUser(Protocol):
+    """A body that may name its user, such as a chat's."""
+
+    @property
+    def safety_identifier(self) -> str | None: ...
+
+    @property
+    def user(self) -> str | None: ...
+
+
+def identify(
+    request: HttpRequest, query: CallerQuery, body: NamesUser | None = None
+) -> UserId:
+    """Return the user of a request that may name them in several places.
+
+    Raises `Invalid` for names that contradict each other and for query parameters the
+    route does not know, and what `identity.resolve` raises.
+    """
+    user_id = named_user(request, query, body)
+    if user_id is not None:
+        return user_id
+    return identity.resolve(live.current(), authentication.caller_of(request))
+
+
+def named_user(
+    request: HttpRequest, query: CallerQuery, body: NamesUser | None = None
+) -> UserId | None:
+    """Return the user that a request names; None if it names no user.
+
+    Raises as `identify` does, but for a request that names no user.
+    """
+    config, caller = live.current(), authentication.caller_of(request)
+    names = [*_in_query(request, query), *in_header(request)]
+    if body is not None:
+        names += _in_body(body, all=caller.principal is not None)
+    return only({identity.resolve(config, caller, name) for name in names})
+
+
+def only(users: Collection[UserId]) -> UserId | None:
+    """Return the one user of a request, if any; raises `Invalid` for several."""
+    if len(users) > 1:
+        raise Invalid(
+            "the request names two different users: name one, once, in "
+            f"safety_identifier or in the header {HEADER}",
+            param="safety_identifier",
+            code="user_conflict",
+        )
+    return next(iter(users), None)
+
+
+def _in_query(request: HttpRequest, query: CallerQuery) -> list[str]:
+    """Return the names in the query; raises `Invalid` for unknown parameters."""
+    # Most requests have no query, and parsing an empty one costs 5 µs.
+    if not request.META.get("QUERY_STRING"):
+        return []
+    fields = type(query).model_fields.items()
+    refuse_unknown(request, {field.alias or name for name, field in fields})
+    return request.GET.getlist(QUERY_NAME)
+
+
+def refuse_unknown(request: HttpRequest, known: Collection[str]) -> None:
+    """Raise `Invalid` for a query parameter that would be ignored."""
+    try:
+        given = request.GET
+    except TooManyFieldsSent as exc:
+        raise TooManyParameters from exc
+    for name in given:
+        if name not in known:
+            quoted = shortened(name)
+            raise Invalid(
+                f"Unrecognized query parameter: '{quoted}'; there are "
+                + ", ".join(sorted(known)),
+                param=quoted,
+                code="unknown_parameter",
+            )
+
+
+def _in_body(body: NamesUser, *, all: bool) -> Iterable[str]:
+    """Return the names in a body; without `all` the one that takes precedence."""
+    given = [body.safety_identifier, body.user]
+    names = [name for name in given if name is not None]
+    return names if all else names[:1]
+
+
+def in_header(request: HttpRequest) -> list[str]:
+    """Return the names in the header; a header that is sent twice gives two."""
+    if META_KEY not in request.META:
+        return []
+    # Django joins the values of a header that is sent twice to one, which would be
+    # the name of a third user.
+    headers = cast(ASGIRequest, request).scope["headers"]
+    return [_decoded(value) for name, value in headers if name == HEADER_BYTES]
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")

@@ -1,0 +1,62 @@
+"""Limits on the endpoints of `/v1` that take no turn.
+
+Applied to whole routers where they are mounted, so that no endpoint can forget them.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import wraps
+from typing import Any, cast
+
+from django.http import HttpRequest, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+
+from config import live
+from gateway.auth import authentication
+from gateway.auth.request_user import identify
+from turns.budget import request_limits
+from turns.budget.request_usage import UsageRequest
+
+Endpoint = Callable[..., Awaitable[HttpResponseBase]]
+
+
+def limited(endpoint: Endpoint) -> Endpoint:
+    """Count each call as a request, and refuse tokens whose budget is spent."""
+    return _limited(endpoint, needs_budget=True)
+
+
+def limited_by_requests(endpoint: Endpoint) -> Endpoint:
+    """Count each call as a request, also of tokens whose budget is spent."""
+    return _limited(endpoint, needs_budget=False)
+
+
+def _limited(endpoint: Endpoint, *, needs_budget: bool) -> Endpoint:
+    @wraps(endpoint)
+    async def answer(request: HttpRequest, **given: Any) -> HttpResponseBase:
+        asked = _usage(request, given, needs_budget=needs_budget)
+        async with request_limits.admitted(asked) as admitted:
+            response = await endpoint(request, **given)
+            for name, value in admitted.headers.items():
+                response.headers[name] = value
+            if isinstance(response, StreamingHttpResponse):
+                content = cast(AsyncIterator[bytes], response.streaming_content)
+                response.streaming_content = admitted.stream(content)
+            return response
+
+    return answer
+
+
+def _usage(
+    request: HttpRequest, given: dict[str, Any], *, needs_budget: bool
+) -> UsageRequest:
+    """Return what a request asks to use, by the parameters its endpoint is given.
+
+    Each of these endpoints takes its query as `asked`, and its body, if any, as `body`.
+    """
+    query, body = given["asked"], given.get("body")
+    return UsageRequest(
+        live.current(),
+        authentication.caller_of(request),
+        identify(request, query, body),
+        query.embedding_tokens + (0 if body is None else body.embedding_tokens),
+        needs_budget,
+    )

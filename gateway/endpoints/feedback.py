@@ -1,0 +1,94 @@
+"""`/v1/feedback`: what users say of the replies they got."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Body, Query, Router
+
+from core.ids import TurnId
+from gateway.auth.request_user import IN_OPENAPI, CallerQuery, identify
+from gateway.endpoints.feedback_schemas import DeletedFeedback, Feedback, NewFeedback
+from gateway.errors import json_response
+from judges.errors import FeedbackUnknown, MessageUnknown
+from telemetry.presentation import turn_ids, turn_serializers
+from turns import database_executor
+from turns.evaluation import user_feedback
+
+router = Router(tags=["Feedback"])
+
+
+@router.post(
+    "",
+    summary="Say what you think of a reply",
+    description="A second word on the same reply takes the first one's place.",
+    response=Feedback,
+    openapi_extra=IN_OPENAPI,
+)
+async def give_feedback(
+    request: HttpRequest, asked: Query[CallerQuery], body: Body[NewFeedback]
+) -> HttpResponse:
+    user_id = identify(request, asked, body)
+    turn_id = turn_ids.read(body.message_id)
+    if turn_id is None:
+        raise MessageUnknown(param="message_id")
+    row = await database_executor.run_to_end(
+        user_feedback.give, user_id, turn_id, body.said()
+    )
+    return json_response(_told(row))
+
+
+@router.get(
+    "/{message_id}",
+    summary="Show what you said of a reply",
+    response=Feedback,
+    openapi_extra=IN_OPENAPI,
+)
+async def show_feedback(
+    request: HttpRequest, message_id: str, asked: Query[CallerQuery]
+) -> HttpResponse:
+    user_id = identify(request, asked)
+    return json_response(
+        _told(await database_executor.run(user_feedback.get, user_id, _id(message_id)))
+    )
+
+
+@router.delete(
+    "/{message_id}",
+    summary="Take back what you said of a reply",
+    response=DeletedFeedback,
+    openapi_extra=IN_OPENAPI,
+)
+async def delete_feedback(
+    request: HttpRequest, message_id: str, asked: Query[CallerQuery]
+) -> HttpResponse:
+    user_id = identify(request, asked)
+    turn_id = _id(message_id)
+    await database_executor.run_to_end(user_feedback.take_back, user_id, turn_id)
+    told = {
+        "object": "feedback.deleted",
+        "message_id": f"{turn_serializers.COMPLETION}{turn_id.hex}",
+        "deleted": True,
+    }
+    return json_response(told)
+
+
+def _id(text: str) -> TurnId:
+    """Return the id; what is none is answered as one nobody has spoken of."""
+    turn_id = turn_ids.read(text)
+    if turn_id is None:
+        raise FeedbackUnknown
+    return turn_id
+
+
+def _told(row: Any) -> dict[str, Any]:
+    return {
+        "object": "feedback",
+        "message_id": f"{turn_serializers.COMPLETION}{row.turn_id.hex}",
+        "turn_id": str(row.turn_id),
+        "agent": row.agent,
+        "score": row.score,
+        "thumb": row.thumb,
+        "comment": row.comment or None,
+        "created_at": turn_serializers.instant(row.created_at),
+        "updated_at": turn_serializers.instant(row.updated_at),
+    }

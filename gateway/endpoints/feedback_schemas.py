@@ -1,0 +1,77 @@
+"""What clients send about replies, as pydantic reads it, and what they get."""
+
+from datetime import datetime
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+
+from core.errors import Invalid
+from gateway.auth.request_user import CallerBody
+from gateway.endpoints.memory_schemas import without_nul
+from judges.feedback import MAX_COMMENT_LENGTH, Said, Thumb
+
+Comment = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, max_length=MAX_COMMENT_LENGTH),
+    AfterValidator(without_nul),
+]
+
+
+class NewFeedback(CallerBody):
+    """Body of `POST /v1/feedback`."""
+
+    message_id: str = Field(
+        description="The `id` of the chat completion, or the turn's UUID."
+    )
+    score: int | None = Field(
+        default=None, ge=0, le=10, description="From 0 (useless) to 10 (perfect)."
+    )
+    thumb: Thumb | None = Field(default=None, description="In place of a score.")
+    comment: Comment | None = Field(default=None, description="Why.")
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        if self.score is None and self.thumb is None:
+            raise Invalid(
+                "say what you think of it: 'score' (0 to 10) or 'thumb' (up or down)",
+                param="score",
+                code="feedback_empty",
+            )
+        if self.score is not None and self.thumb is not None:
+            raise Invalid(
+                "'score' and 'thumb' are two ways to say one thing: send one of them",
+                param="thumb",
+                code="feedback_twofold",
+            )
+        return self
+
+    def said(self) -> Said:
+        """Return what the user says."""
+        return Said(self.score, self.thumb, self.comment or "")
+
+
+# What clients get. Only described: `gateway.endpoints.feedback` writes it.
+
+
+class Feedback(BaseModel):
+    object: Literal["feedback"]
+    message_id: str = Field(description="The `id` of the chat completion.")
+    turn_id: str = Field(description="A UUID.")
+    agent: str = Field(description="Who replied: of an experiment, the variant.")
+    score: int | None
+    thumb: Thumb | None
+    comment: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class DeletedFeedback(BaseModel):
+    object: Literal["feedback.deleted"]
+    message_id: str
+    deleted: Literal[True]

@@ -1,0 +1,352 @@
+"""What clients send about memories, as pydantic reads it, and what they get."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from core import token_estimates
+from core.errors import Invalid
+from gateway.auth.request_user import CallerBody, CallerQuery
+from memory.types import (
+    MAX_CONTENT_LENGTH,
+    Category,
+    Draft,
+    Fusion,
+    Outcome,
+    Source,
+    Status,
+)
+
+MAX_PAGE = 100
+MAX_QUERY_LENGTH = 4000
+"""Characters."""
+MAX_TTL_SECONDS = 100 * 366 * 24 * 3600
+
+
+def read_instant(value: object) -> datetime:
+    """Return an ISO 8601 date and time, which must say its time zone, in UTC."""
+    if isinstance(value, datetime):
+        return value
+    try:
+        at = datetime.fromisoformat(value)  # type: ignore[arg-type]
+        if at.utcoffset() is not None:
+            return at.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        raise PydanticCustomError(
+            "instant",
+            "it must be a date and time such as '2026-03-01T09:30:00Z'",
+        ) from None
+    raise PydanticCustomError(
+        "instant",
+        "it has no time zone: end it with Z for UTC, or with an offset such as +02:00 "
+        "(in a URL, %2B02:00)",
+    )
+
+
+def without_nul(text: str) -> str:
+    if "\0" in text:
+        raise PydanticCustomError("nul", "it must not contain NUL characters")
+    return text
+
+
+Instant = Annotated[
+    datetime,
+    BeforeValidator(read_instant),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+Content = Annotated[
+    str,
+    StringConstraints(
+        strip_whitespace=True, min_length=1, max_length=MAX_CONTENT_LENGTH
+    ),
+    AfterValidator(without_nul),
+]
+Key = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=255),
+    AfterValidator(without_nul),
+]
+SearchText = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_QUERY_LENGTH),
+    AfterValidator(without_nul),
+]
+Importance = Annotated[int, Field(ge=1, le=10)]
+Limit = Annotated[int, Field(ge=1, le=MAX_PAGE)]
+Place = Literal["facts", "messages", "all"]
+
+
+class ListQuery(CallerQuery):
+    """Query of `GET /v1/memories`."""
+
+    status: Literal[Status, "all"] = "active"
+    category: Category | None = None
+    source: Source | None = None
+    pinned: bool | None = None
+    as_of: Instant | None = Field(
+        default=None, description="What was known and true then."
+    )
+    limit: Limit = 20
+    after: str | None = Field(
+        default=None, description="The `last_id` of the page before."
+    )
+
+
+class SearchQuery(CallerQuery):
+    """Query of `GET /v1/memories/search`."""
+
+    q: SearchText
+    limit: Limit = 10
+    in_: Place = Field(default="facts", alias="in")
+    category: Category | None = None
+    fusion: Fusion | None = None
+    explain: bool = False
+
+    @property
+    def embedding_tokens(self) -> int:
+        return token_estimates.estimate(self.q)
+
+
+class SearchBody(CallerBody):
+    """Body of `POST /v1/memories/search`."""
+
+    query: SearchText
+    limit: Limit = 10
+    in_: Place = Field(default="facts", alias="in")
+    category: Category | None = None
+    fusion: Fusion | None = Field(
+        default=None, description="How the legs become one list; as configured."
+    )
+    explain: bool = Field(default=False, description="Say why each was found.")
+
+    @property
+    def embedding_tokens(self) -> int:
+        return token_estimates.estimate(self.query)
+
+
+class Dated(CallerBody):
+    """What new and changed memories have in common."""
+
+    valid_from: Instant | None = None
+    valid_to: Instant | None = None
+    expires_at: Instant | None = None
+    ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)] | None = Field(
+        default=None, description="Sets `expires_at`, from now."
+    )
+
+    @model_validator(mode="after")
+    def end_once_and_later(self) -> Self:
+        now = datetime.now(UTC)
+        if self.ttl_seconds is not None:
+            if self.expires_at is not None:
+                raise Invalid(
+                    "'ttl_seconds' sets 'expires_at': send one of them",
+                    param="ttl_seconds",
+                )
+            self.expires_at = now + timedelta(seconds=self.ttl_seconds)
+        elif self.expires_at is not None and self.expires_at <= now:
+            raise Invalid(
+                "'expires_at' has passed: send a later one, or delete the memory",
+                param="expires_at",
+            )
+        return self
+
+
+class Remembered(BaseModel):
+    """What is said of a fact that shall be remembered, by whomever."""
+
+    content: Content
+    category: Category = "general"
+    importance: Importance = 5
+    key: Key | None = Field(
+        default=None,
+        description="With the category it names one fact: the next one replaces it.",
+    )
+    pinned: bool = False
+    valid_from: Instant | None = None
+    valid_to: Instant | None = None
+    expires_at: Instant | None = None
+
+    def draft(self, source: Source, **more: Any) -> Draft:
+        """Return the draft of it; `more` are fields only its writer may set."""
+        return Draft(
+            self.content,
+            category=self.category,
+            importance=self.importance,
+            key=self.key,
+            is_pinned=self.pinned,
+            source=source,
+            valid_from=self.valid_from,
+            valid_to=self.valid_to,
+            expires_at=self.expires_at,
+            **more,
+        )
+
+
+class NewMemory(Dated, Remembered):
+    """Body of `POST /v1/memories`."""
+
+    @property
+    def embedding_tokens(self) -> int:
+        return token_estimates.estimate(self.content)
+
+
+def without_defaults(schema: dict[str, Any]) -> None:
+    """Leave defaults out of a description: what is left out stays as it is."""
+    for described in schema["properties"].values():
+        described.pop("default", None)
+
+
+class Corrected(BaseModel):
+    """What changes of a fact, by whomever; null clears what may be empty."""
+
+    model_config = ConfigDict(json_schema_extra=without_defaults)
+
+    content: Content = ""
+    category: Category = "general"
+    importance: Importance = 5
+    key: Key | None = None
+    pinned: bool = False
+    status: Literal["active", "held"] = Field(
+        default="active", description="`active` brings it back."
+    )
+    reason: Annotated[str, StringConstraints(max_length=500)] = Field(
+        default="", description="Kept in the history."
+    )
+
+    def changes(self) -> dict[str, Any]:
+        """Return the changes, by the names of `memory.facts.fact_store.edit`."""
+        given = sorted(self.model_fields_set & CHANGED)
+        return {NAMES.get(name, name): getattr(self, name) for name in given}
+
+
+CHANGED = {
+    *("content", "category", "importance", "key", "pinned", "status"),
+    *("valid_from", "valid_to", "expires_at"),
+}
+NAMES = {"pinned": "is_pinned"}
+
+
+class MemoryChanges(Dated, Corrected):
+    """Body of `PATCH /v1/memories/{id}`; null clears what may be empty."""
+
+    @property
+    def embedding_tokens(self) -> int:
+        if "content" in self.model_fields_set:
+            return token_estimates.estimate(self.content)
+        # The memory's own text is embedded again, which may be as long as any.
+        return MAX_CONTENT_LENGTH if "status" in self.model_fields_set else 0
+
+
+# What clients get. Only described: the answers are written by
+# `memory.facts.fact_serializers`.
+
+
+class Memory(BaseModel):
+    id: str = Field(description="`mem_` and 32 hexadecimal digits.")
+    object: Literal["memory"]
+    content: str
+    category: Category
+    key: str | None
+    importance: int
+    status: Status
+    pinned: bool
+    source: Source
+    agent: str | None
+    quote: str | None
+    said_at: datetime
+    valid_from: datetime | None
+    valid_to: datetime | None
+    expires_at: datetime | None
+    superseded_by: str | None
+    created_at: int
+    updated_at: int
+
+
+class SavedMemory(Memory):
+    outcome: Outcome
+    superseded: str | None
+
+
+class MemoryList(BaseModel):
+    object: Literal["list"]
+    data: list[Memory]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+
+
+class MemoryChange(BaseModel):
+    object: Literal["memory.change"]
+    at: datetime
+    action: str
+    by: str
+    reason: str | None
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+class MemoryHistory(BaseModel):
+    object: Literal["list"]
+    data: list[MemoryChange]
+    has_more: bool
+
+
+class DeletedMemory(BaseModel):
+    id: str
+    object: Literal["memory.deleted"]
+    deleted: Literal[True]
+
+
+class FoundMemory(Memory):
+    score: float
+    explain: dict[str, Any] | None = None
+
+
+class FoundSaying(BaseModel):
+    object: Literal["message"]
+    thread_id: str | None
+    position: int
+    role: str
+    content: str
+    agent: str | None
+    importance: float
+    created_at: int
+    score: float
+    explain: dict[str, Any] | None = None
+
+
+class FoundList(BaseModel):
+    object: Literal["list"]
+    data: list[FoundMemory | FoundSaying]
+    has_more: bool
+    embedding: str = Field(
+        description="The embedder's id, or why words alone were searched by: `off`, "
+        "`failed`."
+    )
+    explain: dict[str, Any] | None = None
+
+
+class ErasureAsked(BaseModel):
+    object: Literal["user.erasure"]
+    user_id: str
+    confirmation: str
+    expires_at: datetime
+    would_delete: dict[str, int]
+
+
+class Erased(BaseModel):
+    object: Literal["user.erased"]
+    user_id: str
+    deleted: dict[str, int]

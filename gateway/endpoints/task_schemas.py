@@ -1,0 +1,99 @@
+"""What clients send about tasks, as pydantic reads it, and what they get."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, Field
+
+from gateway.auth.request_user import CallerBody, CallerQuery
+from gateway.endpoints.memory_schemas import Limit, without_nul
+from gateway.endpoints.turn_schemas import Cost
+from gateway.schemas import Metadata
+from tasks.config import MAX_RETRIES
+from tasks.submission.task_requests import MAX_DELAY_SECONDS, MAX_PRIORITY
+
+State = Literal["queued", "running", "done", "errored", "cancelled"]
+
+
+class NewTask(CallerBody):
+    """Body of `POST /v1/tasks`."""
+
+    agent: Annotated[str, Field(min_length=1, max_length=255)] = Field(
+        description="Which agent works: what a chat calls `model`."
+    )
+    prompt: str = Field(description="What it is told.")
+    priority: int = Field(
+        default=0,
+        ge=-MAX_PRIORITY,
+        le=MAX_PRIORITY,
+        description="The highest is taken first; of equals, the oldest.",
+    )
+    retries: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_RETRIES,
+        description="How often it is tried again after an error that may pass. "
+        "Unset: as the server's `tasks.retries` says.",
+    )
+    metadata: Metadata | None = Field(
+        default=None, description="As a chat's: `thread_id`, `language` and so on."
+    )
+    delay_seconds: float = Field(
+        default=0, ge=0, le=MAX_DELAY_SECONDS, description="How long it waits first."
+    )
+
+
+class TasksQuery(CallerQuery):
+    """Query of `GET /v1/tasks`."""
+
+    agent: Annotated[str, AfterValidator(without_nul)] | None = Field(
+        default=None, description="Only this agent's."
+    )
+    state: State | None = Field(default=None, description="Only those in this state.")
+    limit: Limit = 20
+    after: str | None = Field(
+        default=None, description="The `last_id` of the page before."
+    )
+
+
+# What clients get. Only described: the answers are written by
+# `tasks.reports.serializers`.
+
+
+class Task(BaseModel):
+    id: str = Field(description="A UUID.")
+    object: Literal["task"]
+    kind: str = Field(description="`agent`: a turn of one.")
+    state: State
+    agent: str
+    prompt: str = Field(description="Lists have the first 500 characters.")
+    result: str | None = Field(
+        description="What the agent said, once it is done. Lists have the first 500 "
+        "characters."
+    )
+    error: str | None = Field(
+        description="Why it is errored, or why it is being tried again."
+    )
+    cancel_requested: bool
+    priority: int
+    attempts: int = Field(description="How often a worker began with it.")
+    retries: int
+    origin: str = Field(description="`api`, `turn:ID` or `trigger:NAME`.")
+    metadata: dict[str, str] | None
+    turn_id: str | None = Field(description="The turn of its newest attempt.")
+    cost_usd: Cost
+    request_id: str | None
+    due_at: datetime | None = Field(
+        description="When it may be taken, as long as it is queued."
+    )
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class TaskList(BaseModel):
+    object: Literal["list"]
+    data: list[Task]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None

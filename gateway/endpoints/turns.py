@@ -1,0 +1,89 @@
+"""`/v1/turns`: what happened in a user's turns, for that user to see, if they may."""
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Query, Router
+
+from config import live
+from core.errors import NotFound
+from core.ids import TurnId, UserId
+from gateway.auth.request_user import IN_OPENAPI, CallerQuery, identify
+from gateway.endpoints.turn_schemas import Turn, TurnList, TurnsQuery
+from gateway.errors import json_response
+from gateway.responses import pagination
+from telemetry.config import TELEMETRY
+from telemetry.presentation import turn_ids, turn_serializers
+from telemetry.storage import turn_store
+from turns import database_executor
+
+router = Router(tags=["Turns"])
+
+
+class TurnUnknown(NotFound):
+    """There is no such turn. Turns are deleted after a while, and those of others \
+are not shown."""
+
+    code = "turn_not_found"
+
+
+class TurnsHidden(NotFound):
+    """This server does not show turns to users."""
+
+    code = "turns_hidden"
+    detail = "telemetry.sqlite.show_to_users in coulisse.yaml shows them"
+
+
+@router.get(
+    "",
+    summary="List turns, the newest first",
+    response=TurnList,
+    openapi_extra=IN_OPENAPI,
+)
+async def list_turns(request: HttpRequest, asked: Query[TurnsQuery]) -> HttpResponse:
+    user_id = _who_may_see(request, asked)
+    page, has_more = await database_executor.run(
+        turn_store.page,
+        user_id=user_id,
+        agent=asked.agent,
+        experiment=asked.experiment,
+        origins=turn_store.USERS_OWN,
+        outcome=asked.outcome,
+        request_id=asked.request_id,
+        since=asked.since,
+        after=await pagination.place(
+            user_id, asked.after, read=turn_ids.read, find=turn_store.place
+        ),
+        limit=asked.limit,
+    )
+    told = [turn_serializers.for_user(turn_serializers.listed(turn)) for turn in page]
+    return json_response(pagination.page(told, has_more=has_more))
+
+
+def _who_may_see(request: HttpRequest, asked: CallerQuery) -> UserId:
+    """Return the user; raises `TurnsHidden` where they are shown no turns."""
+    if not live.current().get(TELEMETRY).sqlite.show_to_users:
+        raise TurnsHidden
+    return identify(request, asked)
+
+
+@router.get(
+    "/{turn_id}",
+    summary="Show a turn and all it called",
+    response=Turn,
+    openapi_extra=IN_OPENAPI,
+)
+async def show_turn(
+    request: HttpRequest, turn_id: str, asked: Query[CallerQuery]
+) -> HttpResponse:
+    user_id = _who_may_see(request, asked)
+    record = await database_executor.run(turn_store.tree, _id(turn_id), user_id)
+    if record is None:
+        raise TurnUnknown
+    return json_response(turn_serializers.for_user(turn_serializers.turn(record)))
+
+
+def _id(text: str) -> TurnId:
+    """Return the id; what is none is answered as one nobody has."""
+    turn_id = turn_ids.read(text)
+    if turn_id is None:
+        raise TurnUnknown
+    return turn_id

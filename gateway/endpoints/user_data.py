@@ -1,0 +1,108 @@
+"""`/v1/users/me`: everything about a user, to take along or to have erased."""
+
+from collections.abc import AsyncGenerator
+
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from ninja import Query, Router
+from pydantic import Field
+
+from access.audit import audit_log
+from config import live
+from core.ids import UserId
+from gateway.auth.request_audit import deed
+from gateway.auth.request_user import IN_OPENAPI, CallerQuery, identify
+from gateway.endpoints.memory_schemas import Erased, ErasureAsked
+from gateway.errors import json_response
+from memory.facts import fact_serializers
+from memory.user_data import erasure, export
+from memory.user_data.export import Place
+from telemetry.config import TELEMETRY
+from turns import database_executor
+
+router = Router(tags=["Users"])
+
+JSON_FILE = {
+    **IN_OPENAPI,
+    "responses": {
+        200: {
+            "description": "OK",
+            "content": {"application/json": {"schema": {"type": "object"}}},
+        }
+    },
+}
+
+
+class EraseQuery(CallerQuery):
+    """Query of `DELETE /v1/users/me`."""
+
+    confirmation: str | None = Field(
+        default=None, description="From the answer of the first call."
+    )
+
+
+@router.get(
+    "/export",
+    summary="Take along everything there is of the user",
+    openapi_extra=JSON_FILE,
+)
+async def export_user(
+    request: HttpRequest, asked: Query[CallerQuery]
+) -> HttpResponseBase:
+    user_id = identify(request, asked)
+    start = Place(shows_calls=live.current().get(TELEMETRY).sqlite.show_to_users)
+    # Read before the answer begins, so that what goes wrong has an honest status.
+    first, rest = await database_executor.run_to_end(
+        audit_log.recorded,
+        deed(request, "user.export", user_id),
+        export.piece,
+        user_id,
+        start,
+    )
+    return StreamingHttpResponse(
+        pieces(user_id, first, rest),
+        content_type="application/json",
+        headers={
+            "Cache-Control": "no-store",
+            "Content-Disposition": f'attachment; filename="{user_id}.json"',
+        },
+    )
+
+
+async def pieces(
+    user_id: UserId, written: bytes, place: Place | None
+) -> AsyncGenerator[bytes]:
+    """Yield an export from what is written on; no connection waits for its reader."""
+    yield written
+    while place is not None:
+        written, place = await database_executor.run(export.piece, user_id, place)
+        yield written
+
+
+@router.delete(
+    "",
+    summary="Erase everything there is of the user, once confirmed",
+    response={200: Erased, 202: ErasureAsked},
+    openapi_extra=IN_OPENAPI,
+)
+async def erase_user(request: HttpRequest, asked: Query[EraseQuery]) -> HttpResponse:
+    user_id = identify(request, asked)
+    if asked.confirmation is None:
+        wish = await database_executor.run_to_end(erasure.request, user_id)
+        told = {
+            "object": "user.erasure",
+            "user_id": str(user_id),
+            "confirmation": wish.confirmation,
+            "expires_at": fact_serializers.instant(wish.expires_at),
+            "would_delete": wish.would_delete,
+        }
+        return json_response(told, status=202)
+    deleted = await database_executor.run_to_end(
+        erasure.confirm,
+        user_id,
+        asked.confirmation,
+        deed=deed(request, "user.erase", user_id),
+    )
+    return json_response(
+        {"object": "user.erased", "user_id": str(user_id), "deleted": deleted}
+    )

@@ -1,0 +1,226 @@
+"""`/mcp/{server}/…`: a user connects an MCP server in a browser."""
+
+import logging
+import secrets
+from collections.abc import Callable
+from functools import partial
+from urllib.parse import urlsplit
+
+from django.http import (
+    HttpRequest,
+    HttpResponse,
+    HttpResponseNotAllowed,
+    HttpResponseRedirect,
+)
+
+from access.audit import audit_log
+from access.audit.audit_events import Author, Deed
+from access.authentication.config import AUTH
+from access.authentication.login_throttle import CONSUMER
+from access.authentication.secret_digests import SecretDigest
+from access.users import identity
+from access.users.caller import OPEN
+from config import live
+from config.sections import Config
+from core.errors import CoulisseError
+from core.ids import UserId
+from gateway import errors
+from gateway.auth import authentication, request_audit, request_user
+from gateway.mcp_oauth.oauth_errors import problem_of
+from gateway.responses.html_pages import Page, keep_secret
+from mcp_bridge.oauth.errors import NoSignIn
+from mcp_bridge.oauth.flow import Connecting, Departure, Return
+from mcp_bridge.oauth.state_tokens import LIFETIME
+from turns import database_executor
+
+logger = logging.getLogger(__name__)
+
+CONNECTING = Connecting(database_executor.run, database_executor.run_to_end)
+
+LINK_QUERY = ("user_id", request_user.QUERY_NAME)
+"""Both name the user a link is made for."""
+
+
+class Redirect(HttpResponseRedirect):
+    """Sends a user to a provider."""
+
+    allowed_schemes = ["http", "https"]
+
+
+async def connect(request: HttpRequest, server: str) -> HttpResponse:
+    """Send who opens a link to the provider; a HEAD request does not use it up."""
+    if request.method not in ("GET", "HEAD"):
+        return HttpResponseNotAllowed(["GET", "HEAD"])
+    token = request.GET.get("token", "")
+    try:
+        config = live.current()
+        if request.method == "HEAD":
+            await CONNECTING.look(config, server, token)
+            return Page("mcp/waiting.html", server=server)
+        browser = secrets.token_urlsafe(32)
+        named = await _named_users(config, request)
+        departure = await CONNECTING.open(
+            config, server, token, browser=browser, named=named
+        )
+    except CoulisseError as exc:
+        return failed(server, exc, at="connect")
+    answer = Redirect(departure.url)
+    keep_secret(answer)
+    remember(answer, departure, browser)
+    return answer
+
+
+async def come_back(request: HttpRequest, server: str) -> HttpResponse:
+    """Take back who consented, or did not, and tell them what became of it."""
+    if request.method == "HEAD":
+        return Page("mcp/waiting.html", server=server)
+    if request.method != "GET":
+        return HttpResponseNotAllowed(["GET", "HEAD"])
+    given = request.GET
+    came = Return(
+        state=given.get("state", ""),
+        code=given.get("code"),
+        error=given.get("error"),
+        description=given.get("error_description"),
+        issuer=given.get("iss"),
+    )
+
+    def note_of(user_id: UserId) -> Callable[[], None]:
+        # Nobody but the user holds what they came back with.
+        by = Author(f"user:{user_id}", request_audit.address(request))
+        whose = {"user": str(user_id)}
+        done = Deed("mcp.connect", by, f"mcp server {server}", whose)
+        return partial(audit_log.write, done)
+
+    try:
+        await CONNECTING.finish(
+            live.current(), server, came, cookies=request.COOKIES, note_of=note_of
+        )
+    except CoulisseError as exc:
+        return failed(server, exc, at="callback")
+    return Page("mcp/connected.html", server=server)
+
+
+async def create_link(request: HttpRequest, server: str) -> HttpResponse:
+    """Return to a backend the address at which one of its users consents."""
+    if request.method != "POST":
+        return HttpResponseNotAllowed(["POST"])
+    try:
+        config = live.current()
+        refusal = _check_secret(config, request)
+        if refusal is not None:
+            return refusal
+        request_user.refuse_unknown(request, LINK_QUERY)
+        user_id = request_user.only(_named_in(config, request, *LINK_QUERY))
+        if user_id is None:
+            return _unprocessable(
+                "user_id is required: it says who is to connect the server",
+                param="user_id",
+                code="user_required",
+            )
+        departure = await CONNECTING.begin(config, server, user_id, browser=None)
+    except NoSignIn as exc:
+        return _unprocessable(exc.message, param="server", code=exc.code)
+    except CoulisseError as exc:
+        return errors.on_domain_error(request, exc)
+    answer = errors.json_response({"url": departure.url})
+    keep_secret(answer)
+    return answer
+
+
+def _check_secret(config: Config, request: HttpRequest) -> HttpResponse | None:
+    """Return the refusal of a caller without the secret, or None."""
+    secret = config.get(AUTH).mcp_consumer_secret
+    if secret is None:
+        return errors.json_response(
+            errors.shape(
+                "Links cannot be made: this server has no consumer secret",
+                "service_unavailable",
+                code="mcp_consumer_secret_unset",
+            ),
+            status=503,
+        )
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and _is_secret(secret, given.strip(), request):
+        return None
+    answer = errors.json_response(
+        errors.shape(
+            "Send the consumer secret as a bearer token: it is missing or wrong",
+            "invalid_request_error",
+            code="invalid_api_key",
+        ),
+        status=401,
+    )
+    answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer
+
+
+def _is_secret(secret: SecretDigest, given: str, request: HttpRequest) -> bool:
+    """Return whether it is the secret; raises `LoginDelayed` after wrong ones."""
+    address = request.META.get("REMOTE_ADDR", "")
+    is_right = secret.matches(given)
+    if is_right and CONSUMER.knows(address, None):
+        return True
+    attempt = CONSUMER.begin(address, None)
+    if is_right:
+        CONSUMER.succeed(attempt, None)
+    else:
+        CONSUMER.fail(attempt)
+    return is_right
+
+
+def _unprocessable(message: str, *, param: str, code: str | None) -> HttpResponse:
+    """Return the answer to a request that is understood and cannot be met."""
+    content = errors.shape(message, "invalid_request_error", param=param, code=code)
+    return errors.json_response(content, status=422)
+
+
+async def _named_users(config: Config, request: HttpRequest) -> set[UserId]:
+    """Return whom the request says it is for, if it says so at all.
+
+    The link is credential enough, and most browsers say nothing. A proxy before this
+    server that knows its users does, and so does who is logged in here: a link that
+    another user sends them would have them connect their account for that user.
+    """
+    users = _named_in(config, request, request_user.QUERY_NAME)
+    known = (await authentication.recognise(request)).principal
+    return users if known is None else {*users, identity.derive(known)}
+
+
+def _named_in(config: Config, request: HttpRequest, *parameters: str) -> set[UserId]:
+    """Return the users that the header and these query parameters name."""
+    names = request_user.in_header(request)
+    for parameter in parameters:
+        names += request.GET.getlist(parameter)
+    return {identity.resolve(config, OPEN, name) for name in names}
+
+
+def remember(answer: HttpResponse, departure: Departure, browser: str) -> None:
+    """Give the browser what it must have to come back."""
+    back = urlsplit(departure.redirect_uri)
+    answer.set_cookie(
+        departure.cookie,
+        browser,
+        max_age=int(LIFETIME.total_seconds()),
+        path=back.path,
+        secure=back.scheme == "https",
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def failed(server: str, exc: CoulisseError, *, at: str) -> Page:
+    """Return the page that says what went wrong, and what to do about it."""
+    problem = problem_of(exc, is_link_used=at == "callback")
+    log = logger.warning if problem.status >= 500 else logger.info
+    log("the sign-in to mcp server %r failed: %s", server, exc)
+    # The reference's word: a state that is not right is 400, whatever is wrong.
+    is_state = at == "callback" and problem.status == 410
+    return Page(
+        "mcp/failed.html",
+        status=400 if is_state else problem.status,
+        server=server,
+        title=problem.title,
+        remedy=problem.remedy,
+        says=problem.says,
+    )

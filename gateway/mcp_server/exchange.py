@@ -1,0 +1,224 @@
+"""One exchange with an MCP client: a request in, its answer out.
+
+An answer that comes soon is plain JSON. One that takes its time, or has something to
+tell on the way, becomes a stream of server-sent events, so that no proxy takes the
+silence for the end. Both generations of the protocol allow either for any request.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import orjson
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.exceptions import NoBackChannelError
+from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
+from mcp.shared.message import ServerMessageMetadata
+from mcp.shared.transport_context import TransportContext
+from mcp_types import JSONRPCRequest
+
+from core.text.sanitization import shortened
+from gateway.openai.chat import EventStream
+
+BEAT_SECONDS = 15.0
+"""How long nothing is sent to a client that waits for its answer in a stream."""
+
+PING = b": ping\r\n\r\n"
+MAX_MESSAGE = 500
+
+REQUEST_CANCELLED = -32800
+"""The JSON-RPC error of a request its client took back, as LSP has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A JSON-RPC answer and the HTTP status it has outside a stream."""
+
+    body: dict[str, Any]
+    status: int = 200
+
+
+def failure(
+    id: str | int | None, code: int, message: str, *, data: Any = None, status: int
+) -> Answer:
+    """Return a JSON-RPC error; the SDK's words may quote any length of the request."""
+    error = {"code": code, "message": shortened(message, MAX_MESSAGE)}
+    if data is not None:
+        error["data"] = _shortened(data)
+    return Answer({"jsonrpc": "2.0", "id": id, "error": error}, status)
+
+
+def _shortened(data: Any) -> Any:
+    """Return data with each text in it as an answer may quote it."""
+    if isinstance(data, str):
+        return shortened(data)
+    if isinstance(data, dict):
+        return {shortened(str(key)): _shortened(value) for key, value in data.items()}
+    return [_shortened(each) for each in data] if isinstance(data, list) else data
+
+
+def as_json(answer: Answer) -> HttpResponse:
+    """Return an answer as a whole HTTP response."""
+    content = orjson.dumps(answer.body)
+    headers = {
+        "Content-Type": "application/json",
+        "Content-Length": str(len(content)),
+    }
+    return HttpResponse(content, headers=headers, status=answer.status)
+
+
+class Exchange:
+    """A request that is being answered, as the SDK's handlers see it.
+
+    It is their `DispatchContext`: what they tell the client meanwhile goes through
+    here. Nothing can be asked of the client.
+    """
+
+    can_send_request = False
+
+    def __init__(self, request: HttpRequest, message: JSONRPCRequest) -> None:
+        self.http = request
+        self.message = message
+        self.request_id = message.id
+        self.transport = TransportContext(
+            kind="streamable-http", can_send_request=False
+        )
+        self.message_metadata = ServerMessageMetadata(request_context=self)
+        self.progress_token = progress_token_from_params(message.params)
+        self.cancel_requested = anyio.Event()
+        self.note = "waiting"
+        """What is being done, told to who wants to know of progress."""
+        self._streams = "text/event-stream" in request.headers.get("Accept", "")
+        self._said: asyncio.Queue[bytes | None] = asyncio.Queue()
+        """What is to be sent before the answer, then None."""
+        self._begun = asyncio.get_running_loop().time()
+
+    @property
+    def wants_progress(self) -> bool:
+        """Whether the client asked to be told how it goes, and can be."""
+        return self._streams and self.progress_token is not None
+
+    # What handlers call.
+
+    async def send_raw_request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,
+    ) -> dict[str, Any]:
+        """Refuse to ask the client anything: its answer might reach another process."""
+        raise NoBackChannelError(method)
+
+    async def notify(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,
+    ) -> None:
+        """Tell the client something, if it listens."""
+        if self._streams:
+            self._said.put_nowait(_notification(method, params))
+
+    async def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
+        """Tell the client how far it is, if it asked."""
+        if self.wants_progress:
+            self._said.put_nowait(self._progress(progress, message))
+
+    async def tell(self, note: str) -> None:
+        """Say what is being done now."""
+        self.note = note
+        await self.progress(self._elapsed(), message=note)
+
+    # How it is answered.
+
+    async def respond(
+        self,
+        handling: Awaitable[Answer],
+        begun: Callable[["asyncio.Task[Answer]"], None],
+    ) -> HttpResponseBase:
+        """Answer with what comes of the handling, as JSON or as a stream.
+
+        When the client leaves, the handling is cancelled, and waited for: a turn puts
+        away what was said. `begun` is given the task, for who may cancel it otherwise.
+        """
+        task = asyncio.ensure_future(handling)
+        begun(task)
+        task.add_done_callback(lambda _: self._said.put_nowait(None))
+        whole = asyncio.current_task()
+        if whole is not None:
+            # Should the client leave before its stream is first read from.
+            whole.add_done_callback(lambda _: task.cancel())
+        try:
+            first = await self._next()
+        except asyncio.CancelledError:
+            await _break_off(task)
+            raise
+        if first is None:
+            return as_json(self._outcome(task))
+        return EventStream(self._frames(first, task))
+
+    async def _next(self) -> bytes | None:
+        """Return what to send now; None when the answer is there."""
+        try:
+            async with asyncio.timeout(BEAT_SECONDS if self._streams else None):
+                return await self._said.get()
+        except TimeoutError:
+            return self._beat()
+
+    def _beat(self) -> bytes:
+        if self.progress_token is None:
+            return PING
+        return self._progress(self._elapsed(), self.note)
+
+    def _progress(self, progress: float, message: str | None) -> bytes:
+        params = {"progressToken": self.progress_token, "progress": progress}
+        if message is not None:
+            params["message"] = message
+        return _notification("notifications/progress", params)
+
+    def _elapsed(self) -> float:
+        return round(asyncio.get_running_loop().time() - self._begun, 3)
+
+    async def _frames(
+        self, first: bytes, task: "asyncio.Task[Answer]"
+    ) -> AsyncGenerator[bytes]:
+        frame: bytes | None = first
+        try:
+            while frame is not None:
+                yield frame
+                frame = await self._next()
+            yield _event(self._outcome(task).body)
+        finally:
+            await _break_off(task)
+
+    def _outcome(self, task: "asyncio.Task[Answer]") -> Answer:
+        if task.cancelled():
+            return failure(
+                self.request_id,
+                REQUEST_CANCELLED,
+                "The request was cancelled",
+                status=200,
+            )
+        return task.result()
+
+
+async def _break_off(task: "asyncio.Task[Answer]") -> None:
+    task.cancel()  # Nothing happens to one that is done.
+    await asyncio.wait((task,))
+
+
+def _notification(method: str, params: Mapping[str, Any] | None) -> bytes:
+    body: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    if params is not None:
+        body["params"] = dict(params)
+    return _event(body)
+
+
+def _event(body: dict[str, Any]) -> bytes:
+    return b"event: message\r\ndata: %b\r\n\r\n" % orjson.dumps(body)

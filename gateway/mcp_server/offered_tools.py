@@ -1,0 +1,253 @@
+"""What MCP clients can call here: agents, experiments, and the memory of who calls.
+
+Worked out for each request, so an edit of the YAML is seen at once.
+"""
+
+import hashlib
+import uuid
+from collections.abc import Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+import orjson
+from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
+from pydantic import BaseModel, Field
+
+from access.users.caller import Caller
+from config.sections import Config
+from core import token_estimates
+from core.events import HandoffStarted
+from core.events import Usage as Counted
+from core.ids import UserId, new_turn_id
+from core.messages import Message
+from core.reply import Reply
+from core.runtime import request_ids
+from core.trace import ToolCall
+from core.validation import tool_names
+from gateway.config import MCP_SERVER
+from gateway.mcp_server.exchange import Exchange
+from gateway.openai import serializers
+from memory import memory_settings
+from turns import flow
+from turns.preparation import options, routing
+from turns.tools import memory_tools
+from turns.tools.memory_tools import Arguments, MemoryTool
+from turns.turn import TurnRequest
+
+MEMORY_TOOLS = ("search_memory", "save_memory")
+"""An agent of one of these names is offered under another."""
+
+BY = "mcp"
+"""Who saved it, in the history of a memory."""
+
+DIGEST_LENGTH = 8
+MAX_TEXT_LENGTH = 4_000
+"""Characters of the longest argument a memory tool takes."""
+
+NOBODY = UserId(uuid.UUID(int=0))
+"""Whose tools are described and never called."""
+
+
+class AskArguments(Arguments):
+    message: str = Field(min_length=1, description="What to say to the agent.")
+    thread_id: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=options.MAX_THREAD_LENGTH,
+        description="A conversation of its own, by a name you choose. The agent "
+        "remembers what was said in it; without one, in the user's default thread.",
+    )
+
+
+class Usage(BaseModel):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class AskResult(BaseModel):
+    reply: str = Field(description="What the agent says.")
+    agent: str
+    turn_id: str
+    thread_id: str | None
+    finish_reason: str
+    usage: Usage
+
+
+class HouseTool(Protocol):
+    """Something that is offered."""
+
+    @property
+    def definition(self) -> Tool:
+        """How a client is told of it."""
+
+    def embedding_tokens(self, arguments: Mapping[str, Any]) -> int | None:
+        """Return about how many tokens an embedder is sent for a call.
+
+        None where it takes a turn, which is under the limits of turns.
+        """
+
+    async def call(
+        self, user_id: UserId, arguments: Mapping[str, Any], exchange: Exchange
+    ) -> CallToolResult:
+        """Do it for a user; raises subclasses of `CoulisseError`."""
+
+
+def offered(config: Config, caller: Caller) -> dict[str, HouseTool]:
+    """Return what is offered to a caller now, by the names clients call."""
+    found: dict[str, HouseTool] = {}
+    settings = config.get(MCP_SERVER)
+    agents = routing.names(config)
+    chosen = agents if settings.agents is None else settings.agents
+    for name, agent in _named(agents).items():
+        if agent in chosen and caller.may_call(agent):
+            purpose = routing.purpose(config, agent)
+            found[name] = AgentTool(name, agent, purpose, caller)
+    users = memory_settings.of_users(config)
+    if settings.memory_tools and users is not None:
+        for name in MEMORY_TOOLS:
+            found[name] = OwnMemory(name, users)
+    return found
+
+
+def _named(agents: Iterable[str]) -> dict[str, str]:
+    """Return the agents by the names of their tools.
+
+    A name that would be another's gets a hash of the agent's own, so it stays the same
+    whatever the order of agents.
+    """
+    named: dict[str, str] = {}
+    # Names that are safe as they are stay, whoever comes before them.
+    for agent in sorted(agents, key=lambda agent: tool_names.safe(agent) != agent):
+        name = tool_names.safe(agent)
+        if name in named or name in MEMORY_TOOLS:
+            digest = hashlib.sha256(agent.encode()).hexdigest()[:DIGEST_LENGTH]
+            name = f"{name[: tool_names.MAX_LENGTH - DIGEST_LENGTH - 1]}_{digest}"
+        named[name] = agent
+    return {name: agent for agent in agents for name in named if named[name] == agent}
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTool:
+    """An agent or experiment that can be asked."""
+
+    name: str
+    agent: str
+    purpose: str | None
+    caller: Caller
+
+    @property
+    def definition(self) -> Tool:
+        return Tool(
+            name=self.name,
+            title=self.agent,
+            description=self.purpose or f"Ask the agent '{self.agent}'.",
+            input_schema=_schema(AskArguments),
+            output_schema=_schema(AskResult),
+            annotations=ToolAnnotations(read_only_hint=False, open_world_hint=True),
+        )
+
+    def embedding_tokens(self, arguments: Mapping[str, Any]) -> None:
+        return None
+
+    async def call(
+        self, user_id: UserId, arguments: Mapping[str, Any], exchange: Exchange
+    ) -> CallToolResult:
+        """Take a turn and return what the agent says."""
+        asked = memory_tools.checked(AskArguments, arguments)
+        thread = {} if asked.thread_id is None else {"thread_id": asked.thread_id}
+        request = TurnRequest(
+            turn_id=new_turn_id(),
+            agent=self.agent,
+            user_id=user_id,
+            messages=[Message("user", asked.message)],
+            options=options.read(thread),
+            parameters={},
+            stream=exchange.wants_progress,
+            caller=self.caller,
+            request_id=request_ids.current.get(),
+        )
+        exchange.note = f"{self.agent} is thinking"
+        reply = Reply()
+        async with aclosing(flow.run(request)) as told:
+            async for event in told:
+                reply.add(event)
+                if isinstance(event, HandoffStarted):
+                    await exchange.tell(f"{self.agent} asks {event.agent}")
+        return _told(request, asked.thread_id, reply)
+
+
+def _told(request: TurnRequest, thread_id: str | None, reply: Reply) -> CallToolResult:
+    text = reply.text or reply.refusal
+    structured = {
+        "reply": text,
+        "agent": request.agent,
+        "turn_id": str(request.turn_id),
+        "thread_id": thread_id,
+        "finish_reason": reply.finish_reason or "",
+        "usage": _usage(reply),
+    }
+    return CallToolResult(content=[_text(text)], structured_content=structured)
+
+
+def _usage(reply: Reply) -> dict[str, int]:
+    told = serializers.usage(reply.usage or Counted())
+    return {name: told[name] for name in Usage.model_fields}
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMemory:
+    """One of an agent's memory tools, in the hands of the client's own model."""
+
+    name: str
+    users: memory_settings.Plan
+
+    @property
+    def definition(self) -> Tool:
+        tool = self._tool(NOBODY)
+        return Tool(
+            name=self.name,
+            description=tool.description,
+            input_schema=dict(tool.parameters),
+            annotations=ToolAnnotations(
+                read_only_hint=self.name == "search_memory",
+                destructive_hint=False,
+                open_world_hint=False,
+            ),
+        )
+
+    def embedding_tokens(self, arguments: Mapping[str, Any]) -> int:
+        texts = (value for value in arguments.values() if isinstance(value, str))
+        # The tools refuse longer texts.
+        return sum(token_estimates.estimate(text[:MAX_TEXT_LENGTH]) for text in texts)
+
+    async def call(
+        self, user_id: UserId, arguments: Mapping[str, Any], exchange: Exchange
+    ) -> CallToolResult:
+        """Search or save, and return the JSON an agent would be told."""
+        said = await self._tool(user_id).call(
+            arguments, ToolCall(self.name, "memory", "")
+        )
+        return CallToolResult(
+            content=[_text(said)], structured_content=orjson.loads(said)
+        )
+
+    def _tool(self, user_id: UserId) -> MemoryTool:
+        tools = memory_tools.make(user_id, "", self.users, by=BY)
+        return next(tool for tool in tools if tool.name == self.name)
+
+
+def error(message: str) -> CallToolResult:
+    """Return what a client's model is told of a call that failed."""
+    return CallToolResult(content=[_text(message)], is_error=True)
+
+
+def _text(text: str) -> TextContent:
+    return TextContent(type="text", text=text)
+
+
+@cache
+def _schema(shape: type[BaseModel]) -> dict[str, Any]:
+    return shape.model_json_schema()

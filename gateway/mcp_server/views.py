@@ -1,0 +1,331 @@
+"""`/mcp`: this server as an MCP server, over streamable HTTP.
+
+Every request stands for itself: several processes serve one port, and the next request
+of a client may reach another of them. The SDK's low-level server handles messages; its
+own HTTP transports are not used, for they keep a task group for each request and end
+every stream the moment the server is told to stop.
+"""
+
+import asyncio
+from functools import partial
+from typing import Any, cast
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import orjson
+from django.http import (
+    HttpRequest,
+    HttpResponse,
+    HttpResponseNotAllowed,
+    HttpResponseNotFound,
+)
+from django.http.response import HttpResponseBase
+from mcp import MCPError
+from mcp.server.connection import Connection
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.runner import modern_error_data, serve_one
+from mcp.shared.inbound import (
+    ERROR_CODE_HTTP_STATUS,
+    MCP_PROTOCOL_VERSION_HEADER,
+    InboundLadderRejection,
+    classify_inbound_request,
+)
+from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
+from mcp_types import (
+    DEFAULT_NEGOTIATED_VERSION,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    CallToolRequestParams,
+    CallToolResult,
+    JSONRPCRequest,
+    ListToolsResult,
+    PaginatedRequestParams,
+)
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from access.errors import OriginRefused
+from config import live
+from config.config import SERVER
+from config.validation.suggestions import did_you_mean
+from core.errors import CoulisseError, Invalid
+from core.text.sanitization import shortened
+from gateway import errors
+from gateway.api import api
+from gateway.auth import authentication, request_user
+from gateway.auth.request_user import CallerQuery
+from gateway.config import MCP_SERVER
+from gateway.errors import HOSTS_REMEDY
+from gateway.mcp_server import offered_tools
+from gateway.mcp_server.exchange import Answer, Exchange, as_json, failure
+from gateway.request_validation import hosts, json_limits
+from turns.budget import request_limits
+from turns.budget.request_usage import UsageRequest
+
+SESSION = "Mcp-Session-Id"
+"""A name we give each client of the older protocols and know nothing of afterwards.
+It only tells its requests from others' when one of them is to be cancelled."""
+
+INSTRUCTIONS = (
+    "Each tool with an agent's name sends that agent a message and returns its reply. "
+    "Agents remember the user and what was said in a thread. search_memory and "
+    "save_memory, where offered, work on what is known of the same user."
+)
+
+Context = ServerRequestContext[dict[str, Any], Any]
+
+
+_open: dict[tuple[str, str | int], "asyncio.Task[Answer]"] = {}
+"""The requests being answered, by session and id, where there is a session."""
+
+
+async def serve(request: HttpRequest) -> HttpResponseBase:
+    """Answer one request to `/mcp`."""
+    try:
+        config = live.current()
+        if not config.get(MCP_SERVER).enabled:
+            return HttpResponseNotFound()
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        check_origin(request, config.get(SERVER).allowed_hosts)
+        _check_content_type(request)
+    except CoulisseError as exc:
+        return errors.on_domain_error(request, exc)
+    try:
+        await authentication.authenticate(request)
+    except CoulisseError as exc:
+        errors.log(request.method, request.path, exc)
+        return refusal(exc)
+    try:
+        decoded = json_limits.loads(request.body)
+    except orjson.JSONDecodeError as exc:
+        return as_json(failure(None, PARSE_ERROR, f"Parse error: {exc}", status=400))
+    except Invalid as exc:
+        return refusal(exc)
+    if isinstance(decoded, dict) and "id" in decoded and "method" in decoded:
+        return await answer(request, decoded)
+    return _acknowledge(request, decoded)
+
+
+def refusal(exc: CoulisseError) -> HttpResponse:
+    """Return why a credential will not do, in words that MCP clients pass on."""
+    told = errors.response(exc)
+    answer = as_json(
+        failure(
+            None,
+            INVALID_REQUEST,
+            exc.message,
+            data={"code": exc.code},
+            status=told.status_code,
+        )
+    )
+    for name in ("Retry-After", "WWW-Authenticate"):
+        if name in told:
+            answer[name] = told[name]
+    return answer
+
+
+def check_origin(request: HttpRequest, allowed_hosts: tuple[str, ...]) -> None:
+    """Raise `OriginRefused` for a web page from elsewhere, as the protocol demands."""
+    origin = request.headers.get("Origin")
+    if origin is None:
+        return
+    host = urlsplit(origin).netloc.encode("latin-1", "replace")
+    if not host or not hosts.is_allowed(host, allowed_hosts):
+        raise OriginRefused(
+            f"Pages from '{shortened(origin)}' may not use this server",
+            detail=HOSTS_REMEDY,
+        )
+
+
+def _check_content_type(request: HttpRequest) -> None:
+    """Raise `Invalid` for what a browser can send without asking."""
+    if request.content_type != "application/json":
+        raise Invalid(
+            "Send the body as JSON, with the header Content-Type: application/json",
+            code="unsupported_content_type",
+        )
+
+
+def _acknowledge(request: HttpRequest, decoded: Any) -> HttpResponse:
+    """Answer what expects no answer: a notification, or an answer to nothing."""
+    if not isinstance(decoded, dict) or not decoded.keys() & {
+        "method",
+        "result",
+        "error",
+    }:
+        return as_json(
+            failure(
+                None,
+                INVALID_REQUEST,
+                "The body must be a single JSON-RPC request or notification",
+                status=400,
+            )
+        )
+    if decoded.get("method") == "notifications/cancelled":
+        cancel(request.headers.get(SESSION, ""), decoded.get("params"))
+    return HttpResponse(status=202)
+
+
+def cancel(session: str, params: Any) -> None:
+    """Break off a request of the same client, if it is being answered here."""
+    named = cancelled_request_id_from_params(
+        params if isinstance(params, dict) else None
+    )
+    task = None if named is None else _open.get((session, named))
+    if task is not None:
+        task.cancel()
+
+
+async def answer(request: HttpRequest, decoded: dict[str, Any]) -> HttpResponseBase:
+    """Answer a JSON-RPC request."""
+    try:
+        message = JSONRPCRequest.model_validate(decoded)
+    except ValidationError:
+        fault = "The body must be a single JSON-RPC request or notification"
+        return as_json(failure(None, INVALID_REQUEST, fault, status=400))
+    connection = connect(request, decoded)
+    if isinstance(connection, InboundLadderRejection):
+        return as_json(
+            failure(
+                message.id,
+                connection.code,
+                connection.message,
+                data=connection.data,
+                status=ERROR_CODE_HTTP_STATUS.get(connection.code, 200),
+            )
+        )
+    exchange = Exchange(request, message)
+    session = request.headers.get(SESSION, "")
+    response = await exchange.respond(
+        handle(exchange, connection), partial(remember, session, message.id)
+    )
+    if message.method == "initialize":
+        response[SESSION] = uuid4().hex
+    return response
+
+
+def connect(
+    request: HttpRequest, decoded: dict[str, Any]
+) -> Connection | InboundLadderRejection:
+    """Return who the request is from, in the SDK's terms, or why it is refused.
+
+    The header alone tells the older generation of the protocol, which begins with a
+    handshake, from the newer, in which each request says all of itself.
+    """
+    version = request.headers.get(MCP_PROTOCOL_VERSION_HEADER)
+    if version is None or version in HANDSHAKE_PROTOCOL_VERSIONS:
+        return Connection.from_envelope(
+            version or DEFAULT_NEGOTIATED_VERSION, None, None
+        )
+    # One that is sent twice has both values, which nothing in the body equals.
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    verdict = classify_inbound_request(decoded, headers=headers)
+    if isinstance(verdict, InboundLadderRejection):
+        return verdict
+    return Connection.from_envelope(
+        verdict.protocol_version, verdict.client_info, verdict.client_capabilities
+    )
+
+
+def remember(session: str, id: str | int, task: "asyncio.Task[Answer]") -> None:
+    """Let a request be cancelled by another one, while it is answered."""
+    if not session:
+        return
+    key = (session, id)
+
+    def forget(done: "asyncio.Task[Answer]") -> None:
+        # Another request of the same id may have come meanwhile.
+        if _open.get(key) is done:
+            del _open[key]
+
+    _open[key] = task
+    task.add_done_callback(forget)
+
+
+async def handle(exchange: Exchange, connection: Connection) -> Answer:
+    """Let the SDK's server handle a request, and return what comes of it."""
+    message = exchange.message
+    try:
+        result = await serve_one(
+            server,
+            exchange,
+            message.method,
+            message.params,
+            connection=connection,
+            lifespan_state={},
+        )
+    except Exception as exc:
+        fault = modern_error_data(exc)
+        is_modern = connection.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS
+        status = ERROR_CODE_HTTP_STATUS.get(fault.code, 200) if is_modern else 200
+        return failure(
+            message.id, fault.code, fault.message, data=fault.data, status=status
+        )
+    return Answer({"jsonrpc": "2.0", "id": message.id, "result": result})
+
+
+async def _list_tools(
+    context: Context, params: PaginatedRequestParams | None
+) -> ListToolsResult:
+    request = cast(Exchange, context.request).http
+    try:
+        request_user.named_user(request, CallerQuery())
+        caller = authentication.caller_of(request)
+        offered = offered_tools.offered(live.current(), caller)
+    except CoulisseError as exc:
+        errors.log("tools/list", request.path, exc)
+        raise _protocol_error(exc) from exc
+    return ListToolsResult(tools=[tool.definition for tool in offered.values()])
+
+
+async def _call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
+    """Call a tool for the user the request names.
+
+    What goes wrong in a call is told to the client's model, which may mend it; a tool
+    that is not there and a request that names no user are the client's own faults.
+    """
+    exchange = cast(Exchange, context.request)
+    try:
+        config, caller = live.current(), authentication.caller_of(exchange.http)
+        offered = offered_tools.offered(config, caller)
+        user_id = request_user.identify(exchange.http, CallerQuery())
+    except CoulisseError as exc:
+        errors.log("tools/call", params.name, exc)
+        raise _protocol_error(exc) from exc
+    tool = offered.get(params.name)
+    if tool is None:
+        hint = did_you_mean(params.name, offered)
+        said = f"Unknown tool: '{shortened(params.name)}'{hint}"
+        raise MCPError(INVALID_PARAMS, said)
+    arguments = params.arguments or {}
+    embedding_tokens = tool.embedding_tokens(arguments)
+    try:
+        if embedding_tokens is None:
+            return await tool.call(user_id, arguments, exchange)
+        asked = UsageRequest(config, caller, user_id, embedding_tokens)
+        async with request_limits.admitted(asked):
+            return await tool.call(user_id, arguments, exchange)
+    except CoulisseError as exc:
+        errors.log("tools/call", params.name, exc)
+        return offered_tools.error(exc.message)
+
+
+def _protocol_error(exc: CoulisseError) -> MCPError:
+    """Return the JSON-RPC error of a request that no tool is called for."""
+    is_ours = errors.kind_of(exc).status >= 500
+    return MCPError(INTERNAL_ERROR if is_ours else INVALID_PARAMS, exc.message)
+
+
+server: Server[dict[str, Any]] = Server(
+    "coulisse",
+    title="Coulisse",
+    version=api.version,
+    instructions=INSTRUCTIONS,
+    on_list_tools=_list_tools,
+    on_call_tool=_call_tool,
+)
+server.middleware.clear()  # Spans of its own, which cost more than they tell.

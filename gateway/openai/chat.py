@@ -1,0 +1,101 @@
+"""A turn as an HTTP response: whole, or as a stream."""
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+
+from django.http import HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+
+from core.errors import CoulisseError
+from core.events import Begun, Event, Serving
+from core.reply import Reply
+from gateway import errors
+from gateway.openai import serializers, sse
+from gateway.openai.sse import DONE, Frames
+from gateway.responses import response_headers
+from turns import flow
+from turns.turn import TurnRequest
+
+logger = logging.getLogger(__name__)
+
+
+def served(by: Serving) -> dict[str, str]:
+    return response_headers.headers(by.provider, by.attempts)
+
+
+def _set_headers(answer: HttpResponseBase, headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
+        answer.headers[name] = value
+
+
+async def complete(request: TurnRequest) -> HttpResponse:
+    """Take a turn and answer with the whole reply."""
+    head = serializers.head(request.turn_id, request.agent)
+    reply = Reply()
+    headers: Mapping[str, str] = {}
+    async with aclosing(flow.run(request)) as events:
+        async for event in events:
+            if isinstance(event, Begun):
+                headers = event.headers
+            reply.add(event)
+    answer = errors.json_response(serializers.completion(head, reply))
+    if reply.serving is not None:
+        headers = {**headers, **served(reply.serving)}
+        if (cost := serializers.cost(reply.serving)) is not None:
+            headers[response_headers.COST] = cost
+    _set_headers(answer, headers)
+    return answer
+
+
+async def stream(request: TurnRequest, *, include_usage: bool) -> "EventStream":
+    """Take a turn and answer with its events as they come.
+
+    Waits for the first one, so what goes wrong before it has an honest status.
+    """
+    events = flow.run(request)
+    begun = await anext(events)
+    first = await anext(events)
+    head = serializers.head(request.turn_id, request.agent)
+    frames = Frames(head, include_usage=include_usage)
+    answer = EventStream(_encoded(frames, first, events))
+    if isinstance(begun, Begun):
+        _set_headers(answer, {**begun.headers, **served(begun.serving)})
+    return answer
+
+
+async def _encoded(
+    frames: Frames, first: Event, events: AsyncGenerator[Event]
+) -> AsyncGenerator[bytes]:
+    async with aclosing(events):
+        yield frames.first() + frames.encode(first)
+        try:
+            async for event in events:
+                if frame := frames.encode(event):
+                    yield frame
+        except CoulisseError as exc:
+            logger.warning("%s broke off: %s", frames.id, exc)
+            yield sse.error(exc)
+        except Exception:
+            logger.exception("%s broke off", frames.id)
+            yield sse.error(None)
+        yield DONE
+
+
+class EventStream(StreamingHttpResponse):
+    """A stream of frames that is closed the moment the client leaves.
+
+    Django wraps a streaming response's iterator in generators that nobody closes, so
+    a disconnect would reach the turn only when they are collected.
+    """
+
+    def __init__(self, frames: AsyncGenerator[bytes]) -> None:
+        super().__init__(content_type="text/event-stream")
+        self.headers["Cache-Control"] = "no-cache, no-store"
+        # Reverse proxies (nginx) would hold tokens back.
+        self.headers["X-Accel-Buffering"] = "no"
+        self._frames = frames
+        self.is_async = True
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._frames

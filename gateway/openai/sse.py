@@ -1,0 +1,124 @@
+"""Server-sent events: a turn's events as OpenAI's chunks.
+
+What is the same in every chunk of a reply is encoded once; a token costs one JSON
+string and a join.
+"""
+
+from typing import Any
+
+import orjson
+
+from core.errors import CoulisseError
+from core.events import (
+    Begun,
+    Event,
+    Finished,
+    HandoffStarted,
+    Heartbeat,
+    ReasoningBlock,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCallDelta,
+)
+from gateway import errors
+from gateway.openai import serializers
+
+DONE = b"data: [DONE]\n\n"
+HEARTBEAT = b": heartbeat\n\n"
+"""A comment, which clients skip and proxies take for a sign of life."""
+
+
+def error(error: CoulisseError | None, *, for_operators: bool = False) -> bytes:
+    """Return the frame that ends a broken stream; None is a fault of ours."""
+    if error is None:
+        body = errors.internal()
+    else:
+        body = errors.body(error, for_operators=for_operators)
+    return b"data: " + orjson.dumps(body) + b"\n\n"
+
+
+class Frames:
+    """Encodes the events of one reply."""
+
+    def __init__(self, head: serializers.Head, *, include_usage: bool) -> None:
+        self.id = head.id
+        fields = {**head.fields("chat.completion.chunk"), "choices": []}
+        # With include_usage every chunk but the last says `usage: null`.
+        self._include_usage = include_usage
+        before = orjson.dumps(fields)[: -len(b"]}")]
+        self._before = b"data: " + before + b'{"index":0,"delta":'
+        closing = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
+        self._after = b',"logprobs":null,"finish_reason":null}' + closing
+        self._closing = closing
+        self._fields = fields
+        self._opened_calls: set[int] = set()
+
+    def first(self) -> bytes:
+        """Return the chunk that announces the assistant."""
+        return self._delta(b'{"role":"assistant","content":"","refusal":null}')
+
+    def encode(self, event: Event) -> bytes:
+        """Return the frames of one event; b"" for what clients are not shown."""
+        match event:
+            case TextDelta():
+                return self._delta(b'{"content":' + orjson.dumps(event.text) + b"}")
+            case ReasoningDelta():
+                text = orjson.dumps(event.text)
+                return self._delta(b'{"reasoning_content":' + text + b"}")
+            case RefusalDelta():
+                return self._delta(b'{"refusal":' + orjson.dumps(event.text) + b"}")
+            case ToolCallDelta():
+                return self._delta(orjson.dumps({"tool_calls": [self._call(event)]}))
+            case HandoffStarted():
+                return self._handoff(event)
+            case Heartbeat():
+                return HEARTBEAT
+            case ReasoningBlock() | Begun():
+                return b""
+            case Finished():
+                return self._finish(event)
+
+    def _delta(self, delta: bytes) -> bytes:
+        return self._before + delta + self._after
+
+    def _handoff(self, handoff: HandoffStarted) -> bytes:
+        """Return an event of our own that is a chunk, too, for clients that read all
+        events alike."""
+        choice = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": None}
+        chunk = {**self._fields, "choices": [choice], "agent": handoff.agent}
+        if self._include_usage:
+            chunk["usage"] = None
+        return b"event: handoff_started\ndata: " + orjson.dumps(chunk) + b"\n\n"
+
+    def _call(self, delta: ToolCallDelta) -> dict[str, Any]:
+        if delta.index in self._opened_calls:
+            return {
+                "index": delta.index,
+                "function": {"arguments": delta.arguments},
+            }
+        self._opened_calls.add(delta.index)
+        return {
+            "index": delta.index,
+            "id": delta.id,
+            "type": "function",
+            "function": {"name": delta.name, "arguments": delta.arguments},
+        }
+
+    def _finish(self, finished: Finished) -> bytes:
+        reason = finished.reason.encode()
+        frame = (
+            self._before
+            + b'{},"logprobs":null,"finish_reason":"'
+            + reason
+            + b'"}'
+            + self._closing
+        )
+        if self._include_usage and finished.usage is not None:
+            chunk = {
+                **self._fields,
+                "usage": serializers.usage(finished.usage),
+                **serializers.own(finished.serving),
+            }
+            frame += b"data: " + orjson.dumps(chunk) + b"\n\n"
+        return frame

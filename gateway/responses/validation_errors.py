@@ -1,0 +1,95 @@
+"""Pydantic's complaints about a body, as OpenAI would put them."""
+
+from typing import Any
+
+from core.errors import Invalid
+from core.text.sanitization import shortened
+
+BRANCHES = {"system", "developer", "user", "assistant", "tool"} | {
+    *("text", "image_url", "input_audio", "file", "refusal"),
+    *("json_object", "json_schema", "str", "NamedTool"),
+}
+"""Names of the branches of unions in `schemas.py`: pydantic puts them in its paths."""
+
+MAX_MESSAGE = 300
+"""Characters of what pydantic says, which may quote the client."""
+
+
+def first(errors: list[dict[str, Any]]) -> Invalid:
+    """Return pydantic's first complaint as OpenAI would put it."""
+    error = _nearest(errors)
+    param = _param(_path(error))
+    if not param:
+        return Invalid("The body must be a JSON object", code="invalid_json")
+    match error["type"]:
+        case "extra_forbidden":
+            return Invalid(
+                f"Unrecognized request argument supplied: {param}",
+                param=param,
+                code="unknown_parameter",
+            )
+        case "missing":
+            return _missing(param)
+        case "union_tag_not_found":
+            return _missing(f"{param}.{_tag(error)}")
+        case "union_tag_invalid":
+            context = error["ctx"]
+            return Invalid(
+                f"Invalid '{param}.{_tag(error)}': '{shortened(str(context['tag']))}' "
+                f"is not one of {context['expected_tags']}",
+                param=f"{param}.{_tag(error)}",
+            )
+    said = shortened(error["msg"], MAX_MESSAGE)
+    return Invalid(f"Invalid '{param}': {said}", param=param)
+
+
+def _missing(param: str) -> Invalid:
+    return Invalid(
+        f"Missing required parameter: '{param}'",
+        param=param,
+        code="missing_required_parameter",
+    )
+
+
+def _tag(error: dict[str, Any]) -> str:
+    return str(error["ctx"]["discriminator"]).strip("'")
+
+
+def _path(error: dict[str, Any]) -> list[str | int]:
+    # ninja puts where it looked first and, of a body, the view's argument.
+    return list(error["loc"][1 if error["loc"][0] == "query" else 2 :])
+
+
+def _nearest(errors: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the first error; of a union's, the branch the client came nearest to."""
+    path = _path(errors[0])
+    if len(path) < 2 or not _is_branch(path[-1], path[-2]):
+        return errors[0]
+    union = path[:-1]
+    return max(
+        (error for error in errors if _path(error)[: len(union)] == union),
+        # A wrong type is no step into its branch.
+        key=lambda error: (len(error["loc"]), not error["type"].endswith("_type")),
+    )
+
+
+def _param(path: list[str | int]) -> str:
+    param = ""
+    for position, step in enumerate(path):
+        if isinstance(step, int):
+            param += f"[{step}]"
+        elif position == 0 or not _is_branch(step, path[position - 1]):
+            param += f".{step}" if param else step
+    return shortened(param)
+
+
+def _is_branch(step: str | int, before: str | int) -> bool:
+    """Whether a step is the name of a union's branch, which the client never wrote."""
+    return (
+        isinstance(step, str)
+        and (
+            isinstance(before, int)
+            or before in ("content", "stop", "tool_choice", "response_format")
+        )
+        and (step in BRANCHES or "[" in step)
+    )

@@ -1,0 +1,92 @@
+"""What a judge reads: a reply, and what it answers."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from core.messages import Message
+from telemetry.storage.stored_text import storable
+
+MAX_EARLIER = 12
+"""Messages before the turn, the newest."""
+MAX_OF_TURN = 50
+"""Messages of the turn before its reply, the newest: results of tools can be many."""
+MAX_EARLIER_CHARS = 1_500
+MAX_CHARS = 12_000
+"""Of a message of the turn; of a longer one its beginning and its end are shown."""
+MAX_REPLY_CHARS = 24_000
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One message, as a judge is shown it."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """A reply to judge."""
+
+    earlier: Sequence[Line]
+    """What was said before the turn, oldest first."""
+    turn: Sequence[Line]
+    """What the reply answers: the user's message, and what tools answered."""
+    reply: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a task's payload has it."""
+        return {
+            "earlier": [[line.role, line.text] for line in self.earlier],
+            "turn": [[line.role, line.text] for line in self.turn],
+            "reply": self.reply,
+        }
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """Return what `to_json` wrote."""
+        return cls(
+            [Line(*line) for line in told["earlier"]],
+            [Line(*line) for line in told["turn"]],
+            told["reply"],
+        )
+
+
+def of(earlier: Iterable[Message], turn: Iterable[Message], reply: str) -> Material:
+    """Return what a judge is shown of a conversation, each message cut to size.
+
+    What the system says is left out: it is the agent's business, and may be secret.
+    """
+    return Material(
+        _lines(earlier, MAX_EARLIER_CHARS)[-MAX_EARLIER:],
+        _lines(turn, MAX_CHARS)[-MAX_OF_TURN:],
+        shortened(storable(reply), MAX_REPLY_CHARS),
+    )
+
+
+def _lines(messages: Iterable[Message], most: int) -> list[Line]:
+    lines = (
+        Line(message.role, shortened(storable(_told(message)), most))
+        for message in messages
+        if message.role != "system"
+    )
+    return [line for line in lines if line.text.strip()]
+
+
+def _told(message: Message) -> str:
+    """Return a message's text, what else it holds in brackets."""
+    content = message.content
+    others = [] if content is None or isinstance(content, str) else list(content)
+    told = [message.text]
+    told += [f"[{part.get('type')}]" for part in others if part.get("type") != "text"]
+    told += [f"[calls {call.name}({call.arguments})]" for call in message.tool_calls]
+    return "\n".join(filter(None, told))
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of about `most` characters at most, cut in its middle."""
+    if len(text) <= most:
+        return text
+    head = most * 2 // 3
+    return f"{text[:head]} […] {text[head - most :]}"

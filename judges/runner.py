@@ -1,0 +1,177 @@
+"""Asking a judge's model about a reply: one call for all criteria, or two."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from config.sections import Config
+from core import token_usage
+from core.events import Usage
+from core.messages import Message
+from core.reply import Reply
+from judges import prompt, verdict_parser
+from judges.config import JudgeConfig
+from judges.errors import AnswerUnreadable, JudgeTimedOut
+from judges.judge_context import Material
+from judges.verdict_parser import Unreadable, Verdict
+from providers import client, registry, supported_parameters
+from providers.config import PROVIDERS
+from providers.errors import ContentFiltered, RequestRefused
+from providers.model_call import ModelCall
+from providers.pricing import call_costs
+
+LOCAL_TOKENS = 400
+"""Most tokens the model on this machine answers with: it holds up agents' replies."""
+
+
+HELPS = frozenset({"response_format", "temperature"})
+"""What makes answers better, and is no need."""
+
+_refused: dict[tuple[str, str | None, str], frozenset[str]] = {}
+"""Of those what models refused of this process, by provider, its address and model."""
+
+
+@dataclass(slots=True)
+class Bill:
+    """What was asked of a judge's model until now, and what it cost."""
+
+    calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost_micro_usd: int | None = 0
+    """None where no price is known."""
+
+    def add(self, used: Usage, cost_micro_usd: int | None) -> None:
+        """Put down one more answer."""
+        both = self + Bill(1, used, cost_micro_usd)
+        self.calls, self.usage = both.calls, both.usage
+        self.cost_micro_usd = both.cost_micro_usd
+
+    def __add__(self, other: "Bill") -> "Bill":
+        costs = self.cost_micro_usd, other.cost_micro_usd
+        return Bill(
+            self.calls + other.calls,
+            self.usage + other.usage,
+            None if None in costs else sum(filter(None, costs)),
+        )
+
+
+async def ask(
+    config: Config, judge: JudgeConfig, material: Material, *, user: str, bill: Bill
+) -> dict[str, Verdict]:
+    """Return what a judge says of a reply, by its criteria.
+
+    An answer that cannot be read is asked for once more. What is used is put into
+    `bill` as it is used, so that it is known when this raises: `AnswerUnreadable`,
+    `JudgeTimedOut`, and what `providers.errors` lists.
+    """
+    messages = prompt.messages(judge.rubrics, material)
+    problem = ""
+    for _ in range(2):
+        reply = await _answer(config, judge, messages, user, bill)
+        text = reply.text or reply.refusal
+        try:
+            return verdict_parser.read(text, judge.rubrics)
+        except Unreadable as exc:
+            problem = str(exc)
+            is_whole = reply.finish_reason != "length"
+            messages = [
+                *messages,
+                *prompt.correction(judge.rubrics, text, problem, is_whole=is_whole),
+            ]
+    raise AnswerUnreadable(
+        f"judge '{judge.name}': {judge.model}'s answer could not be read: {problem}",
+        provider=judge.provider,
+    )
+
+
+async def _answer(
+    config: Config,
+    judge: JudgeConfig,
+    messages: Sequence[Message],
+    user: str,
+    bill: Bill,
+) -> Reply:
+    try:
+        async with asyncio.timeout(judge.timeout_seconds):
+            reply = await _taken(config, judge, messages, user)
+    except TimeoutError as exc:
+        raise JudgeTimedOut(
+            f"judge '{judge.name}': {judge.model} did not answer within "
+            f"{judge.timeout_seconds:g} seconds",
+            provider=judge.provider,
+        ) from exc
+    asked = _parameters(config, judge)
+    used = token_usage.of(messages, reply, response_format=asked.get("response_format"))
+    now = datetime.now(UTC)
+    bill.add(used, call_costs.cost(config, judge.provider, judge.model, used, at=now))
+    return reply
+
+
+async def _taken(
+    config: Config, judge: JudgeConfig, messages: Sequence[Message], user: str
+) -> Reply:
+    """Ask for a reply, with as much of what helps as the model takes.
+
+    Reasoning models take no temperature, many servers no schema. What is answered
+    without it is not asked with it again.
+    """
+    base_url = config.get(PROVIDERS)[judge.provider].base_url
+    key = (judge.provider, base_url, judge.model)
+    refused = _refused.get(key, frozenset())
+    asked = _parameters(config, judge)
+    while True:
+        taken = {name: value for name, value in asked.items() if name not in refused}
+        try:
+            reply = await _run(config, judge, messages, taken, user)
+        except ContentFiltered:
+            raise
+        except RequestRefused as exc:
+            blamed = _blamed(exc, taken)
+            if not blamed:
+                raise
+            refused |= blamed
+        else:
+            if refused:
+                _refused[key] = refused
+            return reply
+
+
+def _blamed(error: RequestRefused, asked: Mapping[str, Any]) -> frozenset[str]:
+    """Return which of what helps a model may have refused: not every one says."""
+    helps = HELPS & asked.keys()
+    named = (error.param or "").partition(".")[0]
+    return frozenset({named} if named in helps else helps)
+
+
+def _parameters(config: Config, judge: JudgeConfig) -> dict[str, Any]:
+    """Return what makes a judge's model answer coldly, and in shape."""
+    provider = config.get(PROVIDERS)[judge.provider]
+    asked: dict[str, Any] = {}
+    if not supported_parameters.refused(provider, ["temperature"]):
+        asked["temperature"] = 0
+    if registry.structured_outputs(provider) == "native":
+        asked["response_format"] = prompt.response_format(judge.rubrics)
+    if judge.max_tokens is not None:
+        asked["max_tokens"] = judge.max_tokens
+    elif provider.kind == "local":
+        asked["max_tokens"] = LOCAL_TOKENS
+    return asked
+
+
+async def _run(
+    config: Config,
+    judge: JudgeConfig,
+    messages: Sequence[Message],
+    asked: Mapping[str, Any],
+    user: str,
+) -> Reply:
+    provider = config.get(PROVIDERS)[judge.provider]
+    call = ModelCall(judge.model, messages, parameters=asked, stream=False, user=user)
+    reply = Reply()
+    async with aclosing(client.run(judge.provider, provider, call)) as events:
+        async for event in events:
+            reply.add(event)
+    return reply

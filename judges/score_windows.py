@@ -1,0 +1,146 @@
+"""What judges gave of late: means over a day, a week, a month, by day, in rows."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Avg, Count, Q, Sum, Value
+
+from judges.models import Score
+from telemetry.statistics.time_buckets import Day, Plain
+
+WINDOWS: Mapping[str, timedelta] = {
+    "24h": timedelta(hours=24),
+    "7d": timedelta(days=7),
+    "30d": timedelta(days=30),
+}
+LONGEST = "30d"
+
+Place = tuple[datetime, int]
+"""Where a page of scores ends: when it was given, and its id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The scores of some time."""
+
+    count: int
+    total: int
+
+    @property
+    def mean(self) -> float | None:
+        """Their mean; None where there are none."""
+        return self.total / self.count if self.count else None
+
+    def __add__(self, other: "Window") -> "Window":
+        return Window(self.count + other.count, self.total + other.total)
+
+
+NONE = Window(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a judge gave one agent by one criterion, by the windows' names."""
+
+    criterion: str
+    agent: str
+    windows: Mapping[str, Window]
+
+
+@dataclass(frozen=True, slots=True)
+class OfDay:
+    """What a judge gave on one day (UTC) by one criterion."""
+
+    day: str
+    criterion: str
+    scores: Window
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    """What a judge gave in the last month; days and agents without are left out."""
+
+    by_agent: Sequence[Given]
+    """By criterion, then agent."""
+    by_day: Sequence[OfDay]
+    """By day, then criterion."""
+
+    @property
+    def by_criterion(self) -> dict[str, Mapping[str, Window]]:
+        """The windows of all agents together."""
+        found: dict[str, dict[str, Window]] = {}
+        for each in self.by_agent:
+            sums = found.setdefault(each.criterion, dict.fromkeys(WINDOWS, NONE))
+            for name, window in each.windows.items():
+                sums[name] += window
+        return {**found}
+
+
+def month(judge: str, now: datetime) -> Month:
+    """Return what a judge gave of late; a query for each window, of an index alone."""
+    days: dict[tuple[str, str], Window] = defaultdict(lambda: NONE)
+    agents: dict[tuple[str, str], dict[str, Window]] = {}
+    for day, criterion, agent, *sums in _sums(judge, now, LONGEST, Day("judged_at")):
+        window = Window(*sums)
+        days[day, criterion] += window
+        of = agents.setdefault((criterion, agent), dict.fromkeys(WINDOWS, NONE))
+        of[LONGEST] += window
+    for name in WINDOWS.keys() - {LONGEST}:
+        for _, criterion, agent, *sums in _sums(judge, now, name, Value("")):
+            # One that was given since the month was read.
+            of = agents.setdefault((criterion, agent), dict.fromkeys(WINDOWS, NONE))
+            of[name] = Window(*sums)
+    return Month(
+        [Given(*key, windows) for key, windows in sorted(agents.items())],
+        [OfDay(*key, window) for key, window in sorted(days.items())],
+    )
+
+
+def _sums(judge: str, now: datetime, window: str, day: Any) -> Any:
+    since = now - WINDOWS[window]
+    rows = (
+        Score.objects.filter(judge=judge, judged_at__gte=since)
+        # As expressions: SQLite else reads all there ever was in their order.
+        .values(day=day, what=Plain("criterion"), whose=Plain("agent"))
+        .annotate(count=Count("value"), total=Sum("value"))
+        .order_by()
+    )
+    return rows.values_list("day", "what", "whose", "count", "total")
+
+
+def means(judges: Collection[str], since: datetime) -> dict[str, tuple[int, float]]:
+    """Return how many scores judges gave since then, and their mean; in one query."""
+    rows = (
+        Score.objects.filter(judge__in=judges, judged_at__gte=since)
+        .values("judge")
+        .annotate(count=Count("value"), mean=Avg("value"))
+        .order_by()
+    )
+    return {row["judge"]: (row["count"], row["mean"]) for row in rows}
+
+
+def page(
+    judge: str,
+    *,
+    criterion: str | None = None,
+    agent: str | None = None,
+    most: int | None = None,
+    after: Place | None = None,
+    limit: int = 50,
+) -> tuple[list[Score], bool]:
+    """Return a judge's scores, the newest first, and whether there are more.
+
+    `most` leaves out those that are higher.
+    """
+    rows = Score.objects.filter(judge=judge)
+    wanted = {"criterion": criterion, "agent": agent, "value__lte": most}
+    rows = rows.filter(**{n: value for n, value in wanted.items() if value is not None})
+    if after is not None:
+        at, last_id = after
+        earlier = Q(judged_at__lt=at) | Q(id__lt=last_id)
+        rows = rows.filter(earlier, judged_at__lte=at)
+    found = list(rows.order_by("-judged_at", "-id")[: limit + 1])
+    return found[:limit], len(found) > limit

@@ -1,0 +1,1 @@
+"""Sessions with MCP servers: their pool, transports, errors and child processes."""

@@ -1,0 +1,278 @@
+"""The HTTP client of a session: the user's token, failures as answers, limits.
+
+The SDK ends a whole session when one request fails; here a failed request becomes an
+answer that says so, and the session lives on.
+"""
+
+import asyncio
+import functools
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import orjson
+
+from core.errors import CoulisseError
+from mcp_bridge.client.target import Address, Renew
+from mcp_bridge.config import ServerConfig
+
+CONNECT_SECONDS = 10.0
+EXTRA_READ_SECONDS = 5.0
+"""What a connection waits beyond the limit of a call, which ends first."""
+PARTING_SECONDS = 2.0
+
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+
+LONG_LIVED = "subscriptions/listen"
+
+
+@dataclass(slots=True)
+class Exchange:
+    """What became of the HTTP requests of one call."""
+
+    status: int | None = None
+    """Of the last answer that was a refusal."""
+    reason: str = ""
+    """What went wrong below HTTP, in words for everyone."""
+    was_sent: bool = True
+    """False when no connection could be opened."""
+    is_too_large: bool = False
+
+
+exchange: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
+"""That of the call a request belongs to; the SDK carries it to where it sends."""
+
+
+class TooLarge(httpx2.StreamError):
+    """An answer is larger than anyone could read."""
+
+    def __init__(self) -> None:
+        super().__init__("the answer is too large")
+
+
+class Broken(httpx2.StreamError):
+    """An answer broke off."""
+
+
+class Packed(httpx2.TransportError):
+    """An answer is compressed, though no such answer was asked for."""
+
+
+class NotRenewed(httpx2.TransportError):
+    """Whether there is another token cannot be told now."""
+
+
+class Bearer(httpx2.Auth):
+    """Puts the user's token on each request; asks for another one when refused."""
+
+    def __init__(self, token: str | None, renew: Renew | None) -> None:
+        self._token = token
+        self._renew = renew
+        self._replaced: str | None = None
+        self.is_refused = False
+        """Whether the server refuses every token that can be had."""
+
+    def use(self, token: str | None, renew: Renew | None) -> None:
+        """Take another token from now on, but not back the one just replaced.
+
+        A turn under way goes on naming the token it began with.
+        """
+        self._renew = renew
+        if token not in (None, self._token, self._replaced):
+            self._token = token
+            self.is_refused = False
+
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Send a request with the token, and once more with a renewed one."""
+        token = self._token
+        _put(token, request)
+        response = yield request
+        if response.status_code != 401 or token is None or self._renew is None:
+            return
+        if token == self._token:
+            if self.is_refused:
+                return
+            try:
+                renewed = await self._renew(token)
+            except CoulisseError as exc:
+                raise NotRenewed(str(exc)) from exc
+            if renewed is None or renewed == token:
+                self.is_refused = True
+                return
+            self._token, self._replaced = renewed, token
+        _put(self._token, request)
+        response = yield request
+        self.is_refused = response.status_code == 401
+
+
+def _put(token: str | None, request: httpx2.Request) -> None:
+    if token is not None:
+        request.headers["Authorization"] = f"Bearer {token}"
+
+
+def _given(server: ServerConfig) -> dict[str, str]:
+    return {name: value.get_secret_value() for name, value in server.headers.items()}
+
+
+class Client(httpx2.AsyncClient):
+    """Sends the requests of one session; nothing that fails raises."""
+
+    def __init__(
+        self, address: Address, bearer: Bearer, on_lost: Callable[[str], None]
+    ) -> None:
+        """`on_lost` hears of what ends the session of a server of kind `sse`."""
+        self._is_sse = address.server.kind == "sse"
+        self._on_lost = on_lost
+        super().__init__(
+            auth=bearer,
+            headers={
+                "User-Agent": "coulisse",
+                **_given(address.server),
+                # What is unpacked after it was measured may be any size.
+                "Accept-Encoding": "identity",
+            },
+            event_hooks={"response": [self._guard]},
+            timeout=httpx2.Timeout(
+                CONNECT_SECONDS,
+                read=address.server.timeout_seconds + EXTRA_READ_SECONDS,
+            ),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+            verify=_certificates(),
+        )
+
+    async def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
+        """Send a request; a failure is an answer of status 502."""
+        _set_patience(request)
+        try:
+            if request.method == "DELETE":
+                async with asyncio.timeout(PARTING_SECONDS):
+                    response = await super().send(request, **kwargs)
+            else:
+                response = await super().send(request, **kwargs)
+        # A refusal is read whole before its request is made again.
+        except (httpx2.TransportError, TimeoutError, TooLarge, Broken) as exc:
+            self._note_failure(request, exc)
+            return _apology(request)
+        self._note(response)
+        return response
+
+    def _note_failure(self, request: httpx2.Request, exc: Exception) -> None:
+        reason = _in_words(exc)
+        if (current := exchange.get()) is not None:
+            current.reason = reason
+            current.was_sent = not isinstance(
+                exc, httpx2.ConnectError | httpx2.ConnectTimeout
+            )
+        if self._is_sse:
+            self._on_lost(reason)
+
+    def _note(self, response: httpx2.Response) -> None:
+        current = exchange.get()
+        if current is not None:
+            status = response.status_code
+            current.status = status if status >= 300 else None
+        if self._is_sse and response.status_code >= 400:
+            self._on_lost(f"answered with status {response.status_code}")
+
+    async def _guard(self, response: httpx2.Response) -> None:
+        """Keep each answer to its limit, also those that only `Bearer` sees."""
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise Packed("the answer is compressed")
+        request, is_refusal = response.request, response.status_code >= 400
+        is_endless = _is_long_lived(request) and not is_refusal
+        is_sse_stream = self._is_sse and request.method == "GET" and not is_refusal
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _Guarded(
+                response.stream,
+                limit=None if is_endless else MAX_ANSWER_BYTES,
+                exchange=exchange.get(),
+                on_end=self._on_lost if is_sse_stream else None,
+            )
+
+
+class _Guarded(httpx2.AsyncByteStream):
+    """An answer's body: at most so long, and only errors that end one call."""
+
+    def __init__(
+        self,
+        stream: httpx2.AsyncByteStream,
+        *,
+        limit: int | None,
+        exchange: Exchange | None,
+        on_end: Callable[[str], None] | None,
+    ) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._exchange = exchange
+        self._on_end = on_end
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        try:
+            async for piece in self._stream:
+                size += len(piece)
+                if self._limit is not None and size > self._limit:
+                    if self._exchange is not None:
+                        self._exchange.is_too_large = True
+                    raise TooLarge
+                yield piece
+        except httpx2.TransportError as exc:
+            if self._exchange is not None:
+                self._exchange.reason = _in_words(exc)
+            self._ended(_in_words(exc))
+            raise Broken(_in_words(exc)) from exc
+        self._ended("closed the connection")
+
+    def _ended(self, reason: str) -> None:
+        if self._on_end is not None:
+            self._on_end(reason)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _is_long_lived(request: httpx2.Request) -> bool:
+    return request.method == "GET" or request.headers.get("mcp-method") == LONG_LIVED
+
+
+def _set_patience(request: httpx2.Request) -> None:
+    """Let streams without an end be silent for as long as they like."""
+    if _is_long_lived(request):
+        timeouts = dict(request.extensions.get("timeout", {}))
+        request.extensions["timeout"] = timeouts | {"read": None}
+
+
+def _apology(request: httpx2.Request) -> httpx2.Response:
+    error = {"code": -32000, "message": "the request failed"}
+    body = orjson.dumps({"jsonrpc": "2.0", "id": None, "error": error})
+    headers = {"content-type": "application/json"}
+    return httpx2.Response(502, headers=headers, content=body, request=request)
+
+
+def _in_words(exc: Exception) -> str:
+    match exc:
+        case NotRenewed():
+            return "wants the user's sign-in renewed, which cannot be done now"
+        case Packed():
+            return "sends a compressed answer, which is not taken"
+        case httpx2.ConnectTimeout():
+            return "does not accept connections in time"
+        case httpx2.ConnectError():
+            return "cannot be connected to"
+        case httpx2.TimeoutException() | TimeoutError():
+            return "does not answer in time"
+        case httpx2.UnsupportedProtocol():
+            return "has an address that is none"
+        case _:
+            return "broke the connection"
+
+
+# Reading them costs more than everything else about a session.
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    return httpx2.create_ssl_context()

@@ -1,0 +1,370 @@
+"""One session with a server: one task enters and leaves it, anybody calls."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import mcp_types
+from mcp import Client as McpClient
+from mcp import MCPError
+from mcp.client import ClientSession
+from mcp.client.session import IncomingMessage
+from mcp.client.subscriptions import SubscriptionLost, ToolsListChanged
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter
+
+from core.runtime import request_ids
+from mcp_bridge.client import error_mapping, http_client, transports
+from mcp_bridge.client.http_client import Exchange
+from mcp_bridge.client.target import Address
+from mcp_bridge.errors import (
+    CallRefused,
+    ServerFailed,
+    ServerGone,
+    ServerSlow,
+    ServerUnreachable,
+    SignInNeeded,
+)
+from mcp_bridge.tools import catalog
+from mcp_bridge.tools.catalog import Offer
+
+logger = logging.getLogger(__name__)
+
+LISTING_SECONDS = 300.0
+"""After so long a list is read anew, beside the turn that noticed."""
+LIST_AGAIN_SECONDS = 3.0
+CLOSE_SECONDS = 5.0
+DOUBT_SECONDS = 5.0
+"""How long a child that let a call's time run out has to answer anything at all."""
+FOLLOW_SECONDS = 1.0
+LISTEN_AGAIN_SECONDS = 30.0
+
+CLIENT = mcp_types.Implementation(name="coulisse", version="1")
+ANSWER: TypeAdapter[mcp_types.CallToolResult | mcp_types.InputRequiredResult] = (
+    TypeAdapter(mcp_types.CallToolResult | mcp_types.InputRequiredResult)
+)
+
+
+class Session:
+    """A session with one server, for one user or for all."""
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        connect_seconds: float,
+        is_legacy: bool = False,
+        warn: Callable[[str], None],
+    ) -> None:
+        """`is_legacy` spares a server of the older protocol the question."""
+        self.address = address
+        self.is_legacy = is_legacy
+        self.offers: tuple[Offer, ...] = ()
+        self._connect_seconds = connect_seconds
+        self._warn = warn
+        self._bearer = http_client.Bearer(address.token, address.renew)
+        self._client: ClientSession | None = None
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ending = asyncio.Event()
+        self._end_reason = ""
+        self._last_lines: Sequence[str] = ()
+        self._is_following = asyncio.Event()
+        self._is_listing_old = False
+        self._listed_at = 0.0
+        self._listing: asyncio.Task[None] | None = None
+        self._doubting: asyncio.Task[None] | None = None
+        self._owner = asyncio.create_task(self._own(), name=f"mcp {address.name}")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls can be made, as far as is known."""
+        return self._client is not None and not self._ending.is_set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it ended, or is about to."""
+        return self._ending.is_set()
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the server takes none of the user's tokens any more."""
+        return self._bearer.is_refused
+
+    @property
+    def fell(self) -> ServerGone | None:
+        """Why a child that had answered ended, where nobody ended it."""
+        is_child = self.address.server.command is not None
+        had_answered = self._ready.done() and self._ready.exception() is None
+        if not (is_child and had_answered and self._end_reason):
+            return None
+        error = self._gone()
+        error.last_lines = self._last_lines
+        return error
+
+    async def opened(self) -> None:
+        """Wait until calls can be made; raise `ServerFailed` when they never can."""
+        await asyncio.shield(self._ready)
+
+    def use(self, address: Address) -> None:
+        """Take the user's token of today."""
+        self._bearer.use(address.token, address.renew)
+
+    async def tools(self) -> tuple[Offer, ...]:
+        """Return the tools: those known, unless the server said they changed.
+
+        A server that is slow to list them again is not waited for.
+        """
+        if self._is_listing_old:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LIST_AGAIN_SECONDS):
+                    await asyncio.shield(self._begin_listing())
+        elif time.monotonic() - self._listed_at > LISTING_SECONDS:
+            self._begin_listing()
+        return self.offers
+
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any]
+    ) -> mcp_types.CallToolResult:
+        """Call a tool under the server's own name for it.
+
+        Calls run beside each other. A caller that is cancelled cancels its call at
+        the server, and nothing else. Raises subclasses of `ServerFailed`.
+        """
+        if self._client is None or self._ending.is_set():
+            raise self._gone(was_unheard=True)
+        params = mcp_types.CallToolRequestParams(name=tool, arguments=dict(arguments))
+        request = mcp_types.CallToolRequest(params=params)
+        current = Exchange()
+        token = http_client.exchange.set(current)
+        limit = self.address.server.timeout_seconds
+        try:
+            async with asyncio.timeout(limit):
+                answer = await self._send(self._client, request)
+        except TimeoutError as exc:
+            self._begin_doubting()
+            message = f"gave no answer within {limit:g} seconds (timeout_seconds)"
+            raise self._error(ServerSlow, message) from exc
+        except Exception as exc:
+            raise self._meaning(exc, current) from exc
+        finally:
+            http_client.exchange.reset(token)
+        if isinstance(answer, mcp_types.InputRequiredResult):
+            message = "asks for input in the middle of a call, which nobody can give"
+            raise self._error(CallRefused, message)
+        return answer
+
+    async def close(self, patience_seconds: float = CLOSE_SECONDS) -> None:
+        """End the session, by force after a while, until nothing of it is left."""
+        self._ending.set()
+        done, _ = await asyncio.wait([self._owner], timeout=patience_seconds)
+        if not done:
+            self._owner.cancel()
+            await asyncio.wait([self._owner], timeout=CLOSE_SECONDS)
+
+    def break_off(self, reason: str, last_lines: Sequence[str] = (), /) -> None:
+        """Let the session end, because something says it is no good any more."""
+        if not self._ending.is_set():
+            self._end_reason, self._last_lines = reason, last_lines
+            self._ending.set()
+
+    async def _send(
+        self, client: ClientSession, request: mcp_types.CallToolRequest
+    ) -> mcp_types.CallToolResult | mcp_types.InputRequiredResult:
+        try:
+            return await client.send_request(request, ANSWER)
+        except MCPError as exc:
+            if exc.code != mcp_types.HEADER_MISMATCH:
+                raise
+        # The tool changed since it was listed: read what it is now, and call again.
+        await self._read_listing(client)
+        return await client.send_request(request, ANSWER)
+
+    # What the owner does.
+
+    async def _own(self) -> None:
+        opening = Exchange()
+        http_client.exchange.set(opening)
+        request_ids.current.set("")  # It outlives the request that opened it.
+        try:
+            async with asyncio.timeout(self._connect_seconds) as limit:
+                async with (
+                    self._make_client() as client,
+                    anyio.create_task_group() as tasks,
+                ):
+                    self.is_legacy = (
+                        client.protocol_version not in MODERN_PROTOCOL_VERSIONS
+                    )
+                    tasks.start_soon(self._follow_changes, client)
+                    await self._hears_changes()
+                    await self._read_listing(client.session)
+                    limit.reschedule(None)
+                    self._begin(client.session)
+                    await self._ending.wait()
+                    tasks.cancel_scope.cancel()
+        except asyncio.CancelledError:
+            self._end(self._error(ServerUnreachable, "was given up"))
+            raise
+        except TimeoutError:
+            seconds = self._connect_seconds
+            message = f"did not answer within {seconds:g} seconds"
+            self._end(self._error(ServerUnreachable, message))
+        except Exception as exc:  # Whatever it is, it ends this session alone.
+            logger.debug("mcp server '%s': %r", self.address.name, exc)
+            self._end(self._why_not(exc, opening))
+        finally:
+            self._end(self._gone())
+            for task in (self._listing, self._doubting):
+                if task is not None:
+                    task.cancel()
+
+    def _begin(self, client: ClientSession) -> None:
+        self._client = client
+        self._ready.set_result(None)
+
+    def _end(self, error: ServerFailed) -> None:
+        self._client = None
+        self._ending.set()
+        if not self._ready.done():
+            self._ready.set_exception(error)
+            # Nobody may be waiting any more.
+            self._ready.exception()
+
+    def _make_client(self) -> McpClient:
+        return McpClient(
+            catalog.mended(
+                transports.of(self.address, self._bearer, self.break_off),
+                self._complain,
+            ),
+            cache=None,
+            client_info=CLIENT,
+            message_handler=self._hear,
+            mode="legacy" if self.is_legacy else "auto",
+        )
+
+    async def _follow_changes(self, client: McpClient) -> None:
+        """Hear of changed tools from a server of the newer protocol."""
+        tools = client.server_capabilities.tools
+        if self.is_legacy or tools is None or not tools.list_changed:
+            self._is_following.set()
+            return
+        while True:
+            try:
+                async with client.listen(tools_list_changed=True) as changes:
+                    self._is_following.set()
+                    async for change in changes:
+                        if isinstance(change, ToolsListChanged):
+                            self._is_listing_old = True
+            except (MCPError, SubscriptionLost, TimeoutError):
+                logger.debug("mcp server '%s' tells no changes", self.address.name)
+            self._is_following.set()
+            # It may have changed while nobody listened.
+            await asyncio.sleep(LISTEN_AGAIN_SECONDS)
+            self._is_listing_old = True
+
+    async def _hears_changes(self) -> None:
+        """Wait to be told of changes, so that none is missed after the first list."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FOLLOW_SECONDS):
+                await self._is_following.wait()
+
+    async def _hear(self, message: IncomingMessage) -> None:
+        if isinstance(message, mcp_types.ToolListChangedNotification):
+            self._is_listing_old = True
+
+    # Listing.
+
+    def _begin_listing(self) -> asyncio.Task[None]:
+        if self._listing is None or self._listing.done():
+            self._listing = asyncio.create_task(self._list_again())
+        return self._listing
+
+    async def _list_again(self) -> None:
+        """Read the list; where that fails, the old one stays for a while."""
+        client = self._client
+        if client is None:
+            return
+        try:
+            async with asyncio.timeout(self._connect_seconds):
+                await self._read_listing(client)
+        except Exception as exc:  # A server's fault, of whatever kind.
+            self._listed_at = time.monotonic()
+            self._warn(f"its tools cannot be listed again: {type(exc).__name__}")
+            if error_mapping.is_closed(exc):
+                self.break_off("closed the connection")
+
+    def _begin_doubting(self) -> None:
+        """Ask a child that gave no answer whether it hears at all."""
+        is_doubting = self._doubting is not None and not self._doubting.done()
+        if self.address.server.kind == "stdio" and not is_doubting:
+            self._doubting = asyncio.create_task(self._doubt())
+
+    async def _doubt(self) -> None:
+        client = self._client
+        if client is None:
+            return
+        try:
+            async with asyncio.timeout(DOUBT_SECONDS):
+                await catalog.read(client, self._complain)
+        except TimeoutError:
+            # Stuck for good, or busy with what nobody waits for: another takes over.
+            self.break_off("does not answer any more")
+        except Exception as exc:  # It answered, whatever it was.
+            logger.debug("mcp server '%s': %r", self.address.name, exc)
+
+    async def _read_listing(self, client: ClientSession) -> None:
+        self._is_listing_old = False
+        self.offers = await catalog.read(client, self._complain)
+        self._listed_at = time.monotonic()
+
+    def _complain(self, what: str) -> None:
+        self._warn(what)
+
+    # What errors mean.
+
+    def _why_not(self, exc: Exception, opening: Exchange) -> ServerFailed:
+        """Return what kept the session from beginning."""
+        cause = error_mapping.cause(exc)
+        if isinstance(cause, ServerFailed):
+            return cause
+        if self._end_reason and opening.status is None and not opening.reason:
+            error = self._error(ServerUnreachable, self._end_reason)
+            error.last_lines = self._last_lines
+            return error
+        meaning = self._meaning(cause, opening)
+        if isinstance(meaning, SignInNeeded):
+            return meaning
+        return ServerUnreachable(
+            meaning.message, server=self.address.name, detail=meaning.detail
+        )
+
+    def _meaning(self, exc: Exception, current: Exchange) -> ServerFailed:
+        """Return what an exception of the SDK's says; end what it says is over."""
+        if isinstance(exc, ServerFailed):
+            return exc
+        gone = None if current.is_too_large else self._leaving(exc, current)
+        return gone or error_mapping.meaning(exc, current, self.address)
+
+    def _leaving(self, exc: Exception, current: Exchange) -> ServerGone | None:
+        if current.reason:
+            return self._gone(current.reason, was_unheard=not current.was_sent)
+        status = error_mapping.status_of(exc, current)
+        if status == 404 and self._client is not None:
+            # It forgot the session: it was restarted, as a rule.
+            self.break_off("forgot the session")
+            return self._gone(was_unheard=True)
+        if status is None and error_mapping.is_closed(exc):
+            self.break_off("closed the connection")
+            return self._gone()
+        return None
+
+    def _gone(self, reason: str = "", *, was_unheard: bool = False) -> ServerGone:
+        reason = reason or self._end_reason or "closed the connection"
+        message = f"the MCP server '{self.address.name}' {reason}"
+        return ServerGone(message, server=self.address.name, was_unheard=was_unheard)
+
+    def _error(self, kind: type[ServerFailed], says: str) -> ServerFailed:
+        return error_mapping.of(kind, self.address, says)

@@ -1,0 +1,346 @@
+"""The sessions of this process, kept open between turns."""
+
+import asyncio
+import logging
+import math
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from weakref import WeakKeyDictionary
+
+from config.sections import Config
+from mcp_bridge.client.server_session import Session
+from mcp_bridge.client.target import Address, Key
+from mcp_bridge.config import MCP
+from mcp_bridge.errors import ServerFailed, SignInNeeded, StillConnecting
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS = 5.0
+LONGEST_PAUSE_SECONDS = 60.0
+SCANT_PATIENCE_SECONDS = 0.5
+"""How long a server is waited for that could not be had the last time."""
+PARTING_SECONDS = 0.5
+"""How long servers are waited for when all ends; the supervisor waits for little."""
+MAX_REMEMBERED = 1000
+"""Failures and warnings of this many keys are kept in mind."""
+MAX_WARNINGS = 20
+"""Warnings about one server, however many there would be."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    session: Session
+    users: int = 0
+    """How many calls and openings are under way."""
+    begun_at: float = field(default_factory=monotonic)
+    used_at: float = field(default_factory=monotonic)
+    is_watched: bool = False
+    """Whether somebody waits for it to be open, come what may."""
+    is_free: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def take(self) -> None:
+        self.users += 1
+        self.is_free.clear()
+
+    def leave(self) -> None:
+        self.users -= 1
+        self.used_at = monotonic()
+        if not self.users:
+            self.is_free.set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    error: ServerFailed
+    until: float
+    pause_seconds: float
+
+
+class _Shelf:
+    """The sessions of one event loop."""
+
+    def __init__(self) -> None:
+        self.kept: OrderedDict[Key, _Kept] = OrderedDict()
+        """The one used last is last."""
+        self.failures: OrderedDict[Key, _Failure] = OrderedDict()
+        self.fallen: OrderedDict[Key, ServerFailed] = OrderedDict()
+        """Children that ended by themselves, and nobody has asked since."""
+        self.closing: dict[asyncio.Task[None], _Kept] = {}
+        self.watching: set[asyncio.Task[None]] = set()
+        self.sweep: asyncio.TimerHandle | None = None
+        self.config_digest: str | None = None
+
+
+class Pool:
+    """Sessions by server and user: opened once, shared, closed when idle."""
+
+    def __init__(
+        self,
+        capacity: int = 256,
+        idle_seconds: float = 1800,
+        connect_seconds: float = 20,
+    ) -> None:
+        self._capacity = capacity
+        self._idle_seconds = idle_seconds
+        self._connect_seconds = connect_seconds
+        self._shelves: WeakKeyDictionary[asyncio.AbstractEventLoop, _Shelf] = (
+            WeakKeyDictionary()
+        )
+        self._said: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
+        self._legacy: set[tuple[str, str]] = set()
+
+    def __len__(self) -> int:
+        return len(self._shelf().kept)
+
+    @asynccontextmanager
+    async def session(
+        self, address: Address, *, patience_seconds: float = math.inf
+    ) -> AsyncIterator[Session]:
+        """Lend the session of an address, open; others may use it at the same time.
+
+        Whoever comes while it is being opened waits for the same session, but not
+        beyond `patience_seconds` of its opening, and hardly at all for one that could
+        not be had the last time; it goes on being opened. Raises `ServerFailed`; for a
+        while without trying, when it could not be had lately.
+        """
+        kept = self._take(address)
+        try:
+            await self._opened(address, kept, patience_seconds)
+        except ServerFailed as exc:
+            self._failed(address.key, kept, exc)
+            raise
+        except BaseException:
+            kept.leave()
+            raise
+        try:
+            self._succeeded(address.key, kept)
+            yield kept.session
+        finally:
+            self._give_back(address.key, kept)
+
+    def follow(self, config: Config) -> None:
+        """End the sessions of servers that left the YAML, or changed in it."""
+        shelf = self._shelf()
+        if shelf.config_digest == config.digest and config.digest:
+            return
+        shelf.config_digest = config.digest
+        servers = config.get(MCP)
+        for key in list(shelf.kept):
+            server = servers.get(key.server)
+            if server is None or not key.digest.startswith(server.digest):
+                self._drop(key)
+        for key in list(shelf.fallen):
+            server = servers.get(key.server)
+            if server is None or not key.digest.startswith(server.digest):
+                del shelf.fallen[key]
+
+    def warn_once(self, address: Address, what: str) -> None:
+        """Log a warning about a server, the first time it is given; not very many."""
+        key = (address.name, address.server.digest)
+        said = self._said.setdefault(key, set())
+        if what in said or len(said) > MAX_WARNINGS:
+            return
+        said.add(what)
+        if len(said) > MAX_WARNINGS:
+            what = "the rest of what is wrong with it is not logged"
+        if len(self._said) > MAX_REMEMBERED:
+            self._said.popitem(last=False)
+        logger.warning("mcp server '%s': %s", address.name, what)
+
+    def looked_at(self, server: str) -> tuple[list[Session], ServerFailed | None]:
+        """Return this event loop's open sessions with a server, or why it has none."""
+        shelf = self._shelf()
+        sessions = [
+            kept.session
+            for key, kept in shelf.kept.items()
+            if key.server == server and kept.session.is_open
+        ]
+        if sessions:
+            return sessions, None
+        fallen = {key: kept.session.fell for key, kept in shelf.kept.items()}
+        failures = {key: failure.error for key, failure in shelf.failures.items()}
+        errors = [
+            error
+            for key, error in {**shelf.fallen, **fallen, **failures}.items()
+            if key.server == server and error is not None
+        ]
+        return [], errors[-1] if errors else None
+
+    def forgive(self, address: Address) -> None:
+        """Let a server that failed be tried again at once."""
+        self._shelf().failures.pop(address.key, None)
+
+    async def close(self) -> None:
+        """End every session of this event loop, and wait until they are gone."""
+        shelf = self._shelves.pop(asyncio.get_running_loop(), None)
+        if shelf is None:
+            return
+        if shelf.sweep is not None:
+            shelf.sweep.cancel()
+        for kept in shelf.closing.values():
+            kept.is_free.set()
+        sessions = [kept.session.close(PARTING_SECONDS) for kept in shelf.kept.values()]
+        await asyncio.gather(
+            *sessions, *shelf.closing, *shelf.watching, return_exceptions=True
+        )
+
+    def _shelf(self) -> _Shelf:
+        return self._shelves.setdefault(asyncio.get_running_loop(), _Shelf())
+
+    def _take(self, address: Address) -> _Kept:
+        shelf, key = self._shelf(), address.key
+        kept = shelf.kept.get(key)
+        if kept is None or kept.session.is_over:
+            self._wait_for_better_times(key)
+            self._drop(key)
+            self._end_older(key)
+            kept = shelf.kept[key] = _Kept(self._open(address))
+        else:
+            kept.session.use(address)
+        shelf.kept.move_to_end(key)
+        kept.take()
+        self._make_room()
+        return kept
+
+    async def _opened(self, address: Address, kept: _Kept, patience: float) -> None:
+        if kept.session.is_open:
+            return
+        if address.key in self._shelf().failures:
+            patience = min(patience, SCANT_PATIENCE_SECONDS)
+        left = kept.begun_at + patience - monotonic()
+        try:
+            async with asyncio.timeout(None if left == math.inf else left):
+                await kept.session.opened()
+        except TimeoutError:
+            self._watch(address.key, kept)
+            raise StillConnecting(
+                f"the MCP server '{address.name}' is still being connected to",
+                server=address.name,
+            ) from None
+
+    def _watch(self, key: Key, kept: _Kept) -> None:
+        """See to it that what becomes of an opening is known to whoever comes next."""
+        if kept.is_watched:
+            return
+        kept.is_watched = True
+        kept.take()
+        watching = self._shelf().watching
+        task = asyncio.create_task(self._see(key, kept))
+        watching.add(task)
+        task.add_done_callback(watching.discard)
+
+    async def _see(self, key: Key, kept: _Kept) -> None:
+        try:
+            await kept.session.opened()
+        except ServerFailed as exc:
+            self._failed(key, kept, exc)
+        else:
+            self._succeeded(key, kept)
+            self._give_back(key, kept)
+
+    def _open(self, address: Address) -> Session:
+        return Session(
+            address,
+            connect_seconds=self._connect_seconds,
+            is_legacy=(address.name, address.server.digest) in self._legacy,
+            warn=lambda what: self.warn_once(address, what),
+        )
+
+    def _wait_for_better_times(self, key: Key) -> None:
+        failure = self._shelf().failures.get(key)
+        if failure is not None and monotonic() < failure.until:
+            # A new one each time: a traceback would grow with each raise.
+            error = failure.error
+            raise type(error)(error.message, server=error.server, detail=error.detail)
+
+    def _failed(self, key: Key, kept: _Kept, error: ServerFailed) -> None:
+        """Remember that a session cannot be had, each time for longer."""
+        kept.leave()
+        shelf = self._shelf()
+        if isinstance(error, StillConnecting) or shelf.kept.get(key) is not kept:
+            return  # It may come yet; or somebody else who waited for it did this.
+        self._drop(key)
+        if isinstance(error, SignInNeeded):
+            return
+        before = shelf.failures.pop(key, None)
+        pause = FIRST_PAUSE_SECONDS
+        if before is not None:
+            pause = min(before.pause_seconds * 2, LONGEST_PAUSE_SECONDS)
+        logger.warning("%s; it is tried again in %.0f s", error, pause)
+        shelf.failures[key] = _Failure(error, monotonic() + pause, pause)
+        if len(shelf.failures) > MAX_REMEMBERED:
+            shelf.failures.popitem(last=False)
+
+    def _succeeded(self, key: Key, kept: _Kept) -> None:
+        shelf = self._shelf()
+        shelf.failures.pop(key, None)
+        for other in list(shelf.fallen):
+            if (other.server, other.user_id) == (key.server, key.user_id):
+                del shelf.fallen[other]
+        if kept.session.is_legacy:
+            server = kept.session.address
+            self._legacy.add((server.name, server.server.digest))
+
+    def _give_back(self, key: Key, kept: _Kept) -> None:
+        kept.leave()
+        shelf = self._shelf()
+        if shelf.kept.get(key) is kept and kept.session.is_over:
+            self._drop(key)
+        self._make_room()
+        if shelf.sweep is None and shelf.kept:
+            self._sweep_in(self._idle_seconds)
+
+    def _end_older(self, key: Key) -> None:
+        """End what the same user had of the server before it changed."""
+        for other in list(self._shelf().kept):
+            is_same = other.server == key.server and other.user_id == key.user_id
+            if is_same and other != key:
+                self._drop(other)
+
+    def _make_room(self) -> None:
+        """Close what was used longest ago; what is in use stays."""
+        kept = self._shelf().kept
+        excess = len(kept) - self._capacity
+        for key in [key for key, one in kept.items() if not one.users][
+            : max(excess, 0)
+        ]:
+            self._drop(key)
+
+    def _drop(self, key: Key) -> None:
+        shelf = self._shelf()
+        kept = shelf.kept.pop(key, None)
+        if kept is not None:
+            error = kept.session.fell
+            if error is not None:
+                shelf.fallen[key] = error
+                if len(shelf.fallen) > MAX_REMEMBERED:
+                    shelf.fallen.popitem(last=False)
+            task = asyncio.create_task(self._close_when_free(kept))
+            shelf.closing[task] = kept
+            task.add_done_callback(shelf.closing.pop)
+
+    async def _close_when_free(self, kept: _Kept) -> None:
+        # Calls under way end with their answer; they have a limit of their own.
+        if kept.users and not kept.session.is_over:
+            await kept.is_free.wait()
+        await kept.session.close()
+
+    def _sweep_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._shelf().sweep = loop.call_later(max(seconds, 0.01), self._sweep)
+
+    def _sweep(self) -> None:
+        """Close what nobody used for long."""
+        shelf = self._shelf()
+        shelf.sweep = None
+        oldest = monotonic() - self._idle_seconds
+        for key, kept in list(shelf.kept.items()):
+            if not kept.users and kept.used_at <= oldest:
+                self._drop(key)
+        if shelf.kept:
+            # What is in use may be so for an hour: no sooner than for all others.
+            idle = [kept.used_at for kept in shelf.kept.values() if not kept.users]
+            self._sweep_in(min(idle, default=monotonic()) - oldest)

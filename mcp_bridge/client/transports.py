@@ -1,0 +1,58 @@
+"""The ways to talk to a server: a child's pipes, streamable HTTP, and the older SSE."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import assert_never
+
+import httpx2
+from mcp.client._transport import TransportStreams
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import McpHttpClientFactory
+
+from mcp_bridge.client import http_client, stdio
+from mcp_bridge.client.stdio import OnEnd
+from mcp_bridge.client.target import Address
+
+# The two private modules are imported for the names of types alone, which the SDK
+# exports nowhere else.
+
+
+def of(
+    address: Address, bearer: http_client.Bearer, on_lost: OnEnd
+) -> AbstractAsyncContextManager[TransportStreams]:
+    """Return what opens the way to a server; `on_lost` hears of its sudden end."""
+    if address.server.kind == "stdio":
+        return stdio.connect(address, on_lost)
+    client = http_client.Client(address, bearer, on_lost)
+    url = address.server.url or ""
+    if address.server.kind == "http":
+        return _closing(client, url)
+    if address.server.kind == "sse":
+        return sse_client(url, httpx_client_factory=_given(client))
+    assert_never(address.server.kind)
+
+
+@asynccontextmanager
+async def _closing(
+    client: http_client.Client, url: str
+) -> AsyncIterator[TransportStreams]:
+    """Speak streamable HTTP through a client, and close it at the end."""
+    async with (
+        client,
+        streamable_http_client(
+            url, http_client=client, max_sse_event_size=http_client.MAX_ANSWER_BYTES
+        ) as streams,
+    ):
+        yield streams
+
+
+def _given(client: http_client.Client) -> McpHttpClientFactory:
+    def factory(
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        return client
+
+    return factory

@@ -1,0 +1,3 @@
+"""Requests to an authorization server: discovery, dynamic registration and the token
+endpoint.
+"""

@@ -1,0 +1,158 @@
+"""Where the users of a remote MCP server sign in.
+
+The walk: the server's own refusal may name its metadata; else they are at a well-known
+place (RFC 9728). They name an issuer, whose metadata (RFC 8414, or OpenID Connect's)
+have the endpoints. A server without any is its own issuer.
+"""
+
+from mcp.client.auth.utils import (
+    build_oauth_authorization_server_metadata_discovery_urls as issuer_documents,
+)
+from mcp.client.auth.utils import (
+    build_protected_resource_metadata_discovery_urls as resource_documents,
+)
+from mcp.client.auth.utils import get_client_metadata_scopes, issuers_match
+from mcp.shared.auth import OAuthMetadata, ProtectedResourceMetadata
+from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
+from pydantic import ValidationError
+
+from mcp_bridge.oauth.authorization_server import www_authenticate
+from mcp_bridge.oauth.authorization_server.http_requests import Answer, Web, check_place
+from mcp_bridge.oauth.errors import ProviderBroken
+from mcp_bridge.oauth.types import Provider
+
+GRANTS = ["authorization_code", "refresh_token"]
+MAX_ISSUER = 512
+
+
+async def discover(web: Web, server: str, url: str, *, method: str) -> Provider:
+    """Return where users of the server at `url` sign in.
+
+    `method` is what the server is asked with: POST, or GET for SSE. Raises
+    `SignInFailed` and what is under it.
+    """
+    refusal = await web.knock(server, url, method=method)
+    asked = www_authenticate.read(refusal)
+    resource = await _resource(web, server, url, asked.get("resource_metadata"))
+    if resource is None:
+        issuers = [_origin(url)]
+    else:
+        issuers = [str(issuer) for issuer in resource.authorization_servers]
+    for issuer in issuers:
+        metadata = await _metadata(web, server, url, issuer)
+        if metadata is not None:
+            return _provider(server, url, resource, metadata, asked.get("scope"))
+    raise ProviderBroken(
+        f"mcp server '{server}': its sign-in cannot be discovered, for "
+        f"{', '.join(issuers)} publishes no OAuth metadata; set oauth with mode: "
+        "static, or oauth: false if it has no sign-in",
+        provider=server,
+    )
+
+
+async def _resource(
+    web: Web, server: str, url: str, named: str | None
+) -> ProtectedResourceMetadata | None:
+    """Return the server's metadata (RFC 9728), or None if it publishes none."""
+    for place in resource_documents(named, url):
+        check_place(server, place, near=url)
+        answer = await web.get(server, place)
+        try:
+            found = ProtectedResourceMetadata.model_validate(_document(server, answer))
+        except ValidationError:
+            continue
+        if not check_resource_allowed(
+            resource_url_from_server_url(url), str(found.resource)
+        ):
+            raise ProviderBroken(
+                f"mcp server '{server}': {place} is about {found.resource}, not "
+                f"about {url}; is the url the server's own?",
+                provider=server,
+            )
+        return found
+    return None
+
+
+async def _metadata(
+    web: Web, server: str, url: str, issuer: str
+) -> OAuthMetadata | None:
+    """Return an issuer's metadata (RFC 8414), or None if it publishes none."""
+    for place in issuer_documents(issuer, url):
+        check_place(server, place, near=url)
+        answer = await web.get(server, place)
+        try:
+            found = OAuthMetadata.model_validate(_document(server, answer))
+        except ValidationError:
+            continue
+        # One who may publish under a name must not speak for another (RFC 8414 §3.3).
+        if not issuers_match(str(found.issuer), issuer):
+            raise ProviderBroken(
+                f"mcp server '{server}': {place} speaks for {found.issuer}, not for "
+                f"{issuer}",
+                provider=server,
+            )
+        return found
+    return None
+
+
+def _document(server: str, answer: Answer) -> dict[str, object]:
+    """Return a document, empty if it is not there; raises if the place is broken."""
+    if answer.status >= 500:
+        raise ProviderBroken(
+            f"mcp server '{server}': {answer.url} answers with {answer.status}",
+            provider=server,
+        )
+    return (answer.json() or {}) if answer.status == 200 else {}
+
+
+def _provider(
+    server: str,
+    url: str,
+    resource: ProtectedResourceMetadata | None,
+    metadata: OAuthMetadata,
+    asked_scope: str | None,
+) -> Provider:
+    challenges = metadata.code_challenge_methods_supported
+    if challenges is not None and "S256" not in challenges:
+        raise ProviderBroken(
+            f"mcp server '{server}': {metadata.issuer} does not take PKCE with S256",
+            provider=server,
+        )
+    endpoints = _endpoints(metadata)
+    for place in (str(metadata.issuer), *filter(None, endpoints.values())):
+        check_place(server, place, near=url)
+    if len(str(metadata.issuer)) > MAX_ISSUER:
+        raise ProviderBroken(
+            f"mcp server '{server}': its issuer's name is too long", provider=server
+        )
+    scopes = get_client_metadata_scopes(asked_scope, resource, metadata, GRANTS)
+    methods = metadata.token_endpoint_auth_methods_supported
+    return Provider.model_validate(
+        {
+            **endpoints,
+            "issuer": str(metadata.issuer),
+            **({} if methods is None else {"auth_methods": methods}),
+            "scopes": (scopes or "").split(),
+            "resource": (
+                resource_url_from_server_url(url)
+                if resource is None
+                else str(resource.resource)
+            ),
+            "sends_issuer": bool(
+                metadata.authorization_response_iss_parameter_supported
+            ),
+        }
+    )
+
+
+def _endpoints(metadata: OAuthMetadata) -> dict[str, str | None]:
+    names = (
+        *("authorization_endpoint", "token_endpoint"),
+        *("registration_endpoint", "revocation_endpoint"),
+    )
+    found = {name: getattr(metadata, name) for name in names}
+    return {name: None if url is None else str(url) for name, url in found.items()}
+
+
+def _origin(url: str) -> str:
+    return url[: url.index("/", url.index("//") + 2)] if url.count("/") > 2 else url

@@ -1,0 +1,113 @@
+"""Registering with a provider (RFC 7591)."""
+
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+from mcp.shared.auth import OAuthClientInformationFull
+from pydantic import ValidationError
+
+from core.network.loopback import is_loopback
+from mcp_bridge.oauth.authorization_server.http_requests import Web
+from mcp_bridge.oauth.authorization_server.token_endpoint import told
+from mcp_bridge.oauth.errors import ProviderBroken, ProviderRefused
+from mcp_bridge.oauth.types import App, Provider
+
+METHODS = ("client_secret_post", "client_secret_basic", "none")
+"""How we can say who we are, the preferred first."""
+
+
+async def register(
+    web: Web, server: str, provider: Provider, redirect_uri: str, *, now: datetime
+) -> App:
+    """Register this server with a provider; raises `SignInFailed`."""
+    if provider.registration_endpoint is None:
+        raise ProviderBroken(
+            f"mcp server '{server}': {provider.issuer} lets nobody register by "
+            "itself; register an app there and set oauth with mode: static",
+            provider=server,
+        )
+    method = _method(server, provider)
+    request = _request(provider, redirect_uri, method)
+    url = provider.registration_endpoint
+    made = await _registered(web, server, provider, url, request)
+    ends = made.client_secret_expires_at
+    return App(
+        server=server,
+        provider=provider,
+        client_id=made.client_id,
+        client_secret=made.client_secret,
+        auth_method=_assigned(server, provider, made, method),
+        redirect_uri=redirect_uri,
+        discovered_at=now,
+        proven_at=now,
+        secret_expires_at=datetime.fromtimestamp(ends, UTC) if ends else None,
+    )
+
+
+def _method(server: str, provider: Provider) -> str:
+    """Return how we ask to say who we are."""
+    method = next((m for m in METHODS if m in provider.auth_methods), None)
+    if method is None:
+        raise ProviderBroken(
+            f"mcp server '{server}': {provider.issuer} takes none of "
+            f"{', '.join(METHODS)}; register an app there and set oauth with mode: "
+            "static",
+            provider=server,
+        )
+    return method
+
+
+def _assigned(
+    server: str, provider: Provider, made: OAuthClientInformationFull, asked: str
+) -> str:
+    """Return how the provider wants us to say who we are."""
+    if made.client_secret is None:
+        return "none"
+    assigned = made.token_endpoint_auth_method or asked
+    if assigned not in METHODS:
+        raise ProviderBroken(
+            f"mcp server '{server}': {provider.issuer} wants '{assigned}' at its token "
+            "endpoint, which is not supported",
+            provider=server,
+        )
+    return assigned
+
+
+async def _registered(
+    web: Web, server: str, provider: Provider, url: str, request: dict[str, object]
+) -> OAuthClientInformationFull:
+    """Send the request; return what the provider made of it."""
+    answer = await web.post(server, url, json=request)
+    if answer.status not in (200, 201):
+        error, description = told(answer)
+        raise ProviderRefused(
+            f"mcp server '{server}': {provider.issuer} refuses to register this "
+            f"server with {answer.status}: {description}",
+            error=error,
+            description=description,
+            provider=server,
+        )
+    try:
+        return OAuthClientInformationFull.model_validate(answer.json())
+    except ValidationError as exc:
+        raise ProviderBroken(
+            f"mcp server '{server}': {provider.issuer} answers a registration with "
+            "what is none",
+            provider=server,
+        ) from exc
+
+
+def _request(provider: Provider, redirect_uri: str, method: str) -> dict[str, object]:
+    is_here = is_loopback(urlsplit(redirect_uri).hostname or "")
+    request: dict[str, object] = {
+        "client_name": "Coulisse",
+        "redirect_uris": [redirect_uri],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": method,
+        # OpenID Connect: plain http is for programs on the user's own machine.
+        "application_type": "native" if is_here else "web",
+    }
+    if provider.scopes:
+        request["scope"] = " ".join(provider.scopes)
+    return request

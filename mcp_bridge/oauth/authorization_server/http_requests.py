@@ -1,0 +1,182 @@
+"""Requests to the providers of sign-ins, held to a time, a size and safe places."""
+
+import asyncio
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+import orjson
+
+from core.network.loopback import is_loopback
+from mcp_bridge.oauth.errors import ProviderBroken, ProviderDown, ProviderSlow
+
+SECONDS = 10.0
+MAX_BYTES = 1024 * 1024
+MAX_REDIRECTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back."""
+
+    url: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+
+    def json(self) -> dict[str, Any] | None:
+        """Return the JSON object in the body, or None if there is none."""
+        try:
+            content = orjson.loads(self.body)
+        except orjson.JSONDecodeError:
+            return None
+        return content if isinstance(content, dict) else None
+
+
+class Web:
+    """Makes requests; `server` names the MCP server they are for in errors."""
+
+    def __init__(self, *, seconds: float = SECONDS, max_bytes: int = MAX_BYTES) -> None:
+        self._seconds = seconds
+        self._max_bytes = max_bytes
+
+    async def get(self, server: str, url: str) -> Answer:
+        """Read a document, past a few redirects that do not leave https."""
+        for _ in range(MAX_REDIRECTS):
+            headers = {"Accept": "application/json"}
+            answer = await self._send(server, "GET", url, headers=headers)
+            target = answer.headers.get("Location", "")
+            if answer.status not in (301, 302, 303, 307, 308) or not target:
+                return answer
+            target = urljoin(url, target)
+            if urlsplit(target).scheme != urlsplit(url).scheme:
+                raise ProviderBroken(
+                    f"mcp server '{server}': {url} redirects from one scheme to "
+                    "another, which is not followed",
+                    provider=server,
+                )
+            check_place(server, target, near=url)
+            url = target
+        raise ProviderBroken(
+            f"mcp server '{server}': {url} redirects too often", provider=server
+        )
+
+    async def post(
+        self,
+        server: str,
+        url: str,
+        *,
+        form: Mapping[str, str] | None = None,
+        json: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Post a form or JSON. No redirect is followed: secrets may be in it."""
+        content = {"data": form} if json is None else {"json": json}
+        given = {"Accept": "application/json", **(headers or {})}
+        return await self._send(server, "POST", url, headers=given, **content)
+
+    async def knock(self, server: str, url: str, *, method: str) -> Answer:
+        """Ask a tool server for something without a token; only the head is read."""
+        headers = {
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+        }
+        body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}' if method == "POST" else None
+        return await self._send(
+            server, method, url, headers=headers, data=body, is_head=True
+        )
+
+    async def _send(
+        self,
+        server: str,
+        method: str,
+        url: str,
+        *,
+        is_head: bool = False,
+        **content: Any,
+    ) -> Answer:
+        try:
+            async with (
+                asyncio.timeout(self._seconds),
+                _session() as session,
+                session.request(
+                    method, url, allow_redirects=False, proxy=_proxy(url), **content
+                ) as response,
+            ):
+                body = b"" if is_head else await self._read(server, response)
+                return Answer(url, response.status, response.headers, body)
+        except TimeoutError as exc:
+            raise ProviderSlow(
+                f"mcp server '{server}': {_place(url)} did not answer within "
+                f"{self._seconds:g} seconds",
+                provider=server,
+            ) from exc
+        # ValueError: an address or a header that cannot be written.
+        except (aiohttp.ClientError, OSError, ValueError) as exc:
+            raise ProviderDown(
+                f"mcp server '{server}': {_place(url)} cannot be reached "
+                f"({type(exc).__name__})",
+                provider=server,
+            ) from exc
+
+    async def _read(self, server: str, response: aiohttp.ClientResponse) -> bytes:
+        body = bytearray()
+        async for piece in response.content.iter_any():
+            body += piece
+            if len(body) > self._max_bytes:
+                raise ProviderBroken(
+                    f"mcp server '{server}': {_place(str(response.url))} answers with "
+                    f"more than {self._max_bytes} bytes",
+                    provider=server,
+                )
+        return bytes(body)
+
+
+def _session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"Accept-Encoding": "identity", "User-Agent": "coulisse"},
+        timeout=aiohttp.ClientTimeout(total=None),
+    )
+
+
+def _proxy(url: str) -> str | None:
+    """Return the proxy the environment wants; aiohttp itself would read .netrc, too."""
+    parts = urlsplit(url)
+    # What goes to this machine over plain http must not leave it on the way.
+    if is_loopback(parts.hostname or "") or urllib.request.proxy_bypass(parts.netloc):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)
+
+
+def _place(url: str) -> str:
+    """Return an address without its query, which may hold what nobody should see."""
+    return url.partition("?")[0]
+
+
+def check_place(server: str, url: str, *, near: str) -> None:
+    """Raise `ProviderBroken` unless a secret may go there.
+
+    That is https; plain http only on this machine, and only for a server that is on
+    it too: one elsewhere has no business with what listens here.
+    """
+    is_safe = False
+    try:
+        parts = urlsplit(url)
+        if "@" not in parts.netloc and parts.hostname:
+            is_near = is_loopback(parts.hostname) and is_loopback(
+                urlsplit(near).hostname or ""
+            )
+            is_public = parts.scheme == "https" and not is_loopback(parts.hostname)
+            is_safe = is_public or (is_near and parts.scheme in ("http", "https"))
+    except ValueError:
+        pass
+    if not is_safe:
+        raise ProviderBroken(
+            f"mcp server '{server}': its sign-in leads to {_place(url)!r}, which is "
+            "neither https nor on this machine like the server itself",
+            provider=server,
+        )

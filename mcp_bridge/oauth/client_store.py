@@ -1,0 +1,91 @@
+"""Registrations with providers in their table."""
+
+from datetime import datetime
+
+from django.db import transaction
+
+from mcp_bridge.models import McpClient
+from mcp_bridge.oauth.types import App, Provider, StoredApp
+
+
+def find(server: str, resource: str, redirect_uri: str) -> StoredApp | None:
+    """Return the registration for a server at this address, if there is one."""
+    rows = McpClient.objects.filter(
+        server=server, resource=resource, redirect_uri=redirect_uri
+    )
+    row = rows.order_by("-discovered_at", "-pk").first()
+    return None if row is None else _stored(row)
+
+
+def get(pk: int, resource: str) -> StoredApp | None:
+    """Return a registration, unless the server has moved meanwhile."""
+    row = McpClient.objects.filter(pk=pk, resource=resource).first()
+    return None if row is None else _stored(row)
+
+
+def put(
+    app: App, resource: str, key_id: str, box: bytes | None, *, instead_of: str | None
+) -> StoredApp:
+    """Store a registration, or return the one another process was faster with.
+
+    `instead_of` is the client id that was there and was no good. Two that register at
+    once must not each send users away under their own.
+    """
+    values = {
+        "client_id": app.client_id,
+        "key_id": key_id,
+        "client_secret": box,
+        "secret_expires_at": app.secret_expires_at,
+        "auth_method": app.auth_method,
+        "metadata": app.provider.model_dump(),
+        "discovered_at": app.discovered_at,
+        "proven_at": app.proven_at,
+    }
+    with transaction.atomic():
+        rows = McpClient.objects.select_for_update()
+        row, is_new = rows.get_or_create(
+            server=app.server,
+            resource=resource,
+            issuer=app.provider.issuer,
+            redirect_uri=app.redirect_uri,
+            defaults=values,
+        )
+        if not is_new and row.client_id == instead_of:
+            for name, value in values.items():
+                setattr(row, name, value)
+            row.save()
+    return _stored(row)
+
+
+def prove(pk: int, now: datetime) -> None:
+    """Note that the provider knows a registration."""
+    McpClient.objects.filter(pk=pk).update(proven_at=now)
+
+
+def rediscover(pk: int, provider: Provider, now: datetime) -> None:
+    """Note what the provider supports now."""
+    McpClient.objects.filter(pk=pk).update(
+        metadata=provider.model_dump(), discovered_at=now
+    )
+
+
+def forget(pk: int, client_id: str) -> None:
+    """Delete a registration the provider does not know any more."""
+    McpClient.objects.filter(pk=pk, client_id=client_id).delete()
+
+
+def _stored(row: McpClient) -> StoredApp:
+    app = App(
+        server=row.server,
+        provider=Provider.model_validate(row.metadata),
+        client_id=row.client_id,
+        client_secret=None,
+        auth_method=row.auth_method,
+        redirect_uri=row.redirect_uri,
+        row=row.pk,
+        discovered_at=row.discovered_at,
+        proven_at=row.proven_at,
+        secret_expires_at=row.secret_expires_at,
+    )
+    secret = row.client_secret
+    return StoredApp(app, row.key_id, None if secret is None else bytes(secret))

@@ -1,0 +1,1 @@
+"""Encryption of stored tokens, opaque tokens for links, and the keys of both."""

@@ -1,0 +1,103 @@
+"""What links and states say: who connects what, until when."""
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from core.ids import UserId
+from mcp_bridge.oauth.crypto.opaque_tokens import Seals
+from mcp_bridge.oauth.errors import TokenInvalid
+
+LIFETIME = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A user's way to one server's sign-in."""
+
+    server: str
+    user_id: UserId
+    nonce: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a user brings back from a provider."""
+
+    link: Link
+    client_row: int | None
+    resource: str
+    """A digest of the server's address when the user left."""
+    verifier: str
+    """Of PKCE: only who began the sign-in can end it."""
+    browser: str
+    """A digest of the cookie the user left with; empty if there was no browser."""
+
+
+def new_link(seals: Seals, server: str, user_id: UserId, *, now: datetime) -> str:
+    """Return a token that lets this user connect the server, once."""
+    content = {"s": server, "u": user_id.hex, "n": new_nonce()}
+    return seals.seal("link", content, expires_at=now + LIFETIME)
+
+
+def read_link(seals: Seals, server: str, token: str, *, now: datetime) -> Link:
+    """Return what a token says; raises `TokenInvalid` and `TokenExpired`."""
+    return _link(server, seals.open("link", token, now=now), now)
+
+
+def new_state(
+    seals: Seals,
+    server: str,
+    user_id: UserId,
+    *,
+    nonce: str,
+    client_row: int | None,
+    resource: str,
+    verifier: str,
+    browser: str | None,
+    now: datetime,
+) -> str:
+    """Return what the provider is to send the user back with."""
+    content = {
+        "s": server,
+        "u": user_id.hex,
+        "n": nonce,
+        "c": client_row,
+        "r": digest(resource),
+        "v": verifier,
+        "b": "" if browser is None else digest(browser),
+    }
+    return seals.seal("state", content, expires_at=now + LIFETIME)
+
+
+def read_state(seals: Seals, server: str, token: str, *, now: datetime) -> State:
+    """Return what a state says; raises `TokenInvalid` and `TokenExpired`."""
+    content = seals.open("state", token, now=now)
+    return State(
+        _link(server, content, now),
+        content["c"],
+        content["r"],
+        content["v"],
+        content["b"],
+    )
+
+
+def _link(server: str, content: dict[str, Any], now: datetime) -> Link:
+    if content["s"] != server:
+        raise TokenInvalid
+    # Kept this long once used, which is longer than it can be good for.
+    return Link(server, UserId(UUID(content["u"])), content["n"], now + 2 * LIFETIME)
+
+
+def digest(text: str) -> str:
+    """Return a short form of a text that does not give the text away."""
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+def new_nonce() -> str:
+    """Return what no other link has."""
+    return secrets.token_hex(16)

@@ -1,0 +1,386 @@
+"""Users' access tokens: read, refreshed before they expire, ended."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from config.errors import SecretsInvalid
+from config.sections import Config
+from core.errors import CoulisseError
+from core.ids import UserId
+from mcp_bridge.config import MCP
+from mcp_bridge.oauth import token_store
+from mcp_bridge.oauth.authorization_server import token_endpoint
+from mcp_bridge.oauth.authorization_server.http_requests import Web
+from mcp_bridge.oauth.client_registration import (
+    Clock,
+    Registrar,
+    find,
+    now,
+    redirect_uri,
+    resource_of,
+)
+from mcp_bridge.oauth.crypto import secret_keys
+from mcp_bridge.oauth.crypto.encryption import Unreadable, Vault
+from mcp_bridge.oauth.errors import ProviderRefused, SignInFailed
+from mcp_bridge.oauth.state_tokens import new_link
+from mcp_bridge.oauth.types import Boxes, Cross, Fresh, Held, Note, nothing_noted
+
+EARLY = timedelta(seconds=60)
+"""A token that ends sooner than this is refreshed before it is used."""
+CLAIM = timedelta(seconds=30)
+"""How long a process may take to refresh; after this another may."""
+PATIENCE_SECONDS = 2.0
+"""How long a turn waits for a refresh while the old token is still good."""
+LOOK_SECONDS = 0.05
+LOOK_LONGEST_SECONDS = 1.0
+
+OVER = {"invalid_client", "invalid_grant", "unauthorized_client"}
+"""Answers to a refresh after which the user has to connect again."""
+
+logger = logging.getLogger(__name__)
+
+Key = tuple[asyncio.AbstractEventLoop, str, str, UserId]
+"""A task is of its own event loop; between two of them the claim decides."""
+
+
+class SignIns:
+    """Keeps users' sign-ins to MCP servers; one for each process.
+
+    `cross` and `cross_to_end` are `turns.database_executor.run` and `run_to_end`.
+    """
+
+    def __init__(
+        self,
+        cross: Cross,
+        cross_to_end: Cross,
+        *,
+        web: Web | None = None,
+        clock: Clock = now,
+    ) -> None:
+        self._cross = cross
+        self._cross_to_end = cross_to_end
+        self._web = web or Web()
+        self._clock = clock
+        self._registrar = Registrar(cross, cross_to_end, self._web, clock=clock)
+        self._refreshing: dict[Key, asyncio.Task[str | None]] = {}
+
+    async def tokens(
+        self, config: Config, servers: Sequence[str], user_id: UserId
+    ) -> Mapping[str, str | SignInFailed]:
+        """Return the user's valid access token for each server they connected.
+
+        One trip to the database. A token about to expire is refreshed first; where
+        that fails just now the error stands in its place. A server the user has to
+        connect is left out.
+        """
+        wanted = _with_sign_in(config, servers)
+        if not wanted or not _has_secrets():
+            return {}
+        found: dict[str, Held] = await self._cross(token_store.read, user_id, wanted)
+        if not found:
+            return {}
+        usable = await asyncio.gather(
+            *(self._usable(config, user_id, held) for held in found.values())
+        )
+        return {
+            server: token
+            for server, token in zip(found, usable, strict=True)
+            if token is not None
+        }
+
+    async def renewed(
+        self, config: Config, server: str, user_id: UserId, refused: str
+    ) -> str | None:
+        """Return another token in place of one the server answered with 401.
+
+        None when the user has to connect again. Of several callers one refreshes.
+        Raises `SignInFailed` when the provider does not answer: the user is connected
+        still, and may try again.
+        """
+        held = await self._read(config, server, user_id)
+        if held is None:
+            return None
+        token = opened(held, user_id, secret_keys.load().vault)
+        if token != refused:
+            return token
+        try:
+            return await self._refresh(config, user_id, held, is_refused=True)
+        except SignInFailed as exc:
+            logger.warning("could not refresh a user's token: %s", exc)
+            raise _not_renewed(server) from exc
+
+    def link(self, config: Config, server: str, user_id: UserId) -> str:
+        """Return a new URL at which this user, and no other, connects the server.
+
+        It is where the user comes back to, too: a cookie leads from one to the other.
+        """
+        token = new_link(secret_keys.load().seals, server, user_id, now=self._clock())
+        back = redirect_uri(config, server, find(config, server)[1])
+        return f"{back.removesuffix('oauth/callback')}connect?token={token}"
+
+    async def connected(
+        self, config: Config, user_id: UserId
+    ) -> dict[str, bool | None]:
+        """Return whether the user is connected to each server.
+
+        None for a server without sign-in.
+        """
+        servers = config.get(MCP)
+        wanted = _with_sign_in(config, [*servers])
+        found: dict[str, Held] = {}
+        if wanted:
+            found = await self._cross(token_store.read, user_id, wanted)
+        return {
+            name: None
+            if name not in wanted
+            else name in found and self._is_good(found[name], user_id)
+            for name in servers
+        }
+
+    async def disconnect(
+        self,
+        config: Config,
+        server: str,
+        user_id: UserId,
+        *,
+        note: Note = nothing_noted,
+    ) -> bool:
+        """End the user's sign-in, here and at the provider; False if there was none.
+
+        Here it is ended in any case; a provider that cannot be told is logged.
+        """
+        removed: list[Held] = await self._cross_to_end(
+            token_store.remove, user_id, server, note=note
+        )
+        for held in removed:
+            with contextlib.suppress(Unreadable):
+                await self._revoke(config, user_id, held)
+        return bool(removed)
+
+    async def close(self) -> None:
+        """Wait for the refreshes under way: a provider may take the old token back."""
+        loop = asyncio.get_running_loop()
+        while ours := [
+            task for key, task in self._refreshing.items() if key[0] is loop
+        ]:
+            await asyncio.wait(ours)
+
+    async def _read(self, config: Config, server: str, user_id: UserId) -> Held | None:
+        wanted = _with_sign_in(config, [server])
+        found: dict[str, Held] = await self._cross(token_store.read, user_id, wanted)
+        return found.get(server)
+
+    async def _usable(
+        self, config: Config, user_id: UserId, held: Held
+    ) -> str | SignInFailed | None:
+        token = opened(held, user_id, secret_keys.load().vault)
+        ends = held.boxes.expires_at
+        if token is None or ends is None or ends - EARLY > self._clock():
+            return token
+        lasts = ends > self._clock()
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS if lasts else None):
+                renewed = await self._refresh(config, user_id, held)
+        except TimeoutError:
+            return token  # It lasts a little longer, and the refresh goes on.
+        except CoulisseError as exc:
+            logger.warning("could not refresh a user's token: %s", exc)
+            return token if ends > self._clock() else _not_renewed(held.server)
+        if renewed is None and held.boxes.refresh_token is None:
+            return token if ends > self._clock() else None
+        return renewed
+
+    async def _refresh(
+        self, config: Config, user_id: UserId, held: Held, *, is_refused: bool = False
+    ) -> str | None:
+        """Return a new token; of those who ask at once one fetches it for all.
+
+        It goes on if the caller is cancelled: the provider may take the old refresh
+        token back as soon as it has given a new one.
+        """
+        key = asyncio.get_running_loop(), held.server, held.resource, user_id
+        task = self._refreshing.get(key)
+        if task is None:
+            fetching = self._fetch(config, user_id, held, is_refused=is_refused)
+            task = asyncio.create_task(fetching)
+            self._refreshing[key] = task
+            task.add_done_callback(lambda done: self._done(key, done))
+        return await asyncio.shield(task)
+
+    def _done(self, key: Key, task: asyncio.Task[str | None]) -> None:
+        del self._refreshing[key]
+        if not task.cancelled():
+            task.exception()  # Whoever still waits has it raised.
+
+    async def _fetch(
+        self, config: Config, user_id: UserId, held: Held, *, is_refused: bool
+    ) -> str | None:
+        """Refresh, or wait for another process that does."""
+        if held.boxes.refresh_token is None:
+            if is_refused or self._has_ended(held):
+                await self._cross_to_end(token_store.clear, held)
+            return None
+        claimed = await self._cross_to_end(
+            token_store.claim, held, now=self._clock(), until=self._clock() + CLAIM
+        )
+        if not claimed:
+            return await self._await_other(config, user_id, held)
+        return await self._exchange(config, user_id, held)
+
+    async def _exchange(
+        self, config: Config, user_id: UserId, held: Held
+    ) -> str | None:
+        vault = secret_keys.load().vault
+        app = await self._registrar.stored(config, held.server, held.client_row)
+        try:
+            old = _opened_refresh_token(held, user_id, vault)
+            if app is None or old is None:
+                await self._cross_to_end(token_store.clear, held)
+                return None
+            fresh = await token_endpoint.refresh(self._web, app, old, now=self._clock())
+        except ProviderRefused as exc:
+            if exc.error not in OVER:
+                await self._cross_to_end(token_store.release, held)
+                raise
+            logger.info("a user has to connect again: %s", exc)
+            await self._cross_to_end(token_store.clear, held)
+            if app is not None and exc.error == "invalid_client":
+                await self._registrar.forget(app)
+            return None
+        except CoulisseError:
+            await self._cross_to_end(token_store.release, held)
+            raise
+        boxes = boxed(fresh, held.server, held.resource, user_id, vault)
+        if fresh.refresh_token is None:
+            boxes = replace(boxes, refresh_token=held.boxes.refresh_token)
+        is_kept = await self._cross_to_end(
+            token_store.renew, held, boxes, now=self._clock()
+        )
+        # Otherwise the user has disconnected, or connected anew, in the meantime.
+        return fresh.access_token if is_kept else None
+
+    async def _await_other(
+        self, config: Config, user_id: UserId, held: Held
+    ) -> str | None:
+        """Wait for the process that has the claim; return what it brought."""
+        seconds = LOOK_SECONDS
+        while True:
+            found = await self._read(config, held.server, user_id)
+            if found is None:
+                return None
+            if found.version != held.version:
+                return opened(found, user_id, secret_keys.load().vault)
+            until = found.refreshing_until
+            if until is None or until <= self._clock():
+                raise SignInFailed(
+                    f"mcp server '{held.server}': the user's sign-in could not be "
+                    "refreshed just now",
+                    provider=held.server,
+                )
+            await asyncio.sleep(seconds)
+            seconds = min(2 * seconds, LOOK_LONGEST_SECONDS)
+
+    async def _revoke(self, config: Config, user_id: UserId, held: Held) -> None:
+        try:
+            app = await self._registrar.stored(config, held.server, held.client_row)
+            if app is None or app.provider.revocation_endpoint is None:
+                return
+            vault = secret_keys.load().vault
+            for token in (
+                _opened_refresh_token(held, user_id, vault),
+                opened(held, user_id, vault),
+            ):
+                if token is not None:
+                    await token_endpoint.revoke(self._web, app, token)
+        except CoulisseError as exc:
+            logger.warning("a sign-in was ended here only: %s", exc)
+
+    def _has_ended(self, held: Held) -> bool:
+        ends = held.boxes.expires_at
+        return ends is None or ends <= self._clock()
+
+    def _is_good(self, held: Held, user_id: UserId) -> bool:
+        if opened(held, user_id, secret_keys.load().vault) is None:
+            return False
+        ends = held.boxes.expires_at
+        lasts = ends is None or ends > self._clock()
+        return lasts or held.boxes.refresh_token is not None
+
+
+def _not_renewed(server: str) -> SignInFailed:
+    """Return what a model reads, which says nothing of where it failed."""
+    return SignInFailed(
+        f"mcp server '{server}': the user's sign-in could not be renewed just now, for "
+        "its provider does not answer; try again in a minute",
+        provider=server,
+    )
+
+
+def _has_secrets() -> bool:
+    """Return whether there are keys; without them nobody is signed in to anything."""
+    try:
+        secret_keys.load()
+    except SecretsInvalid as exc:
+        logger.error("no user is signed in to any MCP server: %s", exc)
+        return False
+    return True
+
+
+def _with_sign_in(config: Config, servers: Sequence[str]) -> dict[str, str]:
+    """Return where tokens go of those servers that have a sign-in, by name."""
+    configured = config.get(MCP)
+    return {
+        name: resource_of(server)
+        for name in servers
+        if (server := configured.get(name)) is not None and server.sign_in is not None
+    }
+
+
+def boxed(
+    fresh: Fresh, server: str, resource: str, user_id: UserId, vault: Vault
+) -> Boxes:
+    """Return tokens as they are stored, readable in this user's row alone."""
+    place = _place(server, resource, user_id)
+    refresh_token = fresh.refresh_token
+    return Boxes(
+        vault.key_id,
+        vault.close(fresh.access_token, *place, "access_token"),
+        None
+        if refresh_token is None
+        else vault.close(refresh_token, *place, "refresh_token"),
+        fresh.scopes,
+        fresh.expires_at,
+    )
+
+
+def opened(held: Held, user_id: UserId, vault: Vault) -> str | None:
+    """Return the access token; None if the vault's key is not the one it was."""
+    return _opened(held, user_id, vault, "access_token", held.boxes.access_token)
+
+
+def _opened_refresh_token(held: Held, user_id: UserId, vault: Vault) -> str | None:
+    """Return the refresh token; None if there is none, or none that can be read."""
+    box = held.boxes.refresh_token
+    return None if box is None else _opened(held, user_id, vault, "refresh_token", box)
+
+
+def _opened(
+    held: Held, user_id: UserId, vault: Vault, name: str, box: bytes
+) -> str | None:
+    try:
+        return vault.open(box, *_place(held.server, held.resource, user_id), name)
+    except Unreadable:
+        logger.warning(
+            "a user's sign-in to mcp server '%s' was stored with another vault key; "
+            "they have to connect again",
+            held.server,
+        )
+        return None
+
+
+def _place(server: str, resource: str, user_id: UserId) -> tuple[str, ...]:
+    return "mcp_token", server, resource, str(user_id)

@@ -1,0 +1,138 @@
+"""Users' tokens in their table; whoever calls has encrypted them."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+
+from core.ids import UserId
+from mcp_bridge.models import McpToken
+from mcp_bridge.oauth.types import Boxes, Held, Note, nothing_noted
+
+
+def read(user_id: UserId, resources: Mapping[str, str]) -> dict[str, Held]:
+    """Return the user's sign-ins to these servers, each at this address of its."""
+    rows = McpToken.objects.filter(user_id=user_id, server__in=resources)
+    return {
+        row.server: _held(row) for row in rows if row.resource == resources[row.server]
+    }
+
+
+def put(
+    user_id: UserId,
+    server: str,
+    resource: str,
+    client_row: int | None,
+    boxes: Boxes,
+    *,
+    now: datetime,
+    note: Note = nothing_noted,
+) -> None:
+    """Store a new sign-in in place of any other the user has to the server."""
+    values = {
+        "client_id": client_row,
+        "key_id": boxes.key_id,
+        "access_token": boxes.access_token,
+        "refresh_token": boxes.refresh_token,
+        "scopes": boxes.scopes or "",
+        "expires_at": boxes.expires_at,
+        "refreshing_until": None,
+        "created_at": now,
+        "updated_at": now,
+    }
+    of_user = McpToken.objects.filter(user_id=user_id, server=server)
+    with transaction.atomic():
+        of_user.exclude(resource=resource).delete()
+        row, is_new = McpToken.objects.get_or_create(
+            user_id=user_id, server=server, resource=resource, defaults=values
+        )
+        if not is_new:
+            known = McpToken.objects.filter(pk=row.pk)
+            known.update(version=F("version") + 1, **values)
+        note()
+
+
+def claim(held: Held, *, now: datetime, until: datetime) -> bool:
+    """Claim a token for its refresh; of all who saw it as it is now, one may."""
+    is_free = Q(refreshing_until=None) | Q(refreshing_until__lte=now)
+    return bool(_as_seen(held).filter(is_free).update(refreshing_until=until))
+
+
+def renew(held: Held, boxes: Boxes, *, now: datetime) -> bool:
+    """Store what a refresh brought; False when the sign-in was ended or made anew."""
+    values: dict[str, Any] = {
+        "key_id": boxes.key_id,
+        "access_token": boxes.access_token,
+        "refresh_token": boxes.refresh_token,
+        "expires_at": boxes.expires_at,
+    }
+    if boxes.scopes is not None:
+        values["scopes"] = boxes.scopes
+    changed = _as_seen(held).update(
+        version=F("version") + 1, refreshing_until=None, updated_at=now, **values
+    )
+    return bool(changed)
+
+
+def release(held: Held) -> None:
+    """Give a claim back: the refresh did not come about."""
+    _as_seen(held).update(refreshing_until=None)
+
+
+def clear(held: Held) -> None:
+    """End a sign-in that is good for nothing any more."""
+    _as_seen(held).delete()
+
+
+def remove(user_id: UserId, server: str, *, note: Note = nothing_noted) -> list[Held]:
+    """End the user's sign-in to a server, at whichever address; return what it was."""
+    rows = McpToken.objects.filter(user_id=user_id, server=server)
+    with transaction.atomic():
+        held = [_held(row) for row in rows]
+        rows.filter(pk__in=[each.row for each in held]).delete()
+        if held:
+            note()
+    return held
+
+
+def owned(user_id: UserId) -> dict[str, QuerySet[Any]]:
+    """Return every row of a user by table, in an order they can be deleted in."""
+    return {"mcp_tokens": McpToken.objects.filter(user_id=user_id)}
+
+
+def without_secrets(user_id: UserId) -> QuerySet[McpToken]:
+    """Return the user's sign-ins, the tokens left where they are."""
+    rows = McpToken.objects.filter(user_id=user_id)
+    return rows.defer("access_token", "refresh_token")
+
+
+def sweep(now: datetime) -> int:
+    """Delete what expired and cannot be refreshed; return how many."""
+    ended = McpToken.objects.filter(refresh_token=None, expires_at__lte=now)
+    return ended.delete()[0]
+
+
+def _as_seen(held: Held) -> QuerySet[McpToken]:
+    return McpToken.objects.filter(pk=held.row, version=held.version)
+
+
+def _held(row: McpToken) -> Held:
+    refresh_token = row.refresh_token
+    boxes = Boxes(
+        row.key_id,
+        bytes(row.access_token),
+        None if refresh_token is None else bytes(refresh_token),
+        row.scopes,
+        row.expires_at,
+    )
+    return Held(
+        row.pk,
+        row.version,
+        row.server,
+        row.resource,
+        row.client_id,
+        boxes,
+        row.refreshing_until,
+    )

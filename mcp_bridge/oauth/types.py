@@ -1,0 +1,101 @@
+"""The parties to a sign-in, and what passes between them."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+Cross = Callable[..., Awaitable[Any]]
+"""Calls a function that touches tables: `turns.database_executor.run` or `run_to_end`.
+"""
+
+Note = Callable[[], None]
+"""Called where a sign-in begins or ends, within the transaction of that."""
+
+
+def nothing_noted() -> None:
+    """Note nothing."""
+
+
+class Provider(BaseModel):
+    """Where users sign in, and what that place supports."""
+
+    model_config = ConfigDict(frozen=True)
+
+    issuer: str = ""
+    """Empty where nothing was discovered, for an app in the YAML."""
+    authorization_endpoint: str
+    token_endpoint: str
+    registration_endpoint: str | None = None
+    revocation_endpoint: str | None = None
+    auth_methods: tuple[str, ...] = ("client_secret_basic",)
+    """How the token endpoint lets apps say who they are."""
+    scopes: tuple[str, ...] = ()
+    """What to ask for when the YAML does not say."""
+    resource: str | None = None
+    """What tokens are to be good for (RFC 8707)."""
+    sends_issuer: bool = False
+    """Whether users come back with `iss` (RFC 9207)."""
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """This server as a provider knows it."""
+
+    server: str
+    provider: Provider
+    client_id: str
+    client_secret: str | None = field(repr=False)
+    auth_method: str
+    redirect_uri: str
+    row: int | None = None
+    """Where it is stored; None for an app in the YAML."""
+    discovered_at: datetime | None = None
+    proven_at: datetime | None = None
+    secret_expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredApp:
+    """A registration as the table has it, its secret encrypted."""
+
+    app: App
+    key_id: str
+    box: bytes | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """Tokens as a provider gave them."""
+
+    access_token: str = field(repr=False)
+    refresh_token: str | None = field(repr=False)
+    scopes: str | None
+    """None when the provider does not say: what was asked for."""
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """Tokens as they are stored."""
+
+    key_id: str
+    access_token: bytes = field(repr=False)
+    refresh_token: bytes | None = field(repr=False)
+    scopes: str | None
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A user's sign-in as the table has it."""
+
+    row: int
+    version: int
+    server: str
+    resource: str
+    client_row: int | None
+    boxes: Boxes
+    refreshing_until: datetime | None

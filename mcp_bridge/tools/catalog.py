@@ -1,0 +1,179 @@
+"""What a server says it offers, and what of it can be given to a model."""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import jsonschema_rs
+import mcp_types
+from mcp.client import ClientSession
+from mcp.client._transport import ReadStream, TransportStreams
+from mcp.shared.message import SessionMessage
+
+from core.validation import schema_limits
+from core.validation.schema_limits import SchemaTooLarge
+
+logger = logging.getLogger(__name__)
+
+MAX_PAGES = 100
+MAX_TOOLS = 1000
+MAX_NAME_LOGGED = 80
+MAX_DESCRIPTION_LENGTH = 8000
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One tool of a server."""
+
+    name: str
+    """What the server calls it."""
+    description: str
+    parameters: Mapping[str, Any]
+    is_read_only: bool = False
+    """Whether the server says that calling it changes nothing."""
+
+
+async def read(
+    session: ClientSession, complain: Callable[[str], None]
+) -> tuple[Offer, ...]:
+    """Return what can be used of a server's tools, in order of their names.
+
+    All pages are read, to a limit. `complain` hears of each tool that is left out.
+    """
+    found: dict[str, Offer] = {}
+    cursor: str | None = None
+    for _ in range(MAX_PAGES):
+        params = mcp_types.PaginatedRequestParams(cursor=cursor) if cursor else None
+        page = await session.list_tools(params=params)
+        for tool in page.tools:
+            if len(found) >= MAX_TOOLS:
+                complain(f"more than {MAX_TOOLS} tools; the rest is left out")
+                return _ordered(found)
+            if (fault := _fault(tool, found)) is not None:
+                complain(f"tool '{shown(tool.name)}' is left out: {fault}")
+            else:
+                found[tool.name] = _offer(tool)
+        cursor, before = page.next_cursor, cursor
+        if cursor is None or cursor == before:
+            break
+    else:
+        complain(f"more than {MAX_PAGES} pages of tools; the rest is left out")
+    return _ordered(found)
+
+
+def _ordered(found: Mapping[str, Offer]) -> tuple[Offer, ...]:
+    return tuple(found[name] for name in sorted(found))
+
+
+def shown(name: str) -> str:
+    """Return a tool's name as the log may have it: short, and within its line."""
+    return "".join(c if c.isprintable() else "?" for c in name[:MAX_NAME_LOGGED])
+
+
+def _offer(tool: mcp_types.Tool) -> Offer:
+    description = tool.description or tool.title or ""
+    parameters = {"type": "object", "properties": {}} | tool.input_schema
+    hints = tool.annotations
+    return Offer(
+        *(tool.name, description[:MAX_DESCRIPTION_LENGTH], parameters),
+        is_read_only=hints is not None and hints.read_only_hint is True,
+    )
+
+
+def _fault(tool: mcp_types.Tool, found: Mapping[str, Offer]) -> str | None:
+    """Return why a tool cannot be used, or None."""
+    if not tool.name:
+        return "it has no name"
+    if tool.name in found:
+        return "there is another of that name"
+    return schema_fault(tool.input_schema)
+
+
+def schema_fault(schema: dict[str, Any]) -> str | None:
+    """Return why the schema of a tool's arguments cannot be used, or None."""
+    if schema.get("type", "object") != "object":
+        return "its arguments are not an object"
+    try:
+        schema_limits.check(schema)
+    except SchemaTooLarge as exc:
+        return f"its schema {exc}"
+    # What a `$schema` names is not looked up.
+    plain = {key: value for key, value in schema.items() if key != "$schema"}
+    try:
+        is_valid = jsonschema_rs.meta.is_valid(plain)
+    except ValueError:
+        is_valid = False
+    return None if is_valid else "its schema is no JSON Schema"
+
+
+@asynccontextmanager
+async def mended(
+    transport: AbstractAsyncContextManager[TransportStreams],
+    complain: Callable[[str], None],
+) -> AsyncIterator[TransportStreams]:
+    """Leave out of lists of tools what is none; the SDK would refuse the whole list."""
+    async with transport as (incoming, outgoing):
+        yield _Mended(incoming, complain), outgoing
+
+
+class _Mended:
+    def __init__(
+        self,
+        stream: ReadStream[SessionMessage | Exception],
+        complain: Callable[[str], None],
+    ) -> None:
+        self._stream = stream
+        self._complain = complain
+
+    @property
+    def last_context(self) -> Any:
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        return self._mend(await self._stream.receive())
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        return self._mend(await self._stream.__anext__())
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> bool | None:
+        return await self._stream.__aexit__(exc_type, exc_val, exc_tb)
+
+    def _mend(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+        if isinstance(item, SessionMessage):
+            message = item.message
+            if isinstance(message, mcp_types.JSONRPCResponse):
+                tools = message.result.get("tools")
+                if isinstance(tools, list):
+                    message.result["tools"] = [t for t in tools if self._is_one(t)]
+        return item
+
+    def _is_one(self, tool: Any) -> bool:
+        name = tool.get("name") if isinstance(tool, dict) else None
+        try:
+            mcp_types.Tool.model_validate(tool, by_name=False)
+            if tool["inputSchema"].setdefault("type", "object") == "object":
+                return True
+            fault = "its arguments are not an object"
+        except ValueError:
+            fault = "its description or schema is malformed"
+        named = shown(name) if isinstance(name, str) else "without a name"
+        self._complain(f"tool '{named}' is left out: {fault}")
+        return False

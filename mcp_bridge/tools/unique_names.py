@@ -1,0 +1,35 @@
+"""What models call the tools of servers."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+
+from core.validation import tool_names
+
+DIGEST_LENGTH = 8
+
+
+def named(tools: Sequence[tuple[str, str]]) -> list[str]:
+    """Return a name for each tool of a server, given as (server, name).
+
+    The tool's own, made fit for providers. Where two would be called the same, both
+    get their server's name in front; where that does not help, a hash behind. A name
+    depends on what is offered and on nothing else, so it stays from turn to turn.
+    """
+    short = [tool_names.safe(name) for _, name in tools]
+    seen = Counter(short)
+    longer = [
+        name if seen[name] == 1 else tool_names.safe(f"{server}_{original}")
+        for name, (server, original) in zip(short, tools, strict=True)
+    ]
+    seen = Counter(longer)
+    return [
+        name if seen[name] == 1 else _with_hash(name, *tool)
+        for name, tool in zip(longer, tools, strict=True)
+    ]
+
+
+def _with_hash(name: str, server: str, original: str) -> str:
+    digest = hashlib.sha256(f"{server}\0{original}".encode()).hexdigest()
+    kept = tool_names.MAX_LENGTH - DIGEST_LENGTH - 1
+    return f"{name[:kept]}_{digest[:DIGEST_LENGTH]}"

@@ -1,0 +1,145 @@
+"""The context of a turn in one trip: what was said last, what else is worth knowing.
+
+Three ways lead into it, and no message enters twice: the newest ones (recency), the
+important ones (salience) and those that resemble the question (relevance).
+Source: "Tri-Hybrid Retrieval" of a SQLite agent memory.
+"""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC
+from itertools import chain
+
+from core import token_estimates
+from core.ids import UserId
+from core.messages import Message
+from memory.config import MemoryConfig, UserState
+from memory.context import memory_prompt, pinned_context
+from memory.context.memory_prompt import Memories
+from memory.extraction import date_parsing
+from memory.models import Summary
+from memory.recall import search
+from memory.transcript import message_store
+from memory.transcript.message_store import Conversation, Recent
+from memory.types import FoundMessage, Query
+
+SUMMARY_SHARE = 4
+"""Summaries take at most one part in so many of a conversation's tokens."""
+
+SUMMARY_TOKENS = 50
+"""Hardly a summary has fewer, so no more of them are read than may fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a turn wants of the past."""
+
+    thread: str
+    max_tokens: int
+    """For messages, summaries and memories together."""
+    settings: MemoryConfig
+    mid_exchange: bool = False
+    recall: Query | None = None
+    """What to recall the user by; None recalls nothing."""
+    brings_history: bool = False
+    """The client sends the conversation itself; only facts are looked up."""
+    time_zone: str = ""
+    """The user's, by its IANA name, in which days are told; "" is UTC."""
+
+    @property
+    def is_anything(self) -> bool:
+        """Whether there is anything to read."""
+        return not self.brings_history or self.recall is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What a turn gets of the past."""
+
+    messages: Sequence[Message]
+    """The conversation, oldest first."""
+    block: str = ""
+    """What else to tell the model, or ""."""
+    facts: Sequence[uuid.UUID] = ()
+    """Those of the user that it tells."""
+
+
+def gather(user_id: UserId, wanted: Wanted) -> Gathered:
+    """Read what a turn needs: its conversation and, if wanted, what is known."""
+    state = wanted.settings.user_state
+    reserved = state.block_tokens if wanted.recall and state else 0
+    conversation = _read(user_id, wanted)
+    summaries: list[str] = []
+    if conversation is not None and conversation.summarised:
+        summaries = _summaries(
+            conversation.thread_id, wanted.max_tokens // SUMMARY_SHARE
+        )
+        reserved += sum(map(token_estimates.estimate, summaries))
+    recent = _recent(conversation, wanted, wanted.max_tokens - reserved)
+    if wanted.recall is None or state is None:
+        told = memory_prompt.render(Memories(summaries=summaries), 0)
+        return Gathered(recent.messages, *told)
+    memories = _recall(user_id, wanted, wanted.recall, state, recent)
+    memories = replace(memories, summaries=summaries)
+    zone = date_parsing.zone_of(wanted.time_zone) if wanted.time_zone else UTC
+    return Gathered(
+        recent.messages, *memory_prompt.render(memories, state.block_tokens, zone)
+    )
+
+
+def _read(user_id: UserId, wanted: Wanted) -> Conversation | None:
+    if wanted.brings_history:
+        return None
+    cap = wanted.settings.working_memory_cap
+    return message_store.read(user_id, wanted.thread, cap=cap)
+
+
+def _recent(
+    conversation: Conversation | None, wanted: Wanted, max_tokens: int
+) -> Recent:
+    if conversation is None:
+        return Recent([])
+    return conversation.recent(
+        max_tokens=max_tokens,
+        mid_exchange=wanted.mid_exchange,
+        limit=wanted.settings.recency_limit,
+    )
+
+
+def _recall(
+    user_id: UserId, wanted: Wanted, query: Query, state: UserState, recent: Recent
+) -> Memories:
+    settings = wanted.settings
+    found_facts, similar = search.both(
+        user_id,
+        query,
+        facts=state.recall_k,
+        messages=0 if wanted.brings_history else settings.relevance_limit,
+        beyond=None
+        if recent.thread_id is None
+        else (recent.thread_id, recent.first_position),
+    )
+    important = pinned_context.messages(recent, wanted.thread, settings)
+    return Memories(
+        standing=pinned_context.facts(user_id, limit=state.standing_facts),
+        facts=[found.fact for found in found_facts],
+        messages=_distinct(chain(important, similar)),
+    )
+
+
+def _distinct(messages: Iterable[FoundMessage]) -> list[FoundMessage]:
+    return list({message.id: message for message in messages}.values())
+
+
+def _summaries(thread_id: int, max_tokens: int) -> list[str]:
+    """Return the newest summaries that fit, oldest first."""
+    kept: list[str] = []
+    rows = Summary.objects.filter(thread_id=thread_id).order_by("-first_position")
+    most = max(max_tokens, 0) // SUMMARY_TOKENS
+    for text, size in rows.values_list("text", "tokens")[:most]:
+        max_tokens -= size
+        if max_tokens < 0:
+            break
+        kept.insert(0, text)
+    return kept

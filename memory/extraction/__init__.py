@@ -1,0 +1,3 @@
+"""Extraction of facts from finished turns by a model: the job queue, the worker, the
+prompt, and the parser.
+"""

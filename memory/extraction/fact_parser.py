@@ -1,0 +1,216 @@
+"""Facts out of a conversation: what is made of a model's reply.
+
+What the model says is a proposal; every fact must prove itself by a quote of the user's
+own words. One that cannot be believed is dropped and counted, the others count all the
+same.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Any, TypeGuard
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, ValidationError
+
+from core.text import lenient_json
+from memory.errors import FactInvalid
+from memory.extraction import date_parsing, quote_check
+from memory.extraction.injection import injection_filter
+from memory.extraction.prompts import (
+    CATEGORIES,
+    MAX_TURN_CHARS,
+    Material,
+    Said,
+    shortened,
+)
+from memory.facts import fact_validation
+from memory.types import MAX_CONTENT_LENGTH, Category, Draft
+
+DEFAULT_IMPORTANCE = 5
+MAX_QUOTE_LENGTH = 500
+
+
+class Unreadable(ValueError):
+    """The reply is not a list of facts; the message tells the model why."""
+
+
+class Unfit(ValueError):
+    """A proposed fact cannot be believed; the message says why."""
+
+
+@dataclass
+class Found:
+    """What a reply came to."""
+
+    drafts: list[Draft]
+    total: int
+    """How many facts the model proposed."""
+    dropped: Counter[str] = field(default_factory=Counter)
+    """How many of them were not kept, by reason."""
+
+
+def _number(value: Any) -> int | None:
+    """Return the whole number a model means by 7, 7.0, "7", "7/10" or "#7"."""
+    if isinstance(value, str):
+        value = value.strip().lstrip("#").partition("/")[0]
+    if isinstance(value, bool):
+        return None
+    try:
+        return round(float(value))
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _importance(value: Any) -> int:
+    number = _number(value)
+    return DEFAULT_IMPORTANCE if number is None else min(max(number, 1), 10)
+
+
+def _category(value: Any) -> str:
+    name = value.strip().casefold() if isinstance(value, str) else ""
+    return name if name in CATEGORIES else "general"
+
+
+class Item(BaseModel):
+    """A fact as a model writes it, read as leniently as can be."""
+
+    content: str
+    category: Annotated[Category, BeforeValidator(_category)] = "general"
+    importance: Annotated[int, BeforeValidator(_importance)] = DEFAULT_IMPORTANCE
+    quote: str
+    valid_from: Any = None
+    expires_at: Any = None
+    supersedes: Annotated[int | None, BeforeValidator(_number)] = None
+
+
+def items(reply: str) -> list[Any]:
+    """Return the facts in a reply, unchecked; raises `Unreadable` if it has no list.
+
+    A bare array and an object with `facts` are both read, fenced or amid prose.
+    """
+    said = _after_thinking(reply).strip()
+    has_json = False
+    for text, value in lenient_json.readings(said):
+        has_json = True
+        listed = value.get("facts") if isinstance(value, dict) else value
+        if _is_list_of_facts(listed):
+            return listed
+        if text == said:
+            break  # All of it is JSON, of another kind: no list inside is the answer.
+    if has_json:
+        raise Unreadable('it is not {"facts": […]} with a list of objects')
+    raise Unreadable(lenient_json.problem(said))
+
+
+def _is_list_of_facts(value: Any) -> TypeGuard[list[Any]]:
+    if not isinstance(value, list):
+        return False
+    return not value or any(isinstance(entry, dict) for entry in value)
+
+
+def _after_thinking(reply: str) -> str:
+    """Return a reply without what some models think aloud before it."""
+    return reply.rpartition("</think>")[2]
+
+
+def read(reply: str, material: Material, *, now: datetime) -> Found:
+    """Return the facts in a reply that can be believed, the most important first.
+
+    At most `material.most`. One that reads like an instruction is kept but held.
+    Raises `Unreadable` if there is no list.
+    """
+    listed = items(reply)
+    judge = _Judge(material, now)
+    found = Found([], len(listed))
+    for entry in listed:
+        try:
+            found.drafts.append(judge.draft(entry))
+        except Unfit as exc:
+            found.dropped[str(exc)] += 1
+    found.drafts.sort(key=lambda draft: -draft.importance)
+    if len(found.drafts) > material.most:
+        found.dropped["over the limit"] = len(found.drafts) - material.most
+        del found.drafts[material.most :]
+    return found
+
+
+class _Judge:
+    """Takes the facts of one reply, one after the other."""
+
+    def __init__(self, material: Material, now: datetime) -> None:
+        self._material = material
+        self._now = now
+        # What the model was shown of them: it can quote nothing else.
+        self._sources = [
+            (said, quote_check.fold(shortened(said.text, MAX_TURN_CHARS)))
+            for said in material.from_user
+        ]
+        self._seen: set[str] = set()
+
+    def draft(self, entry: Any) -> Draft:
+        """Return what to remember of an entry; raises `Unfit` if nothing."""
+        try:
+            item = Item.model_validate(entry)
+        except ValidationError as exc:
+            raise Unfit("malformed") from exc
+        content = self._content(item)
+        source = self._source(item.quote)
+        quote = item.quote.strip()[:MAX_QUOTE_LENGTH]
+        held = injection_filter.why_held(item.content, quote)
+        if not held and injection_filter.is_about_assistant(content):
+            raise Unfit("about the assistant")
+        valid_from, expires_at = self._interval(item)
+        draft = Draft(
+            content=content,
+            category=item.category,
+            importance=item.importance,
+            agent=self._material.agent,
+            quote=quote,
+            message_id=source.id,
+            said_at=source.at,
+            valid_from=valid_from,
+            expires_at=expires_at,
+            supersedes=self._superseded(item.supersedes),
+            held_because=held,
+        )
+        try:
+            return fact_validation.clean(draft)
+        except FactInvalid as exc:
+            raise Unfit("malformed") from exc
+
+    def _content(self, item: Item) -> str:
+        content = " ".join(item.content.split())
+        if not content:
+            raise Unfit("empty")
+        if len(content) > MAX_CONTENT_LENGTH:
+            raise Unfit("too long")
+        if content.casefold() in self._seen:
+            raise Unfit("said twice")
+        self._seen.add(content.casefold())
+        return content
+
+    def _source(self, quote: str) -> Said:
+        """Return the user's message a quote is from."""
+        words = quote_check.fold(quote)
+        for said, text in self._sources:
+            if quote_check.is_from(words, text):
+                return said
+        raise Unfit("not the user's words")
+
+    def _interval(self, item: Item) -> tuple[datetime | None, datetime | None]:
+        zone = self._material.zone
+        valid_from = date_parsing.instant(item.valid_from, zone)
+        expires_at = date_parsing.instant(item.expires_at, zone, at_end=True)
+        if expires_at is not None and expires_at <= self._now:
+            raise Unfit("expired")
+        if valid_from and expires_at and expires_at <= valid_from:
+            # One of the two is wrong, and nobody knows which.
+            return None, None
+        return valid_from, expires_at
+
+    def _superseded(self, number: int | None) -> UUID | None:
+        known = self._material.known
+        if number is None or not 1 <= number <= len(known):
+            return None
+        return known[number - 1].id

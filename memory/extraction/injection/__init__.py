@@ -1,0 +1,3 @@
+"""Defence against prompt injection through facts: patterns of instructions, and texts
+hidden from them.
+"""

@@ -1,0 +1,113 @@
+"""Facts that are none: about the assistant, or instructions that pass for facts.
+
+What is known about a user is put into prompts. So whoever gets a model to "learn" an
+order would have it obeyed in every conversation to come. Such a fact is held: a person
+sees it, no prompt does. Rules, not a model, for a model is what is being talked round.
+They are strict: a fact speaks of the user in the third person, and needs no command.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+import re2
+
+from memory.extraction.injection import deobfuscation
+from memory.extraction.injection import instruction_patterns as patterns
+
+INVISIBLE = re.compile("[\U000e0000-\U000e007f\u202a-\u202e\u2066-\u2069]")
+"""Letters no person sees, and signs that turn the order of those they do."""
+SENTENCE_END = re.compile(r"(?<=[.!?。！？]\s)|(?<=[。！？\n])")  # noqa: RUF001
+
+
+def is_about_assistant(content: str) -> bool:
+    """Whether a fact speaks of the assistant and not of the user."""
+    texts = deobfuscation.readings(content)
+    return any(patterns.ABOUT_ASSISTANT.search(_plain(text)) for text in texts)
+
+
+def why_held(content: str, quote: str) -> str:
+    """Return why a fact may be an instruction in disguise, or "" if it seems none.
+
+    The user's own words, which may order anything of anyone, are suspect only where
+    they mean to undo what the assistant was told.
+    """
+    if INVISIBLE.search(content) or INVISIBLE.search(quote):
+        return "has characters that cannot be seen"
+    if found := _first(_order, _sentences(content)) or _hidden(content):
+        return f"reads like an instruction: '{found.strip()[:80]}'"
+    if found := _override(quote):
+        return f"comes from what reads like an instruction: '{found.strip()[:80]}'"
+    return ""
+
+
+def without_orders(text: str) -> str:
+    """Return a text without the sentences that tell an assistant what to do.
+
+    For texts that report what others said, as summaries do.
+    """
+    sentences = SENTENCE_END.split(INVISIBLE.sub("", text))
+    return "".join(s for s in sentences if not _is_order(s))
+
+
+def _is_order(sentence: str) -> bool:
+    if len(sentence) > deobfuscation.MAX_LENGTH:
+        return True  # More than is read, and no sentence.
+    readings = map(_plain, deobfuscation.readings(sentence))
+    return bool(_first(_order, readings) or _hidden(sentence))
+
+
+def _first(find: Callable[[str], str], texts: Iterable[str]) -> str:
+    return next(filter(None, map(find, texts)), "")
+
+
+def _sentences(content: str) -> Iterator[str]:
+    """Yield a text as it may be read: whole, and each line and sentence."""
+    for text in deobfuscation.readings(content):
+        yield _plain(text)
+        parts = [s for line in text.splitlines() for s in SENTENCE_END.split(line)]
+        if len(parts) > 1:
+            yield from map(_plain, parts)
+
+
+def _order(text: str) -> str:
+    """Return what of a plain text is an order, or ""."""
+    return (
+        _found(patterns.OVERRIDES, text)
+        or _found(patterns.COMMANDS, text)
+        or _ordered_form(text)
+    )
+
+
+def _ordered_form(text: str) -> str:
+    """Return the preference in a text that says what replies are to hold, or ""."""
+    found = patterns.PREFERENCES.search(text)
+    if found is None:
+        return ""
+    form = found["form"]
+    is_harmless = form is not None and patterns.HARMLESS_FORM.fullmatch(form)
+    return "" if is_harmless else found.group()
+
+
+def _override(text: str) -> str:
+    """Return what of a text means to undo what the assistant was told, or ""."""
+    texts = map(_plain, deobfuscation.readings(text))
+    return _first(partial(_found, patterns.OVERRIDES), texts) or _hidden(text)
+
+
+def _hidden(text: str) -> str:
+    """Return the same where accents or spaces between letters hide it, or ""."""
+    bare = map(_plain, deobfuscation.without_accents(text))
+    return _first(partial(_found, patterns.OVERRIDES), bare) or _first(
+        partial(_found, patterns.UNSPACED), deobfuscation.spaced_out(text)
+    )
+
+
+def _found(pattern: re2._Regexp, text: str) -> str:
+    found = pattern.search(text)
+    return str(found.group()) if found else ""
+
+
+def _plain(text: str) -> str:
+    """Return a text in small letters, one space between words."""
+    return " ".join(text.casefold().split())

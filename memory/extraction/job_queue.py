@@ -1,0 +1,317 @@
+"""The turns there is something to learn from, as a queue of rows.
+
+A row is the truth about a piece of work; whoever wakes a worker only saves it time.
+"""
+
+import hashlib
+import logging
+import random
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from django.db import connection, transaction
+from django.db.models import BooleanField, Count, Q, QuerySet
+from django.db.models.expressions import RawSQL
+
+from core.ids import TurnId, UserId
+from core.text import redaction
+from memory.facts import user_lock
+from memory.models import Lesson
+from telemetry.storage.stored_text import storable
+
+logger = logging.getLogger(__name__)
+
+MAX_ATTEMPTS = 5
+"""Of a lesson, before it is left to a person."""
+FIRST_PAUSE_SECONDS = 30.0
+LONGEST_PAUSE_SECONDS = 600.0
+MAX_ERROR_LENGTH = 2_000
+MAX_REPLY_LENGTH = 20_000
+
+INSERT = """
+    INSERT INTO memory_lesson (user_id, thread_id, turn_id, first_position,
+        end_position, agent, time_zone, state, attempts, due_at, error, reply,
+        facts_found, facts_saved, created_at)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, 'queued', 0, %s, '', '', 0, 0, %s)
+"""
+
+# The states are written out, not passed, and the open lessons gathered first: only so
+# is their index used, and the many that are closed never read.
+FIRST_OF_EACH = """
+    WITH every_open AS MATERIALIZED (
+        SELECT id, user_id, state, attempts, due_at FROM memory_lesson
+        WHERE state IN ('queued', 'running')
+    ), ranked AS (
+        SELECT id, state, attempts, due_at,
+            row_number() OVER (PARTITION BY user_id ORDER BY id) AS place,
+            max(CASE WHEN state = 'running' AND due_at > %s THEN 1 ELSE 0 END)
+                OVER (PARTITION BY user_id) AS is_taught
+        FROM (SELECT * FROM every_open ORDER BY id LIMIT %s) AS oldest
+    )
+    SELECT id FROM ranked
+    WHERE place = 1 AND is_taught = 0 AND due_at <= %s
+        AND (state = 'queued' OR attempts < %s)
+    ORDER BY due_at, id LIMIT %s
+"""
+TAKE = """
+    UPDATE memory_lesson SET state = 'running', attempts = attempts + 1, due_at = %s
+    WHERE id = %s AND state IN ('queued', 'running') AND due_at <= %s
+"""
+LOOKED_AT = 500
+"""Open lessons that are looked at first; all of them only if none can be taken."""
+ALL = 2**31
+SPARE = 16
+"""More than asked for: other workers may be faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """The wish to learn from a turn."""
+
+    agent: str
+    time_zone: str = ""
+    """The user's, by its IANA name; "" is UTC."""
+
+
+class Turn(NamedTuple):
+    """A stored turn: its messages are `first <= position < end`."""
+
+    user_id: UserId
+    thread_id: int
+    turn_id: TurnId
+    first: int
+    end: int
+
+
+def add(turn: Turn, study: Study, now: datetime) -> None:
+    """Put a turn down to be learnt from, in the caller's transaction."""
+    at = connection.ops.adapt_datetimefield_value(now)
+    user = Lesson._meta.get_field("user_id").get_db_prep_value(turn.user_id, connection)
+    turn_id = Lesson._meta.get_field("turn_id").get_db_prep_value(
+        turn.turn_id, connection
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(
+            INSERT,
+            [
+                *(user, turn.thread_id, turn_id, turn.first, turn.end),
+                *(study.agent, study.time_zone, at, at),
+            ],
+        )
+
+
+def claim(
+    limit: int, lease_seconds: float, *, now: datetime | None = None
+) -> list[Lesson]:
+    """Take up to `limit` lessons to learn from, the longest due first; return them.
+
+    Those that are due are taken, and those whose worker's lease ran out; of one user
+    only the oldest that is open, and none while another of theirs is being learnt, so
+    that facts arrive in the order they were told. Two workers never take the same one.
+    """
+    now = now or datetime.now(UTC)
+    # Read before, for it may take a while, and SQLite has one writer.
+    found = _takeable(limit, now, LOOKED_AT) or _takeable(limit, now, ALL)
+    taken: list[int] = []
+    for number in found:
+        if len(taken) < limit and _take(number, lease_seconds, now):
+            taken.append(number)
+    return list(Lesson.objects.filter(pk__in=taken).order_by("pk")) if taken else []
+
+
+def _takeable(limit: int, now: datetime, looked_at: int) -> list[int]:
+    at = connection.ops.adapt_datetimefield_value(now)
+    values = [at, looked_at, at, MAX_ATTEMPTS, limit + SPARE]
+    with connection.cursor() as cursor:
+        cursor.execute(FIRST_OF_EACH, values)
+        return [number for (number,) in cursor.fetchall()]
+
+
+def _take(number: int, lease_seconds: float, now: datetime) -> bool:
+    adapt = connection.ops.adapt_datetimefield_value
+    lease = now + timedelta(seconds=lease_seconds)
+    with connection.cursor() as cursor:
+        cursor.execute(TAKE, [adapt(lease), number, adapt(now)])
+        return bool(cursor.rowcount)
+
+
+def done(lesson: Lesson, *, found: int = 0, saved: int = 0, error: str = "") -> bool:
+    """Close a lesson; `error` says why it was skipped, where it was.
+
+    Return whether it was still this worker's to close: not when its lease ran out and
+    another took it, nor when its user was erased.
+    """
+    return _close(
+        lesson,
+        state=Lesson.State.DONE,
+        facts_found=found,
+        facts_saved=saved,
+        error=error,
+        reply="",
+    )
+
+
+def failed(lesson: Lesson, error: str, *, reply: str = "", found: int = 0) -> bool:
+    """Close a lesson nothing was learnt from, for a person to see; says so in the log.
+
+    `reply` is what the model said, where that was the fault. Returns as `done` does.
+    """
+    closed = _close(
+        lesson,
+        state=Lesson.State.FAILED,
+        facts_found=found,
+        error=_kept(error, MAX_ERROR_LENGTH),
+        reply=_kept(reply, MAX_REPLY_LENGTH),
+    )
+    if closed:
+        # The error may quote the model, and the model the user: it stays in the row.
+        logger.warning(
+            "nothing was learnt from turn %s of user %s: lesson %d failed; see "
+            "`manage.py lessons --failed`",
+            lesson.turn_id,
+            pseudonym(lesson.user_id),
+            lesson.pk,
+        )
+    return closed
+
+
+def retry(lesson: Lesson, error: str, *, seconds: float) -> bool:
+    """Put a lesson back, to be taken again after a pause; returns as `done` does."""
+    due_at = datetime.now(UTC) + timedelta(seconds=seconds)
+    mine = _mine(lesson)
+    return bool(
+        mine.update(
+            state=Lesson.State.QUEUED,
+            due_at=due_at,
+            error=_kept(error, MAX_ERROR_LENGTH),
+        )
+    )
+
+
+def _kept(text: str, most: int) -> str:
+    """Return what is kept of a text that may quote a provider or a model."""
+    return storable(redaction.own(text))[:most]
+
+
+def put_back(lesson: Lesson, *, seconds: float) -> bool:
+    """Put a lesson back that was not begun, to be taken again after a pause."""
+    return bool(
+        _mine(lesson).update(
+            state=Lesson.State.QUEUED,
+            attempts=lesson.attempts - 1,
+            due_at=datetime.now(UTC) + timedelta(seconds=seconds),
+        )
+    )
+
+
+class Gone(Exception):
+    """The lesson is not this worker's any more: another took it, or it was erased."""
+
+
+@contextmanager
+def at_work(lesson: Lesson) -> Iterator[None]:
+    """Write what a lesson came to, in a transaction in which it surely is ours.
+
+    Raises `Gone` if it is not, so that nothing is written about a user who was erased
+    meanwhile: who erases locks the same row.
+    """
+    with transaction.atomic():
+        owner = user_lock.lock(UserId(lesson.user_id), datetime.now(UTC))
+        if not _mine(lesson).exists():
+            raise Gone
+        if lesson.time_zone and lesson.time_zone != owner.time_zone:
+            owner.time_zone = lesson.time_zone
+            owner.save(update_fields=["time_zone"])
+        yield
+
+
+def pause_seconds(attempts: int, asked: float | None = None) -> float:
+    """Return how long to wait after this many attempts; `asked` is the least."""
+    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 4 ** (attempts - 1))
+    jitter = random.uniform(longest / 2, longest)  # noqa: S311  no secret hangs on it
+    return max(jitter, asked or 0.0)
+
+
+def replay(ids: Iterable[int] | None = None, *, user_id: UserId | None = None) -> int:
+    """Put failed lessons back, all or those named; return how many there were."""
+    rows = Lesson.objects.filter(state=Lesson.State.FAILED)
+    if ids is not None:
+        rows = rows.filter(pk__in=list(ids))
+    if user_id is not None:
+        rows = rows.filter(user_id=user_id)
+    now = datetime.now(UTC)
+    return rows.update(
+        state=Lesson.State.QUEUED, attempts=0, due_at=now, finished_at=None
+    )
+
+
+IS_FAILED = RawSQL("state = 'failed'", (), output_field=BooleanField())
+"""As the index `memory_lesson_failed` has it: SQLite goes by that for the same words
+alone, and else looks at all there ever was."""
+
+
+def count_failed(since: datetime) -> int:
+    """Return how many lessons failed since then."""
+    return Lesson.objects.filter(IS_FAILED, finished_at__gte=since).count()
+
+
+def reap(now: datetime) -> int:
+    """Fail the lessons whose workers died again and again; return how many."""
+    lost = Lesson.objects.filter(
+        state=Lesson.State.RUNNING, due_at__lte=now, attempts__gte=MAX_ATTEMPTS
+    )
+    error = f"the worker stopped in the middle {MAX_ATTEMPTS} times"
+    return sum(failed(lesson, error) for lesson in lost[:100])
+
+
+def is_due(now: datetime) -> bool:
+    """Whether there is a lesson a worker could take."""
+    return Lesson.objects.filter(
+        state__in=[Lesson.State.QUEUED, Lesson.State.RUNNING], due_at__lte=now
+    ).exists()
+
+
+def counts(
+    now: datetime | None = None, *, user_id: UserId | None = None
+) -> dict[str, int]:
+    """Return how many lessons are due, waiting, running, done, skipped and failed.
+
+    Those that wait are queued for later; those that were skipped say why.
+    """
+    now = now or datetime.now(UTC)
+    rows = Lesson.objects.all()
+    if user_id is not None:
+        rows = rows.filter(user_id=user_id)
+    is_open, is_late = Q(state=Lesson.State.QUEUED), Q(due_at__lte=now)
+    is_running, is_done = Q(state=Lesson.State.RUNNING), Q(state=Lesson.State.DONE)
+    return rows.aggregate(
+        due=Count("pk", filter=(is_open | is_running) & is_late),
+        waiting=Count("pk", filter=is_open & ~is_late),
+        running=Count("pk", filter=is_running & ~is_late),
+        done=Count("pk", filter=is_done & Q(error="")),
+        skipped=Count("pk", filter=is_done & ~Q(error="")),
+        failed=Count("pk", filter=Q(state=Lesson.State.FAILED)),
+    )
+
+
+def pseudonym(user_id: uuid.UUID) -> str:
+    """Return what a log calls a user: always the same, and not their id."""
+    return hashlib.sha256(user_id.bytes).hexdigest()[:12]
+
+
+def _mine(lesson: Lesson) -> QuerySet[Lesson]:
+    # Who takes a lesson counts its attempts up, so that number is the lease's own.
+    return Lesson.objects.filter(
+        pk=lesson.pk,
+        user_id=lesson.user_id,
+        state=Lesson.State.RUNNING,
+        attempts=lesson.attempts,
+    )
+
+
+def _close(lesson: Lesson, **fields: Any) -> bool:
+    return bool(_mine(lesson).update(finished_at=datetime.now(UTC), **fields))

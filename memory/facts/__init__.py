@@ -1,0 +1,3 @@
+"""Facts about users: created, updated, reconciled with what is known, and read as of
+any moment.
+"""

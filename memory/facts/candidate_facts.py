@@ -1,0 +1,119 @@
+"""What is known that a few drafts may have to do with."""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import or_
+
+from django.db.models import Q
+
+from core.ids import UserId
+from memory.models import Fact, Status
+from memory.recall import search
+from memory.types import Draft, Embedded, Query
+
+NEIGHBOURS = 5
+"""Facts proposed for each draft, by vectors and as many by words."""
+
+
+class Board:
+    """The facts near some drafts, and those made of the drafts before."""
+
+    def __init__(
+        self,
+        near: list[list[uuid.UUID]],
+        active: Iterable[Fact],
+        retired: Iterable[Fact],
+    ) -> None:
+        self._near = near
+        self._active = {fact.id: fact for fact in active}
+        self._retired = list(retired)
+        self._added: list[Fact] = []
+
+    def candidates(self, number: int) -> list[Fact]:
+        """Return the active facts near the draft of that number, the nearest first."""
+        near = [self._active[key] for key in self._near[number] if key in self._active]
+        return [fact for fact in (*near, *self._added) if _is_active(fact)]
+
+    def named(self, fact_id: uuid.UUID | None) -> Fact | None:
+        """Return an active fact of the user by its id, if a draft named it."""
+        fact = self._active.get(fact_id) if fact_id else None
+        return fact if fact and _is_active(fact) else None
+
+    def keyed(self, draft: Draft) -> Fact | None:
+        """Return the one active fact that has the draft's category and key."""
+        if draft.key is None:
+            return None
+        for fact in (*self._active.values(), *self._added):
+            is_it = (fact.category, fact.key) == (draft.category, draft.key)
+            if is_it and _is_active(fact):
+                return fact
+        return None
+
+    def retired(self, status: Status, content: str) -> list[Fact]:
+        """Return the facts in that status, no longer active, that say this exactly."""
+        return [
+            fact
+            for fact in self._retired
+            if fact.status == status and fact.content == content
+        ]
+
+    def is_new(self, fact: Fact) -> bool:
+        """Say whether a fact was made of one of these drafts."""
+        return any(fact is added for added in self._added)
+
+    def add(self, fact: Fact) -> None:
+        """Have the drafts that follow meet a new fact."""
+        self._added.append(fact)
+
+
+def load(
+    user_id: UserId,
+    drafts: Sequence[Draft],
+    embedded: Sequence[Embedded | None],
+    *,
+    threshold: float,
+) -> Board:
+    """Read what the drafts may have to do with.
+
+    Vectors at least as similar as `threshold` propose, and so do words, for a good
+    part of what says the same is further apart; neither decides.
+    """
+    near = [
+        _near(user_id, draft, vector, threshold)
+        for draft, vector in zip(drafts, embedded, strict=True)
+    ]
+    return Board(near, _active(user_id, drafts, near), _retired(user_id, drafts))
+
+
+def _near(
+    user_id: UserId, draft: Draft, embedded: Embedded | None, threshold: float
+) -> list[uuid.UUID]:
+    proposed = []
+    if embedded is not None:
+        nearest = search.nearest_facts(user_id, embedded, limit=NEIGHBOURS)
+        proposed += [key for key, similarity in nearest if similarity >= threshold]
+    by_words = search.facts(user_id, Query(draft.content), limit=NEIGHBOURS)
+    proposed += [found.fact.id for found in by_words]
+    return list(dict.fromkeys(proposed))
+
+
+def _active(
+    user_id: UserId, drafts: Sequence[Draft], near: list[list[uuid.UUID]]
+) -> Iterable[Fact]:
+    named = {draft.supersedes for draft in drafts if draft.supersedes}
+    keys = [Q(category=d.category, key=d.key) for d in drafts if d.key is not None]
+    wanted = reduce(or_, keys, Q(id__in=named.union(*near)))
+    return Fact.objects.filter(wanted, user_id=user_id, status=Status.ACTIVE)
+
+
+def _retired(user_id: UserId, drafts: Sequence[Draft]) -> Iterable[Fact]:
+    return Fact.objects.filter(
+        user_id=user_id,
+        status__in=[Status.HELD, Status.DELETED, Status.SUPERSEDED],
+        content__in=[draft.content for draft in drafts],
+    )
+
+
+def _is_active(fact: Fact) -> bool:
+    return fact.status == Status.ACTIVE

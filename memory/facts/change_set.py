@@ -1,0 +1,156 @@
+"""What happens to a user's facts is noted, then written at once, history included."""
+
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from core.ids import UserId
+from memory.facts.fact_validation import clean_text
+from memory.models import Fact, FactChange, Status
+from memory.recall import passages
+from memory.types import Embedded
+
+TRACKED = (
+    *("content", "category", "key", "importance", "status", "is_pinned", "source"),
+    *("agent", "quote", "said_at", "valid_from", "valid_to", "expires_at"),
+    "superseded_by_id",
+)
+"""What the history tells of a fact."""
+WRITTEN = (*TRACKED, "message_id", "updated_at")
+
+Embedding = tuple[Embedded | None, str]
+"""A text's vector, or None and why there is none."""
+UNEMBEDDED: Embedding = (None, "")
+
+
+class Ledger:
+    """The changes of one transaction to the facts of one user.
+
+    Nothing reaches the database before `write`, which takes the same few queries
+    whatever was noted.
+    """
+
+    def __init__(self, user_id: UserId, *, by: str, now: datetime) -> None:
+        self.user_id = user_id
+        self.now = now
+        self._by = clean_text(by)[:300]
+        self._created: dict[uuid.UUID, Fact] = {}
+        self._changed: dict[uuid.UUID, Fact] = {}
+        self._steps: list[FactChange] = []
+        self._found: set[uuid.UUID] = set()
+        """Facts a search can find, before anything is written."""
+        self._texts: dict[uuid.UUID, Embedding] = {}
+        """Facts whose text is new, or new to searches."""
+
+    def create(
+        self, fact: Fact, *, action: str, reason: str = "", text: Embedding = UNEMBEDDED
+    ) -> None:
+        """Note a new fact."""
+        self._created[fact.id] = fact
+        self._texts[fact.id] = text
+        self._note(fact, action, reason, None, state(fact, TRACKED))
+
+    def change(
+        self,
+        fact: Fact,
+        values: dict[str, Any],
+        *,
+        action: str,
+        reason: str = "",
+        text: Embedding = UNEMBEDDED,
+    ) -> bool:
+        """Set a fact's fields and note those that differ; return whether any did."""
+        changed = [name for name, new in values.items() if getattr(fact, name) != new]
+        if not changed:
+            return False
+        before = state(fact, changed)
+        self._hold(fact)
+        if "content" in changed or fact.status != values.get("status", fact.status):
+            self._texts[fact.id] = text
+        for name in changed:
+            setattr(fact, name, values[name])
+        self._note(fact, action, reason, before, state(fact, changed))
+        return True
+
+    def touch(self, fact: Fact, said_at: datetime) -> None:
+        """Note that a fact was said again, which is no step of its history."""
+        self._hold(fact)
+        fact.said_at = max(fact.said_at, said_at)
+
+    def write(self) -> None:
+        """Write what was noted. Call it once, inside the transaction."""
+        if self._changed:
+            Fact.objects.bulk_update(self._changed.values(), WRITTEN)
+        # After the updates: a new fact may take the key of one that gave way. Foreign
+        # keys to it are checked when the transaction ends.
+        Fact.objects.bulk_create(self._created.values())
+        FactChange.objects.bulk_create(self._steps)
+        self._write_passages()
+
+    def _write_passages(self) -> None:
+        known = {**self._changed, **self._created}
+        shown = [known[key] for key in self._texts if known[key].status == "active"]
+        hidden = [key for key in self._found if known[key].status != "active"]
+        if shown:
+            passages.put_facts(
+                self.user_id, [(f.id, f.content, *self._texts[f.id]) for f in shown]
+            )
+        if hidden:
+            passages.drop_facts(self.user_id, hidden)
+
+    def _hold(self, fact: Fact) -> None:
+        fact.updated_at = self.now
+        if fact.id in self._created or fact.id in self._changed:
+            return
+        self._changed[fact.id] = fact
+        if fact.status == Status.ACTIVE:
+            self._found.add(fact.id)
+
+    def _note(
+        self,
+        fact: Fact,
+        action: str,
+        reason: str,
+        before: dict[str, Any] | None,
+        after: dict[str, Any] | None,
+    ) -> None:
+        self._steps.append(
+            FactChange(
+                fact_id=fact.id,
+                user_id=self.user_id,
+                at=self.now,
+                action=action,
+                by=self._by,
+                reason=clean_text(reason)[:500],
+                before=before,
+                after=after,
+            )
+        )
+
+
+def state(fact: Fact, names: Iterable[str]) -> dict[str, Any]:
+    """Return fields of a fact as JSON holds them: instants in UTC, ids as text."""
+    return {name: _to_json(getattr(fact, name)) for name in names}
+
+
+def _to_json(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    return str(value) if isinstance(value, uuid.UUID) else value
+
+
+def restore(fact: Fact, values: dict[str, Any]) -> None:
+    """Set fields of a fact, in memory only, to what `state` returned of them."""
+    for name, value in values.items():
+        setattr(fact, name, _from_json(name, value))
+
+
+def _from_json(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if name == "superseded_by_id":
+        return uuid.UUID(value)
+    if name in ("said_at", "valid_from", "valid_to", "expires_at"):
+        return datetime.fromisoformat(value)
+    return value

@@ -1,0 +1,235 @@
+"""What is known about each user: saved, corrected, forgotten, read.
+
+Every function takes the user it works for, and none finds another user's facts. The
+rules are told in docs/facts.md.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, cast
+
+from django.db import transaction
+from django.utils import timezone
+
+from core.ids import UserId
+from memory.errors import FactUnknown
+from memory.facts import (
+    candidate_facts,
+    fact_updates,
+    fact_validation,
+    point_in_time,
+    user_lock,
+)
+from memory.facts.change_set import Ledger
+from memory.facts.reconciliation import Ladder
+from memory.models import Fact, FactChange, Status
+from memory.recall import search
+from memory.types import Category, Change, Draft, Embedded, KnownFact, Saved, Source
+from memory.types import Status as StatusName
+
+
+def save(
+    user_id: UserId,
+    drafts: Sequence[Draft],
+    embedded: Sequence[Embedded | None],
+    *,
+    by: str,
+    threshold: float = 0.9,
+    errors: Sequence[str] = (),
+) -> list[Saved]:
+    """Remember drafts, all or none, each where it belongs among what is known.
+
+    `embedded` has each draft's vector or None; `errors`, when given, says of each why
+    it has none. `threshold` is the cosine similarity from which a known fact is
+    compared with a draft. `by` is `extraction`, `agent:NAME`, `user`, `mcp` or
+    `operator`. Returns what became of each. Raises `FactInvalid`.
+    """
+    now = timezone.now()
+    cleaned = [
+        replace(draft, said_at=draft.said_at or now)
+        for draft in map(fact_validation.clean, drafts)
+    ]
+    texts = list(zip(embedded, errors or [""] * len(cleaned), strict=True))
+    # Read now, for what is read inside a transaction is not kept for the next search.
+    search.open_index(user_id)
+    with transaction.atomic():
+        user_lock.lock(user_id, now)
+        ledger = Ledger(user_id, by=by, now=now)
+        known = candidate_facts.load(user_id, cleaned, embedded, threshold=threshold)
+        ladder = Ladder(ledger, known)
+        saved = [
+            ladder.place(draft, number, texts[number])
+            for number, draft in enumerate(cleaned)
+        ]
+        ledger.write()
+    return saved
+
+
+def edit(
+    user_id: UserId,
+    fact_id: uuid.UUID,
+    changes: Mapping[str, Any],
+    *,
+    by: str,
+    reason: str = "",
+    embedded: Embedded | None = None,
+    error: str = "",
+) -> KnownFact:
+    """Change a fact and return it as it then stands.
+
+    `changes` may hold content, category, importance, key, is_pinned, valid_from,
+    valid_to, expires_at and status: `held` takes a fact out of prompts, `active` puts
+    back a held, superseded, expired or deleted one. `embedded` is the vector of the
+    content, `error` why it has none.
+
+    Raises `FactUnknown`, `FactInvalid` and `KeyTaken`.
+    """
+    cleaned = fact_validation.clean_changes(changes)
+    text = embedded, error
+    with transaction.atomic():
+        ledger, fact = _open(user_id, fact_id, by)
+        fact_updates.apply(ledger, fact, cleaned, by=by, reason=reason, text=text)
+        ledger.write()
+    return to_known(fact)
+
+
+def forget(user_id: UserId, fact_id: uuid.UUID, *, by: str, reason: str = "") -> bool:
+    """Delete a fact from prompts and searches; it and its history are kept.
+
+    Returns False where it was deleted already. Raises `FactUnknown`.
+    """
+    with transaction.atomic():
+        ledger, fact = _open(user_id, fact_id, by)
+        deleted = {"status": Status.DELETED.value}
+        is_new = ledger.change(fact, deleted, action="deleted", reason=reason)
+        ledger.write()
+    return is_new
+
+
+def _open(user_id: UserId, fact_id: uuid.UUID, by: str) -> tuple[Ledger, Fact]:
+    now = timezone.now()
+    user_lock.lock(user_id, now)
+    return Ledger(user_id, by=by, now=now), _find(user_id, fact_id)
+
+
+def _find(user_id: UserId, fact_id: uuid.UUID) -> Fact:
+    fact = Fact.objects.filter(user_id=user_id, id=fact_id).first()
+    if fact is None:
+        raise FactUnknown
+    return fact
+
+
+def get(user_id: UserId, fact_id: uuid.UUID) -> KnownFact:
+    """Return a fact, whatever its status. Raises `FactUnknown`."""
+    return to_known(_find(user_id, fact_id))
+
+
+def history(user_id: UserId, fact_id: uuid.UUID) -> list[Change]:
+    """Return all that happened to a fact, the oldest first. Raises `FactUnknown`."""
+    _find(user_id, fact_id)
+    steps = FactChange.objects.filter(user_id=user_id, fact_id=fact_id)
+    return [
+        Change(*step)
+        for step in steps.order_by("at", "id").values_list(
+            "at", "action", "by", "reason", "before", "after"
+        )
+    ]
+
+
+def page(
+    user_id: UserId,
+    *,
+    status: StatusName | None = "active",
+    category: Category | None = None,
+    source: Source | None = None,
+    is_pinned: bool | None = None,
+    as_of: datetime | None = None,
+    after: tuple[datetime, uuid.UUID] | None = None,
+    limit: int = 20,
+) -> tuple[list[KnownFact], bool]:
+    """Return facts, the newest first, and whether there are more.
+
+    `status=None` is any. `after` is the `created_at` and the id of the last fact of
+    the page before. With `as_of`, facts are as they stood then, and active ones those
+    that were so then.
+    """
+    given = {"category": category, "source": source, "is_pinned": is_pinned}
+    narrowed = {name: value for name, value in given.items() if value is not None}
+    if as_of is not None:
+        found = point_in_time.read(
+            user_id,
+            as_of,
+            status=status,
+            narrowed=narrowed,
+            after=after,
+            limit=limit + 1,
+        )
+    else:
+        as_of = timezone.now()
+        facts = Fact.objects.filter(
+            point_in_time.beyond(after),
+            point_in_time.had(status, as_of),
+            user_id=user_id,
+            **narrowed,
+        )
+        found = list(facts.order_by(*point_in_time.NEWEST_FIRST)[: limit + 1])
+    return [to_known(row, at=as_of) for row in found[:limit]], len(found) > limit
+
+
+def expire_due(now: datetime, *, limit: int = 500) -> int:
+    """Mark facts whose time is up as expired, and return how many there were.
+
+    They are hidden from the moment itself; this takes them out of the index and tells
+    their history. At most `limit` at a time.
+    """
+    due = Fact.objects.filter(
+        status=Status.ACTIVE, is_pinned=False, expires_at__lte=now
+    ).order_by("expires_at")
+    found = due.values_list("user_id", "id")[:limit]
+    by_user: dict[uuid.UUID, list[uuid.UUID]] = {}
+    for user_id, fact_id in found:
+        by_user.setdefault(user_id, []).append(fact_id)
+    return sum(
+        _expire(UserId(user_id), fact_ids, now) for user_id, fact_ids in by_user.items()
+    )
+
+
+def _expire(user_id: UserId, fact_ids: Sequence[uuid.UUID], now: datetime) -> int:
+    with transaction.atomic():
+        user_lock.lock(user_id, now)
+        ledger = Ledger(user_id, by="expiry", now=now)
+        # Asked again: before the lock, one may have been pinned or prolonged.
+        due = Fact.objects.filter(
+            point_in_time.had("expired", now), status=Status.ACTIVE
+        )
+        facts = list(due.filter(user_id=user_id, id__in=fact_ids))
+        for fact in facts:
+            expired = {"status": Status.EXPIRED.value}
+            ledger.change(fact, expired, action="expired")
+        ledger.write()
+    return len(facts)
+
+
+def to_known(row: Fact, *, at: datetime | None = None) -> KnownFact:
+    """Return the fact a row holds; one whose time is up at `at`, or now, is expired."""
+    return KnownFact(
+        id=row.id,
+        content=row.content,
+        category=cast(Category, row.category),
+        key=row.key,
+        importance=row.importance,
+        status=cast(StatusName, point_in_time.status_at(row, at or timezone.now())),
+        is_pinned=row.is_pinned,
+        source=cast(Source, row.source),
+        agent=row.agent,
+        quote=row.quote,
+        said_at=row.said_at,
+        valid_from=row.valid_from,
+        valid_to=row.valid_to,
+        expires_at=row.expires_at,
+        superseded_by=row.superseded_by_id,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )

@@ -1,0 +1,107 @@
+"""What was known, and true, at some moment of the past."""
+
+import uuid
+from collections.abc import Mapping
+from datetime import datetime
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from core.ids import UserId
+from memory.facts.change_set import restore
+from memory.models import Fact, FactChange
+
+Place = tuple[datetime, uuid.UUID]
+"""Where a page ends: a fact's `created_at` and id."""
+NEWEST_FIRST = ("-created_at", "-id")
+
+
+def read(
+    user_id: UserId,
+    at: datetime,
+    *,
+    status: str | None,
+    narrowed: Mapping[str, str | bool],
+    after: Place | None,
+    limit: int,
+) -> list[Fact]:
+    """Return facts as they stood at a moment, the newest first.
+
+    Those known by then, and with `status="active"` only those that were true by what
+    was known then. `narrowed` gives fields their values. Three queries whatever is
+    stored: facts not changed since are filtered by the database; for the others, what
+    happened since is undone.
+    """
+    known = Fact.objects.filter(beyond(after), user_id=user_id, created_at__lte=at)
+    since = FactChange.objects.filter(fact=OuterRef("pk"), at__gt=at)
+    same = known.filter(~Exists(since), had(status, at), **narrowed)
+    if status == "active":
+        same = same.filter(_was_so(at))
+    found = list(same.order_by(*NEWEST_FIRST)[:limit])
+    changed = known.filter(Exists(since))
+    if len(found) == limit:
+        changed = changed.exclude(beyond(place(found[-1])))
+    for fact in _undone(user_id, changed, at):
+        if _fits(fact, at, status, narrowed):
+            found.append(fact)
+    return sorted(found, key=place, reverse=True)[:limit]
+
+
+def place(fact: Fact) -> Place:
+    return fact.created_at, fact.id
+
+
+def beyond(after: Place | None) -> Q:
+    """Return the condition of what follows a place, the newest being first."""
+    if after is None:
+        return Q()
+    created_at, fact_id = after
+    return Q(created_at__lt=created_at) | Q(created_at=created_at, id__lt=fact_id)
+
+
+def had(status: str | None, at: datetime) -> Q:
+    """Return the condition of a status, a fact expiring the moment its time is up."""
+    lasts = Q(is_pinned=True) | Q(expires_at__isnull=True) | Q(expires_at__gt=at)
+    match status:
+        case None:
+            return Q()
+        case "active":
+            return Q(status="active") & lasts
+        case "expired":
+            return Q(status="expired") | Q(status="active") & ~lasts
+        case _:
+            return Q(status=status)
+
+
+def _was_so(at: datetime) -> Q:
+    """Return the condition of what was so at a moment."""
+    begun = Q(valid_from__isnull=True) | Q(valid_from__lte=at)
+    return begun & (Q(valid_to__isnull=True) | Q(valid_to__gt=at))
+
+
+def status_at(fact: Fact, at: datetime) -> str:
+    """Return a fact's status, which is expired the moment its time is up."""
+    is_due = fact.expires_at is not None and fact.expires_at <= at
+    if fact.status == "active" and is_due and not fact.is_pinned:
+        return "expired"
+    return fact.status
+
+
+def _fits(
+    fact: Fact, at: datetime, status: str | None, narrowed: Mapping[str, str | bool]
+) -> bool:
+    if any(getattr(fact, name) != value for name, value in narrowed.items()):
+        return False
+    if status is None:
+        return True
+    has_begun = fact.valid_from is None or fact.valid_from <= at
+    has_ended = fact.valid_to is not None and fact.valid_to <= at
+    is_so = has_begun and not has_ended
+    return status_at(fact, at) == status and (is_so or status != "active")
+
+
+def _undone(user_id: UserId, facts: QuerySet[Fact], at: datetime) -> list[Fact]:
+    rows = {fact.id: fact for fact in facts}
+    steps = FactChange.objects.filter(user_id=user_id, at__gt=at, fact__in=facts)
+    for step in steps.order_by("-at", "-id"):
+        restore(rows[step.fact_id], step.before or {})
+    return list(rows.values())

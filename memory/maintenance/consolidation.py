@@ -1,0 +1,208 @@
+"""Old conversations are summarised, so that they fit into prompts whole.
+
+A summary takes the place of the messages it covers in prompts; the messages stay. Told
+in docs/learning.md.
+"""
+
+import logging
+import random
+import time
+from datetime import UTC, datetime, timedelta
+
+from django.db import connection, transaction
+
+from config import live
+from core import token_estimates
+from core.errors import CoulisseError
+from core.ids import UserId
+from memory import memory_settings
+from memory.extraction import job_queue, llm_call
+from memory.maintenance import summarizable_ranges, summary_prompts
+from memory.maintenance.summarizable_ranges import Stretch
+from memory.memory_settings import Learner, Plan
+from memory.models import Consolidation, Message, Summary, Thread
+
+logger = logging.getLogger(__name__)
+
+MOST_SUMMARIES = 500
+"""Of one run: what a model may cost in a few hours."""
+MAX_SECONDS = 540.0
+"""Of one run."""
+MOST_FAILURES = 5
+"""In a row, before a run ends: the model is not to be had."""
+UNFINISHED = "the rest is left to the next run"
+
+LOCK = "SELECT pg_advisory_xact_lock(hashtext('memory_consolidation'), 0)"
+
+
+def run(
+    now: datetime,
+    *,
+    dry_run: bool = False,
+    force: bool = False,
+    user_id: UserId | None = None,
+) -> Consolidation | None:
+    """Summarise what is old enough, if it is time to, and return the receipt.
+
+    None when it is not time, which `force` does not ask, or memory is off. A dry run
+    asks no model and writes no row; its receipt, not stored, tells what a run would
+    take on. Of several callers at the same instant one runs. With `user_id`, only that
+    user's conversations.
+    """
+    users = memory_settings.of_users(live.current())
+    if users is None:
+        return None
+    receipt = (
+        Consolidation(started_at=now, is_dry_run=True)
+        if dry_run
+        else _begin(now, users, force=force)
+    )
+    if receipt is not None:
+        _Run(receipt, users, now).go(user_id)
+    return receipt
+
+
+def _begin(now: datetime, users: Plan, *, force: bool) -> Consolidation | None:
+    """Return the receipt of a new run, unless another ran lately."""
+    interval = timedelta(hours=users.memory.consolidation_interval_hours)
+    with transaction.atomic():
+        if connection.vendor == "postgresql":
+            # SQLite lets one writer in at a time anyway.
+            with connection.cursor() as cursor:
+                cursor.execute(LOCK)
+        last = Consolidation.objects.order_by("-started_at").first()
+        if not force and last is not None and _is_recent(last, now - interval):
+            return None
+        return Consolidation.objects.create(started_at=now)
+
+
+def _is_recent(last: Consolidation, since: datetime) -> bool:
+    left_some = last.finished_at is not None and last.error == UNFINISHED
+    return last.started_at > since and not left_some
+
+
+class _Run:
+    """One run, which keeps its receipt."""
+
+    def __init__(self, receipt: Consolidation, users: Plan, now: datetime) -> None:
+        self._receipt = receipt
+        self._plan = users
+        self._now = now
+        self._until = time.monotonic() + MAX_SECONDS
+        self._failures_in_a_row = 0
+
+    def go(self, user_id: UserId | None) -> None:
+        """Summarise thread after thread, until all is done or it is enough."""
+        receipt = self._receipt
+        cutoff = self._now - timedelta(hours=self._plan.memory.consolidate_after_hours)
+        waiting = summarizable_ranges.candidates(user_id)
+        # In another order each time: those a model fails at shall not keep it from
+        # the others for ever.
+        random.shuffle(waiting)
+        try:
+            for thread_id in waiting:
+                if self._is_enough():
+                    break
+                self._take(thread_id, cutoff)
+        finally:
+            receipt.finished_at = datetime.now(UTC)
+            if not receipt.is_dry_run:
+                receipt.save()
+
+    def _is_enough(self) -> bool:
+        receipt = self._receipt
+        if self._failures_in_a_row >= MOST_FAILURES:
+            receipt.error = f"ended after {MOST_FAILURES} failures in a row"
+        elif receipt.summaries >= MOST_SUMMARIES or time.monotonic() >= self._until:
+            receipt.error = UNFINISHED
+        return bool(receipt.error)
+
+    def _take(self, thread_id: int, cutoff: datetime) -> None:
+        thread = Thread.objects.filter(pk=thread_id).first()
+        end = None if thread is None else summarizable_ranges.old_end(thread, cutoff)
+        if thread is None or end is None:
+            return
+        self._receipt.threads += 1
+        first = thread.summarised
+        while first < end and not self._is_enough():
+            stretch = summarizable_ranges.read(thread, first, end)
+            if stretch is None or not self._summarise(thread, stretch):
+                return
+            first = stretch.end
+
+    def _summarise(self, thread: Thread, stretch: Stretch) -> bool:
+        """Put a summary in the place of a stretch; return whether it is there."""
+        receipt = self._receipt
+        if not receipt.is_dry_run:
+            summary = self._ask(thread, stretch)
+            if summary is None or not _keep(summary, self._now):
+                return False
+            receipt.tokens_after += summary.tokens
+        receipt.summaries += 1
+        receipt.messages += stretch.messages
+        receipt.tokens_before += stretch.tokens
+        return True
+
+    def _ask(self, thread: Thread, stretch: Stretch) -> Summary | None:
+        """Return the summary a model gives, not stored yet; None if it gives none."""
+        try:
+            text = _told(self._plan.learner, thread, stretch)
+        except (CoulisseError, TimeoutError, summary_prompts.Unusable) as exc:
+            self._fail(thread, exc)
+            return None
+        self._failures_in_a_row = 0
+        return Summary(
+            user_id=thread.user_id,
+            thread=thread,
+            first_position=stretch.first,
+            end_position=stretch.end,
+            text=text,
+            tokens=token_estimates.estimate(text),
+            model=self._plan.learner.model[:255] if self._plan.learner else "",
+            run=self._receipt,
+            created_at=self._now,
+        )
+
+    def _fail(self, thread: Thread, exc: Exception) -> None:
+        self._receipt.failures += 1
+        self._failures_in_a_row += 1
+        logger.warning(
+            "thread %d of user %s was not summarised: %s",
+            thread.pk,
+            job_queue.pseudonym(thread.user_id),
+            # What else is said may quote the conversation.
+            exc if isinstance(exc, summary_prompts.Unusable) else type(exc).__name__,
+        )
+
+
+def _told(learner: Learner | None, thread: Thread, stretch: Stretch) -> str:
+    if not stretch.said:
+        return "(nothing was said)"
+    if learner is None:
+        raise summary_prompts.Unusable(
+            "there is no model: set memory.user_state.learn_from"
+        )
+    answer = llm_call.ask(
+        learner, summary_prompts.prompt(stretch.said), user=thread.user_id.hex
+    )
+    return summary_prompts.clean(answer.text)
+
+
+def _keep(summary: Summary, now: datetime) -> bool:
+    """Store a summary and mark what it covers; False if another was there first."""
+    with transaction.atomic():
+        # Also false when the user was erased meanwhile: the thread is gone.
+        is_next = Thread.objects.filter(
+            pk=summary.thread_id,
+            user_id=summary.user_id,
+            summarised=summary.first_position,
+        ).update(summarised=summary.end_position)
+        if not is_next:
+            return False
+        summary.save()
+        Message.objects.filter(
+            thread_id=summary.thread_id,
+            position__gte=summary.first_position,
+            position__lt=summary.end_position,
+        ).update(consolidated_at=now)
+    return True

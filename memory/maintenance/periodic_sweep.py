@@ -1,0 +1,149 @@
+"""What is set right every half minute, whatever went wrong before."""
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from config import live
+from core.ids import UserId
+from memory import memory_settings
+from memory.extraction import job_queue, notifier
+from memory.facts import fact_store
+from memory.models import Erasure, Passage
+from memory.recall import embedding, passages
+from memory.recall.index import hnsw_index
+from memory.recall.passages import Pending
+from providers.embeddings.embedders import Embedder
+
+logger = logging.getLogger(__name__)
+
+BATCH = 64
+MOST_BATCHES = 10
+"""Of one sweep; the next one goes on."""
+LONGEST_PAUSE_SECONDS = 600.0
+
+
+class Patience:
+    """How long an embedder that fails is left alone: longer each time."""
+
+    def __init__(self) -> None:
+        self._pause_seconds = 0.0
+        self._until = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self._until
+
+    def note(self, *, failed: bool) -> None:
+        """Wait twice as long as last time, or not at all."""
+        longer = min(max(2 * self._pause_seconds, 60.0), LONGEST_PAUSE_SECONDS)
+        self._pause_seconds = longer if failed else 0.0
+        self._until = time.monotonic() + self._pause_seconds
+
+
+_patience = Patience()
+
+
+def sweep(now: datetime) -> dict[str, int]:
+    """Do what was left undone; return how much, by what it was.
+
+    Lessons nobody was woken for, those whose workers died, facts whose time is up,
+    texts without their vectors, wishes to be erased that nobody confirmed, and the
+    index of a new embedder's vectors. One that fails does not keep the others from
+    being done.
+    """
+    steps: dict[str, Callable[[], int]] = {
+        "lessons failed": lambda: job_queue.reap(now),
+        "workers woken": lambda: _wake(now),
+        "facts expired": lambda: _expire(now),
+        "texts embedded": _embed,
+        "wishes dropped": lambda: _drop_wishes(now),
+        "graphs built": _build_graph,
+    }
+    return {name: _try(name, step) for name, step in steps.items()}
+
+
+def _try(name: str, step: Callable[[], int]) -> int:
+    try:
+        return step()
+    except Exception:
+        logger.exception("the sweep could not do its part '%s'", name)
+        return 0
+
+
+def _wake(now: datetime) -> int:
+    if not job_queue.is_due(now):
+        return 0
+    notifier.soon()
+    return 1
+
+
+def _expire(now: datetime) -> int:
+    expired = 0
+    for _ in range(MOST_BATCHES):
+        count = fact_store.expire_due(now)
+        expired += count
+        if count == 0:
+            break
+    return expired
+
+
+def _drop_wishes(now: datetime) -> int:
+    return Erasure.objects.filter(expires_at__lte=now).delete()[0]
+
+
+def _build_graph() -> int:
+    users = memory_settings.of_users(live.current())
+    if users is None:
+        return 0
+    return hnsw_index.ensure(users.embedder.id, users.embedder.dimensions)
+
+
+# Texts whose embedding failed.
+
+
+def _embed() -> int:
+    users = memory_settings.of_users(live.current())
+    if users is None or not _patience.is_over:
+        return 0
+    embedded = 0
+    for _ in range(MOST_BATCHES):
+        waiting = _failed_texts(BATCH)
+        if not waiting:
+            break
+        settled = _embed_again(users.embedder, waiting)
+        _patience.note(failed=settled == 0)
+        embedded += settled
+        if settled < len(waiting):
+            break
+    return embedded
+
+
+def _failed_texts(limit: int) -> list[Pending]:
+    """Return passages whose embedding failed and may do better now, oldest first."""
+    rows = (
+        Passage.objects.filter(embedder="")
+        .exclude(embedding_error="")
+        .exclude(embedding_error__startswith=embedding.REFUSED)
+        .order_by("id")
+        .values_list("id", "user_id", "fact__content", "message__text")[:limit]
+    )
+    return [
+        Pending(number, UserId(user_id), said or passages.strip_subject(content or ""))
+        for number, user_id, content, said in rows
+    ]
+
+
+def _embed_again(embedder: Embedder, waiting: list[Pending]) -> int:
+    """Give texts their vectors, or note that they get none; return how many of them."""
+    found, errors = embedding.vectors(embedder, [text.text for text in waiting])
+    settled = [
+        (text, vector, error)
+        for text, vector, error in zip(waiting, found, errors, strict=True)
+        if not error or error.startswith(embedding.REFUSED)
+    ]
+    # The others keep their error: to write it again would only stir up every cache.
+    if settled:
+        passages.set_vectors(settled)
+    return len(settled)

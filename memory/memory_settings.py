@@ -1,0 +1,175 @@
+"""What memory does for an agent: its settings, its embedder and its learner.
+
+Worked out once for each reading of the YAML, for a turn has no time for it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+from config.sections import Config
+from memory.config import MEMORY, MemoryConfig, UserState
+from providers import default_model
+from providers.config import PROVIDERS, ProviderConfig
+from providers.default_model import ModelChoice
+from providers.embeddings import embedders
+from providers.embeddings.embedders import Embedder
+
+
+class Overrides(Protocol):
+    """What an agent has of its own."""
+
+    @property
+    def is_on(self) -> bool | None:
+        """Whether it has a memory; None is as for all."""
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """Fields of `UserState` it sets."""
+
+    @property
+    def memory(self) -> Mapping[str, Any]:
+        """Fields of `MemoryConfig` it sets."""
+
+
+class Rememberer(Protocol):
+    """What memory needs to know of an agent."""
+
+    @property
+    def provider(self) -> str: ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def memory(self) -> Overrides | None: ...
+
+
+class Learner(NamedTuple):
+    """The model that reads turns for facts."""
+
+    name: str
+    """Its provider's, under `providers:`."""
+    provider: ProviderConfig
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Memory that is switched on, with everything it needs."""
+
+    embedder: Embedder
+    learner: Learner | None
+    """None where no agent is meant and no cheap model is known."""
+    user_state: UserState
+    memory: MemoryConfig
+
+
+class Memory(NamedTuple):
+    """An agent's settings, and its plan where it remembers users."""
+
+    settings: MemoryConfig
+    plan: Plan | None
+
+    @property
+    def has_paid_embedder(self) -> bool:
+        """Whether an API makes the vectors of users' memories."""
+        return self.plan is not None and self.plan.embedder.service is not None
+
+
+_known: tuple[Config | None, dict[Any, Memory]] = (None, {})
+"""The configuration in force, and what it makes of each agent's overrides."""
+
+
+def of(
+    config: Config,
+    overrides: Overrides | None = None,
+    own_model: tuple[str, str] | None = None,
+) -> Memory:
+    """Return how an agent remembers under a configuration; no plan is not at all.
+
+    `own_model` is the agent's provider and model, which it learns with where no cheap
+    model is known. Without an agent, how all remember.
+    """
+    global _known
+    known_config, memories = _known
+    if known_config is not config:
+        memories = {}
+        _known = (config, memories)
+    # The overrides belong to the configuration, so they live as long as it does.
+    key = id(overrides), own_model
+    memory = memories.get(key)
+    if memory is None:
+        settings = _settings(config, overrides)
+        plan = _plan(config, settings, own_model)
+        memory = memories[key] = Memory(settings, plan)
+    return memory
+
+
+def of_agent(config: Config, name: str) -> Memory:
+    """Return how an agent remembers; one that is gone from the YAML, as all do."""
+    agent = _agents(config).get(name)
+    if agent is None:
+        return of(config)
+    return of(config, agent.memory, (agent.provider, agent.model))
+
+
+def of_users(config: Config) -> Plan | None:
+    """Return how users are remembered: by all agents, or else by the first that does.
+
+    None is where no agent remembers them. The embedder is the same for all, for they
+    share what is known of a user. Where each agent learns with its own model, that of
+    the first is lent for what is done for all.
+    """
+    plans = (of_agent(config, name).plan for name in ("", *_agents(config)))
+    found = (plan for plan in plans if plan is not None)
+    first = next(found, None)
+    if first is None or first.learner is not None:
+        return first
+    return replace(first, learner=next((plan.learner for plan in found), None))
+
+
+def _agents(config: Config) -> Mapping[str, Rememberer]:
+    # Features are strangers to each other: nothing of `agents` is imported, and no
+    # more asked of an agent than a `Rememberer` has.
+    agents: Mapping[str, Rememberer] = config.values.get("agents", {})
+    return agents
+
+
+def _settings(config: Config, overrides: Overrides | None) -> MemoryConfig:
+    memory = config.get(MEMORY)
+    if overrides is None:
+        return memory
+    changes: dict[str, Any] = dict(overrides.memory)
+    if overrides.is_on is False:
+        changes["user_state"] = None
+    elif overrides.is_on or memory.user_state is not None:
+        state = memory.user_state or UserState()
+        changes["user_state"] = state.model_copy(update=dict(overrides.state))
+    return memory.model_copy(update=changes)
+
+
+def _plan(
+    config: Config, settings: MemoryConfig, own_model: tuple[str, str] | None
+) -> Plan | None:
+    state = settings.user_state
+    if state is None:
+        return None
+    return Plan(
+        embedder=embedders.choose(config, state.embed_with),
+        learner=_learner(config, state.learn_from, own_model),
+        user_state=state,
+        memory=settings,
+    )
+
+
+def _learner(
+    config: Config, asked: ModelChoice | None, own_model: tuple[str, str] | None
+) -> Learner | None:
+    providers = config.get(PROVIDERS)
+    chosen = asked or default_model.cheapest(providers)
+    if chosen is None:
+        if own_model is None:
+            return None
+        chosen = ModelChoice(provider=own_model[0], model=own_model[1])
+    return Learner(chosen.provider, providers[chosen.provider], chosen.model)

@@ -1,0 +1,3 @@
+"""Hybrid search over a user's facts and messages: passages, their vectors, and rank
+fusion.
+"""

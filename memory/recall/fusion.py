@@ -1,0 +1,169 @@
+"""One ranking of what several ways of looking found."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.recall.index.retrieval_types import Found, Legs, Scores
+from memory.types import Fusion, Score
+
+RRF_K = 60
+"""As in Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion", SIGIR 2009."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each way counts where the best of each is 1."""
+
+    similarity: float
+    terms: float
+    window: float = 0.0
+    question: float = 0.0
+    """What a passage loses by only asking."""
+
+
+FACTS = Weights(similarity=1.0, terms=0.5)
+MESSAGES = Weights(similarity=1.0, terms=0.5, window=1.0, question=0.2)
+
+
+class Ranking(Protocol):
+    """What was found, the best first."""
+
+    def __len__(self) -> int: ...
+
+    def id_at(self, rank: int) -> int:
+        """Return the passage at a rank, from 0."""
+
+    def score_at(self, rank: int) -> Score:
+        """Return what that rank is owed to."""
+
+
+def ranking(found: Legs | Found, weights: Weights, fusion: Fusion) -> Ranking:
+    """Return one ranking, best first and of equals newest first.
+
+    `weighted` adds up the scores, each as a share of its way's best, so that a clear
+    winner stays one; `rrf` adds up 1 / (60 + rank). What a way did not find gets
+    nothing from it.
+    """
+    if isinstance(found, Found):
+        return _Short(found, _totals(found, weights, fusion))
+    return _Long(found, *_ranked(found, weights, fusion))
+
+
+@dataclass(frozen=True, slots=True)
+class _Short:
+    """The ranking of a few."""
+
+    found: Found
+    totals: list[tuple[int, float]]
+
+    def __len__(self) -> int:
+        return len(self.totals)
+
+    def id_at(self, rank: int) -> int:
+        return self.totals[rank][0]
+
+    def score_at(self, rank: int) -> Score:
+        number, total = self.totals[rank]
+        legs = (self.found.similarity, self.found.terms, self.found.window)
+        return Score(total, *(leg.get(number) for leg in legs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Long:
+    """The ranking of many, in arrays."""
+
+    legs: Legs
+    order: NDArray[np.int64]
+    totals: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def id_at(self, rank: int) -> int:
+        return int(self.legs.ids[self.order[rank]])
+
+    def score_at(self, rank: int) -> Score:
+        return score(self.legs, int(self.order[rank]), self.totals)
+
+
+def _totals(found: Found, weights: Weights, fusion: Fusion) -> list[tuple[int, float]]:
+    ways = (
+        (found.similarity, weights.similarity),
+        (found.terms, weights.terms),
+        (found.window, weights.window),
+    )
+    totals: dict[int, float] = {}
+    for leg, weight in ways:
+        best = max(leg.values(), default=0.0)
+        if fusion == "rrf":
+            shares = _reciprocal_ranks(leg)
+        else:
+            shares = {number: s * weight / best for number, s in leg.items()}
+        for number, share in shares.items():
+            totals[number] = totals.get(number, 0.0) + share
+    if fusion == "weighted":
+        for number in found.questions:
+            totals[number] -= weights.question
+    return sorted(totals.items(), key=lambda pair: (-pair[1], -pair[0]))
+
+
+def _ranked(
+    legs: Legs, weights: Weights, fusion: Fusion
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the places of what was found, best first and of equals newest first.
+
+    And the totals of all.
+    """
+    totals = _weighted(legs, weights) if fusion == "weighted" else _reciprocal(legs)
+    found = (legs.similarity > 0) | (legs.terms > 0) | (legs.window > 0)
+    totals[~found] = -np.inf
+    order = _best_first(totals)[: np.count_nonzero(found)]
+    return order, totals
+
+
+def _reciprocal_ranks(leg: dict[int, float]) -> dict[int, float]:
+    order = sorted(leg, key=lambda number: (-leg[number], -number))
+    return {number: 1 / (RRF_K + rank) for rank, number in enumerate(order, start=1)}
+
+
+def score(legs: Legs, place: int, totals: Scores) -> Score:
+    """Return what a passage's rank is owed to."""
+    return Score(
+        float(totals[place]),
+        float(legs.similarity[place]) or None,
+        float(legs.terms[place]) or None,
+        float(legs.window[place]) or None,
+    )
+
+
+def _weighted(legs: Legs, weights: Weights) -> NDArray[np.float64]:
+    totals = np.where(legs.questions, -weights.question, 0.0)
+    for leg, weight in (
+        (legs.similarity, weights.similarity),
+        (legs.terms, weights.terms),
+        (legs.window, weights.window),
+    ):
+        if weight and (best := leg.max(initial=0)):
+            totals += leg * (weight / best)
+    return totals
+
+
+def _reciprocal(legs: Legs) -> NDArray[np.float64]:
+    totals = np.zeros(len(legs.ids), np.float64)
+    for leg in (legs.similarity, legs.terms, legs.window):
+        totals += (leg > 0) / (RRF_K + _ranks(leg))
+    return totals
+
+
+def _ranks(leg: Scores) -> NDArray[np.int64]:
+    ranks = np.empty(len(leg), np.int64)
+    ranks[_best_first(leg)] = np.arange(1, len(leg) + 1)
+    return ranks
+
+
+def _best_first(scores: Scores) -> NDArray[np.int64]:
+    # Stable, over the newest first.
+    return len(scores) - 1 - np.argsort(-scores[::-1], kind="stable")

@@ -1,0 +1,115 @@
+"""An inverted index in arrays: which texts have a term, and how often."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.fields import HASH32
+
+K1 = 1.2
+"""How soon more of the same term counts no more."""
+B = 0.75
+"""How much a long text must have more of them. Both as BM25 is used everywhere."""
+
+SHIFT = np.uint64(32)
+LOW = np.uint64(0xFFFF_FFFF)
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Where some terms occur."""
+
+    term: Ints
+    """Which of the terms: its place in the question."""
+    text: Ints
+    """The number of the text."""
+    count: Floats
+    """How often it is there."""
+
+    def where(self, kept: NDArray[np.bool_]) -> "Hits":
+        """Return those of them."""
+        return Hits(self.term[kept], self.text[kept], self.count[kept])
+
+
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """Pairs of a term's hash and a text's number, in order, and how often."""
+
+    pairs: NDArray[np.uint64]
+    """The hash in the upper half, the number in the lower."""
+    counts: Floats
+
+    @property
+    def nbytes(self) -> int:
+        return self.pairs.nbytes + self.counts.nbytes
+
+    def find(self, hashes: NDArray[np.uint32]) -> Hits:
+        """Return where these terms occur."""
+        terms = hashes.astype(np.uint64) << SHIFT
+        first = self.pairs.searchsorted(terms)
+        sizes = self.pairs.searchsorted(terms | LOW, side="right") - first
+        ends = sizes.cumsum()
+        places = np.repeat(first - ends + sizes, sizes) + np.arange(ends[-1])
+        return Hits(
+            np.repeat(np.arange(len(terms)), sizes),
+            (self.pairs[places] & LOW).astype(np.int64),
+            self.counts[places],
+        )
+
+
+def build(texts: Sequence[bytes]) -> Postings:
+    """Index texts, each the hashes of its terms, numbering them from 0."""
+    hashes = np.frombuffer(b"".join(texts), dtype=HASH32).astype(np.uint64)
+    sizes = lengths(texts)
+    numbers = np.arange(len(texts), dtype=np.uint64)
+    pairs = np.sort(hashes << SHIFT | np.repeat(numbers, sizes))
+    starts = np.flatnonzero(np.diff(pairs, prepend=pairs[:1] - np.uint64(1)))
+    counts = np.diff(starts, append=len(pairs)).astype(np.float32)
+    return Postings(pairs[starts], counts)
+
+
+def together(one: Hits, other: Hits) -> Hits:
+    """Return what either found, of different texts."""
+    return Hits(
+        np.concatenate([one.term, other.term]),
+        np.concatenate([one.text, other.text]),
+        np.concatenate([one.count, other.count]),
+    )
+
+
+def shift(postings: Postings, by: int) -> Postings:
+    """Return the postings with all numbers higher by so many."""
+    return Postings(postings.pairs + np.uint64(by), postings.counts)
+
+
+def lengths(texts: Sequence[bytes]) -> Ints:
+    """Return how many terms each text has."""
+    return np.fromiter(map(len, texts), np.int64, len(texts)) // HASH32.itemsize
+
+
+def merge(one: Postings, other: Postings) -> Postings:
+    """Return the postings of both; their texts have different numbers."""
+    pairs = np.concatenate([one.pairs, other.pairs])
+    order = np.argsort(pairs, kind="stable")
+    return Postings(pairs[order], np.concatenate([one.counts, other.counts])[order])
+
+
+def renumber(postings: Postings, numbers: Ints) -> Postings:
+    """Return the postings of the texts that get a new number; -1 is none.
+
+    The new numbers must be in the order of the old ones.
+    """
+    new = numbers[(postings.pairs & LOW).astype(np.int64)]
+    kept = new >= 0
+    terms = postings.pairs[kept] & ~LOW
+    return Postings(terms | new[kept].astype(np.uint64), postings.counts[kept])
+
+
+def idf(texts: int, having: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Return how much it says that a text has a term, by how many have it."""
+    return np.log1p((texts - having + 0.5) / (having + 0.5))

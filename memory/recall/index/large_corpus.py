@@ -1,0 +1,247 @@
+"""One user's passages of one kind, in arrays.
+
+A corpus never changes: `appended` and `without` return another, sharing what they can,
+so one thread reads it while another makes the next. What is new stays in a small part
+of its own until it is worth merging, so a new message costs no more than a few do.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.fields import FLOAT32
+from memory.recall.index import inverted_index
+from memory.recall.index.inverted_index import K1, B, Floats, Ints, Postings
+
+MIN_MERGED = 256
+"""New passages are merged when they are more than this,"""
+MERGED_SHARE = 16
+"""and more than one part in so many of the old ones."""
+DEAD_SHARE = 4
+"""So are removed ones, at one part in so many of all."""
+THREAD = 1
+"""Where a row has its thread."""
+NOWHERE = -1
+"""The place of what is no message."""
+
+Bools = NDArray[np.bool_]
+
+EMPTY_NUMBERS: Ints = np.empty(0, np.int64)
+EMPTY_FLOATS: Floats = np.empty(0, np.float32)
+
+
+Row = tuple[int, int | None, int | None, bool, bytes, str, bytes | None]
+"""A passage as it is read: id, thread, position, whether it only asks, terms, embedder
+and vector. A fact has neither thread nor position."""
+
+
+class Block(NamedTuple):
+    """Vectors of one embedder."""
+
+    numbers: Ints
+    """Of the passages they are of."""
+    matrix: Floats
+
+
+Space = tuple[str, int]
+"""An embedder and its dimensions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Passages, numbered from 0 in the order of their ids."""
+
+    ids: Ints
+    places: Ints
+    questions: Bools
+    lengths: Floats
+    alive: Bools
+    old: Postings
+    new: Postings
+    merged: int
+    """How many passages `old` is of."""
+    spaces: dict[Space, tuple[Block, ...]]
+    """At most two blocks each: old and new."""
+    # Worked out from the others:
+    before: Ints = field(default_factory=lambda: EMPTY_NUMBERS)
+    """The number of the message before, or of nobody: the count of passages."""
+    after: Ints = field(default_factory=lambda: EMPTY_NUMBERS)
+    norms: Floats = field(default_factory=lambda: EMPTY_FLOATS)
+    """What BM25 weighs a term's count against, by the length of the text."""
+    window_norms: Floats = field(default_factory=lambda: EMPTY_FLOATS)
+    living: int = 0
+    """How many passages are there."""
+
+    @property
+    def nbytes(self) -> int:
+        parts = [self.ids, self.places, self.questions, self.lengths, self.alive]
+        parts += [self.before, self.after, self.norms, self.window_norms]
+        parts += [a for space in self.spaces.values() for block in space for a in block]
+        return self.old.nbytes + self.new.nbytes + sum(part.nbytes for part in parts)
+
+
+def place_of(thread_id: int, position: int) -> int:
+    """Return where a message stands, so that its neighbours are one away."""
+    return (thread_id << 32) + position
+
+
+def place_of_row(row: Row) -> int:
+    """Return where a row's message stands, or `NOWHERE` for a fact."""
+    _, thread_id, position, *_ = row
+    if thread_id is None or position is None:
+        return NOWHERE
+    return place_of(thread_id, position)
+
+
+def build(rows: Sequence[Row]) -> Corpus:
+    """Return the corpus of passages, which must be in the order of their ids."""
+    columns = zip(*rows, strict=True) if rows else [()] * 7
+    ids, _, _, questions, texts, embedders, vectors = columns
+    return _finished(
+        Corpus(
+            np.array(ids, np.int64),
+            np.fromiter(map(place_of_row, rows), np.int64, len(rows)),
+            np.array(questions, np.bool_),
+            inverted_index.lengths(texts).astype(np.float32),
+            np.ones(len(rows), np.bool_),
+            inverted_index.build(texts),
+            NO_POSTINGS,
+            len(rows),
+            {space: (block,) for space, block in _blocks(embedders, vectors).items()},
+        )
+    )
+
+
+def appended(corpus: Corpus, rows: Sequence[Row]) -> Corpus:
+    """Return a corpus with these passages too; their ids must be the highest."""
+    count = len(corpus.ids)
+    added = build(rows)
+    grown = replace(
+        corpus,
+        ids=np.concatenate([corpus.ids, added.ids]),
+        places=np.concatenate([corpus.places, added.places]),
+        questions=np.concatenate([corpus.questions, added.questions]),
+        lengths=np.concatenate([corpus.lengths, added.lengths]),
+        alive=np.concatenate([corpus.alive, added.alive]),
+        new=inverted_index.merge(corpus.new, inverted_index.shift(added.old, count)),
+        spaces=_with_blocks(corpus, added),
+    )
+    return _finished(_compact(grown))
+
+
+def without(corpus: Corpus, ids: Ints) -> Corpus:
+    """Return a corpus in which only these passages are left."""
+    alive = corpus.alive & np.isin(corpus.ids, ids)
+    return _finished(_compact(replace(corpus, alive=alive)))
+
+
+def _finished(corpus: Corpus) -> Corpus:
+    """Return it with what is worked out from the rest."""
+    before, after = _neighbours(corpus)
+    lengths = np.append(corpus.lengths, np.float32(0))
+    window_lengths = corpus.lengths + lengths[before] + lengths[after]
+    return replace(
+        corpus,
+        before=before,
+        after=after,
+        norms=_norms(corpus.lengths, corpus.alive),
+        window_norms=_norms(window_lengths, corpus.alive),
+        living=int(np.count_nonzero(corpus.alive)),
+    )
+
+
+def _norms(lengths: Floats, alive: Bools) -> Floats:
+    living = lengths[alive]
+    usual = max(float(living.mean()), 1.0) if len(living) else 1.0
+    norms: Floats = (K1 * (1 - B + B / usual * lengths)).astype(np.float32)
+    return norms
+
+
+def _neighbours(corpus: Corpus) -> tuple[Ints, Ints]:
+    nobody = len(corpus.ids)
+    before = np.full(nobody, nobody, np.int64)
+    after = before.copy()
+    present = np.flatnonzero(corpus.alive & (corpus.places != NOWHERE))
+    # Stable sorting is fast on what is almost in order.
+    order = present[np.argsort(corpus.places[present], kind="stable")]
+    adjacent = np.flatnonzero(np.diff(corpus.places[order]) == 1)
+    after[order[adjacent]] = order[adjacent + 1]
+    before[order[adjacent + 1]] = order[adjacent]
+    return before, after
+
+
+def _compact(corpus: Corpus) -> Corpus:
+    """Return it with the new merged into the old and the dead gone, if it is time."""
+    count = len(corpus.ids)
+    fresh, dead = count - corpus.merged, count - int(corpus.alive.sum())
+    if fresh <= max(MIN_MERGED, count // MERGED_SHARE) and dead <= max(
+        MIN_MERGED, count // DEAD_SHARE
+    ):
+        return corpus
+    kept = corpus.alive
+    numbers = np.where(kept, np.cumsum(kept) - 1, -1)
+    whole = inverted_index.merge(corpus.old, corpus.new)
+    return Corpus(
+        *(corpus.ids[kept], corpus.places[kept], corpus.questions[kept]),
+        *(corpus.lengths[kept], corpus.alive[kept]),
+        inverted_index.renumber(whole, numbers),
+        NO_POSTINGS,
+        count - dead,
+        {
+            space: (merged,)
+            for space, blocks in corpus.spaces.items()
+            if len((merged := _renumbered(_joined(blocks), numbers)).numbers)
+        },
+    )
+
+
+def _renumbered(block: Block, numbers: Ints) -> Block:
+    new = numbers[block.numbers]
+    return Block(new[new >= 0], block.matrix[new >= 0])
+
+
+def _joined(blocks: Sequence[Block]) -> Block:
+    if len(blocks) == 1:
+        return blocks[0]
+    return Block(
+        np.concatenate([block.numbers for block in blocks]),
+        np.concatenate([block.matrix for block in blocks]),
+    )
+
+
+def _blocks(
+    embedders: Sequence[str], vectors: Sequence[bytes | None]
+) -> dict[Space, Block]:
+    """Return the vectors there are, of each embedder and length."""
+    found: dict[Space, tuple[list[int], list[bytes]]] = {}
+    for number, vector in enumerate(vectors):
+        if vector is not None:
+            space = embedders[number], len(vector) // FLOAT32.itemsize
+            numbers, kept = found.setdefault(space, ([], []))
+            numbers.append(number)
+            kept.append(vector)
+    return {
+        space: Block(
+            np.array(numbers, np.int64),
+            np.frombuffer(b"".join(kept), FLOAT32).reshape(len(numbers), space[1]),
+        )
+        for space, (numbers, kept) in found.items()
+    }
+
+
+def _with_blocks(corpus: Corpus, added: Corpus) -> dict[Space, tuple[Block, ...]]:
+    grown = dict(corpus.spaces)
+    for space, ((numbers, matrix),) in added.spaces.items():
+        held = grown.get(space, ())
+        old = [block for block in held if block.numbers[0] < corpus.merged]
+        new = [block for block in held if block.numbers[0] >= corpus.merged]
+        block = Block(numbers + len(corpus.ids), matrix)
+        grown[space] = (*old, _joined([*new, block]))
+    return grown
+
+
+NO_POSTINGS = inverted_index.build([])
+EMPTY = build([])

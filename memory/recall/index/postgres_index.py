@@ -1,0 +1,230 @@
+"""Finding passages in PostgreSQL, which holds the index itself.
+
+What a search reads must not grow with other users' rows, nor be scattered over a table
+they share. So words are lexemes of the user's own
+(`memory.recall.index.term_encoding`), and vectors are first compared by their codes, a
+bit for each number, which one index holds beside the user's id; the best of them are
+then compared exactly. Only for users with very many passages the graph of
+`memory.recall.index.hnsw_index` is faster.
+"""
+
+import time
+from typing import Any
+
+import numpy as np
+from django.db import connection
+
+from core.ids import UserId
+from memory.fields import write_vector
+from memory.recall.index import hnsw_index, term_encoding
+from memory.recall.index.retrieval_types import DEPTH, TINY, Among, Legs, Question
+from memory.types import Embedded
+
+COMPARED = 120
+"""How many of the nearest codes have their vectors compared."""
+SPARSE = 8
+"""Where fewer than one bit in so many is set, as with words that are hashed, what two
+codes share says more than where they differ, and still not much:"""
+COMPARED_SPARSE = 500
+COUNTED = 200_000
+"""More passages of a user are not counted."""
+MAX_WORDS = 16
+"""Words of a question that are looked up, the longest, for they are the rarest."""
+MAX_READ = 300
+"""Passages read by their words: of a frequent word not all, for it tells little."""
+PAIRED = 5
+"""Words of which any two in one passage are looked for too, if words are frequent."""
+HINT_SECONDS = 300.0
+HINTS = 10_000
+WORTH_A_HINT = 1_000
+
+COUNT = """
+    SELECT count(*) FROM (
+        SELECT FROM memory_passage p WHERE p.user_id = %(user_id)s AND {kind}
+        LIMIT %(many)s
+    ) counted
+"""
+NEAREST = """
+    WITH near AS MATERIALIZED (
+        SELECT p.id FROM memory_passage p
+        WHERE p.user_id = %(user_id)s AND p.embedder = %(embedder)s
+            AND length(p.code) = %(dimensions)s AND {kind} {only}
+        ORDER BY p.code {unlike} %(code)s::varbit LIMIT %(compared)s
+    )
+    SELECT id, 1 - distance, is_question FROM (
+        SELECT p.id, p.vector <=> %(vector)s::vector AS distance, p.is_question
+        FROM near JOIN memory_passage p ON p.id = near.id
+        WHERE p.user_id = %(user_id)s
+        OFFSET 0
+    ) compared
+    WHERE distance <= %(furthest)s ORDER BY distance LIMIT %(depth)s
+"""
+WORDS = """
+    WITH words AS MATERIALIZED (
+        SELECT word, query FROM unnest(%(words)s::tsquery[])
+            WITH ORDINALITY AS asked (query, word)
+    ),
+    -- Lexemes are the user's own, so what is left out by the limit is theirs as well;
+    -- naming the user here would make the planner read their whole index.
+    lists AS MATERIALIZED (
+        SELECT words.word, found.* FROM words CROSS JOIN LATERAL (
+            SELECT p.id, p.user_id, p.{column} AS terms, p.is_question
+            FROM memory_passage p
+            WHERE p.{column} @@ words.query AND {plain_kind} {only} LIMIT %(each)s
+        ) found
+    ),
+    worth AS MATERIALIZED (
+        SELECT query, ln(1 + greatest(%(passages)s - found + 0.5, 0.5)
+            / (found + 0.5))::float8 AS idf
+        FROM (SELECT word, count(*) AS found FROM lists GROUP BY word) counted
+        JOIN words USING (word) WHERE word <= %(single)s
+    ),
+    texts AS MATERIALIZED (
+        SELECT *, length(terms) / (avg(length(terms)) OVER ())::float8 AS length FROM (
+            SELECT DISTINCT ON (id) id, terms, is_question FROM lists
+            WHERE user_id = %(user_id)s
+        ) once
+    )
+    -- BM25, with ts_rank in place of a term's count.
+    SELECT id, total * 2.2 / (1.3 + 0.9 * length) AS score, is_question
+    FROM texts CROSS JOIN LATERAL (
+        SELECT sum(idf * ts_rank(terms, query)) AS total FROM worth
+    ) summed
+    WHERE total > 0 ORDER BY score DESC LIMIT %(depth)s
+"""
+HAMMING, JACCARD = "<~>", "<%%>"
+OF_FACTS = {"kind": "p.fact_id IS NOT NULL", "plain_kind": "p.thread_id IS NULL"}
+OF_MESSAGES = {
+    "kind": "p.message_id IS NOT NULL",
+    "plain_kind": "p.thread_id IS NOT NULL",
+}
+"""The kind, in the words of partial indexes, and by a column that has no index: where
+another one is to be used, the planner would read everybody's facts beside it."""
+AMONG = "AND p.fact_id IN (SELECT f.id FROM memory_fact f WHERE f.user_id = %(user_id)s"
+NOT_BEYOND = "AND NOT (p.thread_id = %(thread_id)s AND p.position >= %(end)s)"
+
+_hints: dict[tuple[UserId, str], tuple[float, int]] = {}
+"""About how many passages users have, and until when that is good enough."""
+
+
+class Index:
+    """One user's passages."""
+
+    def __init__(self, user_id: UserId) -> None:
+        self._user_id = user_id
+
+    def facts(self, question: Question, among: Among) -> Legs:
+        """Return the passages of facts that fit."""
+        values = {"user_id": self._user_id, **among.given}
+        only = ""
+        # A fact that is not active has no passage.
+        if among != Among():
+            chosen = "".join(f" AND f.{name} = %({name})s" for name in among.given)
+            only = f"{AMONG}{chosen})"
+        found = _Found(values, {**OF_FACTS, "only": only})
+        return found.legs(question, ["terms"])
+
+    def messages(self, question: Question, beyond: tuple[int, int] | None) -> Legs:
+        """Return the passages of messages that fit, but of none from `beyond` on."""
+        values: dict[str, Any] = {"user_id": self._user_id}
+        only = ""
+        if beyond is not None:
+            values["thread_id"], values["end"] = beyond
+            only = NOT_BEYOND
+        found = _Found(values, {**OF_MESSAGES, "only": only})
+        return found.legs(question, ["terms", "window_terms"])
+
+
+class _Found:
+    """The scores of each way, by passage."""
+
+    def __init__(self, values: dict[str, Any], parts: dict[str, str]) -> None:
+        self._values = {**values, "depth": DEPTH}
+        self._parts = parts
+        self._scores: dict[int, list[float]] = {}
+        self._questions: set[int] = set()
+
+    def legs(self, question: Question, columns: list[str]) -> Legs:
+        """Return what is found by meaning, and by the words of these columns."""
+        count = self._count()
+        if question.embedded is not None and count:
+            self._near(question.embedded, question.floor, count)
+        if question.terms and count:
+            for leg, column in enumerate(columns, start=1):
+                self._by_words(leg, column, question.terms, count)
+        return self._collected()
+
+    def _count(self) -> int:
+        key = self._values["user_id"], self._parts["kind"]
+        now = time.monotonic()
+        until, count = _hints.get(key, (0.0, 0))
+        if until > now:
+            return count
+        values = {**self._values, "many": COUNTED}
+        ((count,),) = _rows(COUNT.format(**self._parts), values)
+        # Few are counted soon, and soon are more.
+        if count >= WORTH_A_HINT:
+            if len(_hints) >= HINTS:
+                _hints.clear()
+            _hints[key] = now + HINT_SECONDS, count
+        return int(count)
+
+    def _near(self, asked: Embedded, floor: float, count: int) -> None:
+        bits = asked.vector > 0
+        is_sparse = np.count_nonzero(bits) * SPARSE < len(bits)
+        values = {
+            "vector": write_vector(asked.vector, "postgresql"),
+            "code": "".join(np.where(bits, "1", "0").tolist()),
+            "embedder": asked.embedder,
+            "dimensions": len(bits),
+            "furthest": 1 - max(floor, TINY),
+            "compared": COMPARED_SPARSE if is_sparse else COMPARED,
+        }
+        query = NEAREST.replace("{unlike}", JACCARD if is_sparse else HAMMING)
+        if hnsw_index.is_faster(asked.embedder, count):
+            query = hnsw_index.nearest(len(asked.vector))
+        self._add(0, query, values)
+
+    def _by_words(self, leg: int, column: str, terms: list[str], count: int) -> None:
+        chosen = sorted(terms, key=len, reverse=True)[:MAX_WORDS]
+        words = term_encoding.lexemes(self._values["user_id"], chosen)
+        each = MAX_READ // len(words)
+        values = {"single": len(words), "each": each, "passages": count}
+        if count > each:
+            words += _pairs(words[:PAIRED])
+        query = WORDS.replace("{column}", column)
+        self._add(leg, query, {**values, "words": words})
+
+    def _add(self, leg: int, query: str, values: dict[str, Any]) -> None:
+        query = query.format(**self._parts)
+        for number, score, is_question in _rows(query, {**self._values, **values}):
+            self._scores.setdefault(number, [0.0, 0.0, 0.0])[leg] = score
+            if is_question:
+                self._questions.add(number)
+
+    def _collected(self) -> Legs:
+        ids = sorted(self._scores)
+        scores = np.array([self._scores[n] for n in ids], np.float64).reshape(-1, 3)
+        similarity, terms, window = scores.T
+        questions = np.array([n in self._questions for n in ids], np.bool_)
+        return Legs(np.array(ids, np.int64), similarity, terms, window, questions)
+
+
+def _pairs(words: list[str]) -> list[str]:
+    """Return a query for passages with any two of the words, if there are two."""
+    pairs = [
+        f"({one} & {other})"
+        for place, one in enumerate(words)
+        for other in words[place + 1 :]
+    ]
+    return [" | ".join(pairs)] if pairs else []
+
+
+def _rows(query: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(query, values)
+        # Settings come before the query, each with a result of its own.
+        while cursor.description is None and cursor.nextset():
+            pass
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows

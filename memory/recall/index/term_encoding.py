@@ -1,0 +1,60 @@
+"""Terms as a column holds them: hashes on SQLite, lexemes on PostgreSQL.
+
+A lexeme is a digest of the user and the term. So PostgreSQL's index has a list of each
+user's own for each word, as short as if there were no others, and a dump of it tells
+nobody's words.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from zlib import crc32
+
+import numpy as np
+
+from core.ids import UserId
+from memory.fields import HASH32
+
+LEXEME_BYTES = 6
+"""Two terms of one user share a lexeme once in a hundred million."""
+MAX_COUNT = 64
+"""Of one term in one text: more of it tells nothing more."""
+
+
+def hashes(terms: Sequence[str]) -> np.ndarray:
+    """Return each term's hash: uint32, the same in every process and version."""
+    return np.array(list(map(hash_of, terms)), dtype=HASH32)
+
+
+def hash_of(term: str) -> int:
+    """Return one term's hash."""
+    return crc32(term.encode("utf-8", "surrogatepass"))
+
+
+def lexemes(user_id: UserId, terms: Iterable[str]) -> list[str]:
+    """Return a user's lexemes of some terms: hexadecimal, so never to be quoted."""
+    key = user_id.bytes
+    return [
+        blake2b(
+            term.encode("utf-8", "surrogatepass"), key=key, digest_size=LEXEME_BYTES
+        ).hexdigest()
+        for term in terms
+    ]
+
+
+def write_terms(user_id: UserId, terms: Sequence[str], vendor: str) -> str | bytes:
+    """Return terms as their column takes them in plain SQL.
+
+    On PostgreSQL the text of a `tsvector`, in which a lexeme has as many positions as
+    the text has the term; on SQLite the hashes in order.
+    """
+    if vendor != "postgresql":
+        return hashes(terms).tobytes()
+    counts = Counter(terms)
+    return " ".join(
+        f"{lexeme}:{POSITIONS[min(count, MAX_COUNT)]}"
+        for lexeme, count in zip(lexemes(user_id, counts), counts.values(), strict=True)
+    )
+
+
+POSITIONS = [",".join(map(str, range(1, n + 1))) for n in range(MAX_COUNT + 1)]

@@ -1,0 +1,145 @@
+"""The words a text is found by."""
+
+import re
+import threading
+import unicodedata
+from functools import lru_cache
+
+import Stemmer  # type: ignore[import-not-found]
+
+from memory.recall.index.stop_words import STOP_CHARACTERS, STOP_WORDS
+
+MAX_TERMS = 2_000
+"""Terms kept of one text: what stands later in a very long one is found by its vector
+alone. PostgreSQL takes no `tsvector` above 1 MB."""
+MAX_LENGTH = 40
+"""Characters kept of one term: longer ones are keys and hashes, not words."""
+
+UNSPACED = (
+    "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao … Khmer
+    "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Han, kana
+    "\uac00-\ud7a3\U00020000-\U0003ffff"  # Korean, whose particles stick to the word
+)
+HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+INDIC = "\u0900-\u0963\u0966-\u0dff"
+"""With their vowel signs, which Python does not count among the letters."""
+PIECE = re.compile(
+    "|".join(
+        (
+            r"(?P<number>\d+(?:[.,]\d+)*(?![^\W_]))",
+            f"(?P<run>[{UNSPACED}]+)",
+            f"(?P<word>(?:(?![{UNSPACED}])[^\\W_]|[{INDIC}])+)",
+            "(?P<emoji>[\U0001f1e6-\U0001f1ff]{2}|[\u2600-\u27bf\u2b00-\u2bff"
+            "\U0001f000-\U0001f3fa\U0001f400-\U0001faff])",
+        )
+    )
+)
+PLAIN = re.compile(r"(?P<number>\d+(?:[.,]\d+)*(?![a-z\d]))|[a-z\d]+")
+"""The same for ASCII, several times faster."""
+THOUSANDS = re.compile(r"\d{1,3}(?:[.,]\d{3})+")
+ACCENTS = dict.fromkeys(
+    [
+        *range(0x0300, 0x0370),
+        *range(0x0591, 0x05C8),  # Hebrew vowels
+        *range(0x0610, 0x061B),  # Arabic vowels
+        *range(0x064B, 0x0660),
+        0x0670,
+        0x0640,  # the stroke that only lengthens an Arabic word
+    ]
+)
+DIGITS = {
+    zero + digit: str(digit)
+    for zero in (0x0660, 0x06F0, 0x0966)  # Arabic, Persian, Devanagari
+    for digit in range(10)
+}
+QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e")
+"""Also full-width, Arabic and Greek."""
+AFTER_QUESTION = re.compile(r"[^\w?\uff1f\u061f\u037e]+$")
+
+_stemmer = Stemmer.Stemmer("english", 0)
+_lock = threading.Lock()
+
+
+def terms(text: str) -> list[str]:
+    """Return the words a text is found by, in order and with repetition.
+
+    Folded (case, width, accents), English endings cut off, function words of six
+    languages left out; numbers and the parts of dates are kept. Chinese, Japanese,
+    Korean, Thai and their neighbours give pairs of characters, for no spaces tell
+    their words apart; an emoji is a word. At most `MAX_TERMS`.
+    """
+    found = _plain(text.lower()) if text.isascii() else _any(_fold(text))
+    return found[:MAX_TERMS]
+
+
+def is_question(text: str) -> bool:
+    """Say whether a text ends as a question does."""
+    return AFTER_QUESTION.sub("", text[-200:]).endswith(QUESTION_MARKS)
+
+
+def _plain(text: str) -> list[str]:
+    found: list[str] = []
+    for piece in PLAIN.finditer(text):
+        word = piece[0]
+        if word in STOP_WORDS:
+            continue
+        if piece["number"]:
+            found += _number(word)
+        else:
+            found.append(_stem(word[:MAX_LENGTH]))
+    return found
+
+
+def _any(text: str) -> list[str]:
+    found: list[str] = []
+    for piece in PIECE.finditer(text):
+        kind, word = piece.lastgroup, piece[0]
+        if word in STOP_WORDS:
+            continue
+        if kind == "number":
+            found += _number(word)
+        elif kind == "run":
+            found += _pairs(word)
+        elif kind == "word":
+            found.append(_stem(word[:MAX_LENGTH]))
+        else:
+            found.append(word)
+    return found
+
+
+def _fold(text: str) -> str:
+    # Casefolding can undo the normal form (ͅ, İ), hence the second one.
+    text = unicodedata.normalize("NFKC", text).casefold()
+    bare = unicodedata.normalize("NFKD", text).translate(ACCENTS)
+    return unicodedata.normalize("NFC", bare).translate(DIGITS)
+
+
+def _number(word: str) -> list[str]:
+    if THOUSANDS.fullmatch(word):
+        word = word.replace(",", "").replace(".", "")
+    parts = re.split("[.,]", word)
+    if len(parts) == 2:  # 3.5, or 3,5
+        return [f"{_bare(parts[0])}.{parts[1]}"[:MAX_LENGTH]]
+    return [_bare(part)[:MAX_LENGTH] for part in parts]
+
+
+def _bare(digits: str) -> str:
+    return digits.lstrip("0") or "0"
+
+
+def _pairs(run: str) -> list[str]:
+    found = [run[i : i + 2] for i in range(len(run) - 1)]
+    if len(run) == 1 or re.search(f"[{HAN}]", run):
+        # A character is often a word: 猫.
+        found += [c for c in run if c not in STOP_CHARACTERS and _is_word(c, run)]
+    return found
+
+
+def _is_word(character: str, run: str) -> bool:
+    return run == character or re.match(f"[{HAN}]", character) is not None
+
+
+@lru_cache(maxsize=65_536)
+def _stem(word: str) -> str:
+    with _lock:  # One stemmer must not serve two threads at once.
+        return str(_stemmer.stemWord(word))

@@ -1,0 +1,269 @@
+"""What can be found again: the texts of facts and messages, as search reads them.
+
+A passage is written once. Whoever changes one removes it and writes another with a
+higher id, so that what a process holds of a user (`memory.recall.index.corpus_cache`)
+stays true, and counts up the owner's version, so that it notices.
+"""
+
+import re
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+from django.db import connection, transaction
+
+from core.ids import UserId
+from memory.fields import write_vector
+from memory.models import Passage
+from memory.recall.index import term_encoding, tokenizer
+from memory.recall.passage_sources import id_of, key_of
+from memory.types import Embedded
+
+FactText = tuple[uuid.UUID, str, Embedded | None, str]
+"""The fact's id, what it says, its vector, and why it has none."""
+MessageText = tuple[int, int, str, Embedded | None, str]
+"""The message's id, its position, its text, its vector, and why it has none."""
+
+BATCH = 500
+"""Rows of one statement."""
+MAX_ERROR_LENGTH = 1000
+
+SUBJECT = re.compile(r"^\s*(?:the\s+)?user(?:['\u2019]s)?\s+", re.IGNORECASE)
+
+COLUMNS = (
+    *("user_id", "fact_id", "message_id", "thread_id", "position", "is_question"),
+    *("terms", "embedder", "dimensions", "vector", "embedding_error"),
+)
+CASTS = {"terms": "%s::tsvector", "vector": "%s::vector"}
+"""Where PostgreSQL must be told what a text is."""
+
+BUMP = """
+    INSERT INTO memory_owner (user_id, version, time_zone, created_at)
+    VALUES (%s, 1, '', %s)
+    ON CONFLICT (user_id) DO UPDATE SET version = memory_owner.version + 1
+"""
+BUMP_KNOWN = "UPDATE memory_owner SET version = version + 1 WHERE user_id = %s"
+
+WINDOWS = """
+    UPDATE memory_passage p SET window_terms = p.terms
+        || coalesce((SELECT terms FROM memory_passage WHERE message_id = o.before), '')
+        || coalesce((SELECT terms FROM memory_passage WHERE message_id = o.after), '')
+    FROM (
+        SELECT m.id,
+            (SELECT id FROM memory_message
+             WHERE thread_id = m.thread_id AND position = m.position - 1) AS before,
+            (SELECT id FROM memory_message
+             WHERE thread_id = m.thread_id AND position = m.position + 1) AS after
+        FROM memory_message m WHERE m.thread_id = %s AND m.position = ANY(%s)
+    ) o
+    WHERE p.message_id = o.id AND p.user_id = %s
+"""
+
+PENDING = """
+    SELECT p.id, p.user_id, f.content, m.text FROM memory_passage p
+    LEFT JOIN memory_fact f ON f.id = p.fact_id
+    LEFT JOIN memory_message m ON m.id = p.message_id
+    WHERE p.id > %s AND p.embedder <> %s ORDER BY p.id LIMIT %s
+"""
+SET_VECTOR = """
+    UPDATE memory_passage SET id = {number}, embedder = %s, dimensions = %s,
+        vector = {vector}, embedding_error = %s
+    WHERE id = %s AND user_id = %s
+"""
+NEXT_ID = "UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'memory_passage'"
+NEW_ID = "(SELECT seq FROM sqlite_sequence WHERE name = 'memory_passage')"
+
+
+def strip_subject(text: str) -> str:
+    """Return a fact without the "The user" before it, which all facts have in common.
+
+    What is embedded; the words of `put_facts` lose it by themselves.
+    """
+    return SUBJECT.sub("", text, count=1) or text
+
+
+def put_facts(user_id: UserId, texts: Sequence[FactText]) -> None:
+    """Make facts searchable by what they say now, in place of what they said.
+
+    Call it in the transaction that changes the facts.
+    """
+    _remove(user_id, "fact_id", [key_of(fact_id) for fact_id, *_ in texts])
+    vendor = connection.vendor
+    _insert(
+        [
+            (
+                *(key_of(user_id), key_of(fact_id), None, None, None, False),
+                term_encoding.write_terms(user_id, _fact_terms(content), vendor),
+                *_vector_columns(embedded, error),
+            )
+            for fact_id, content, embedded, error in texts
+        ]
+    )
+
+
+def drop_facts(user_id: UserId, fact_ids: Sequence[uuid.UUID]) -> None:
+    """Make facts unsearchable, in the transaction that retires them."""
+    _remove(user_id, "fact_id", [key_of(fact_id) for fact_id in fact_ids])
+
+
+def put_messages(
+    user_id: UserId, thread_id: int, messages: Sequence[MessageText]
+) -> None:
+    """Make messages of one thread searchable, alone and with their neighbours.
+
+    Those that were already are written anew.
+    """
+    vendor = connection.vendor
+    rows = [
+        (
+            *(key_of(user_id), None, message_id, thread_id, position),
+            tokenizer.is_question(text),
+            term_encoding.write_terms(user_id, tokenizer.terms(text), vendor),
+            *_vector_columns(embedded, error),
+        )
+        for message_id, position, text, embedded, error in messages
+    ]
+    with transaction.atomic():
+        if vendor == "postgresql":
+            _one_at_a_time(thread_id)
+        _remove(user_id, "message_id", [message_id for message_id, *_ in messages])
+        _insert(rows)
+        if vendor == "postgresql":
+            _refresh_windows(user_id, thread_id, [row[1] for row in messages])
+
+
+def _fact_terms(content: str) -> list[str]:
+    return tokenizer.terms(strip_subject(content))
+
+
+def _vector_columns(embedded: Embedded | None, error: str) -> tuple[Any, ...]:
+    if embedded is None:
+        return "", 0, None, error[:MAX_ERROR_LENGTH]
+    vector = np.asarray(embedded.vector)
+    return (
+        *(embedded.embedder, len(vector)),
+        *(write_vector(vector, connection.vendor), ""),
+    )
+
+
+def _insert(rows: Sequence[tuple[Any, ...]]) -> None:
+    casts = CASTS if connection.vendor == "postgresql" else {}
+    one = "(" + ", ".join(casts.get(name, "%s") for name in COLUMNS) + ")"
+    into = f"INSERT INTO memory_passage ({', '.join(COLUMNS)}) VALUES "  # noqa: S608
+    with connection.cursor() as cursor:
+        for batch in _batches(rows):
+            values = [value for row in batch for value in row]
+            cursor.execute(into + ", ".join([one] * len(batch)), values)
+
+
+def _remove(user_id: UserId, column: str, ids: Sequence[Any]) -> None:
+    removed = 0
+    with connection.cursor() as cursor:
+        for batch in _batches(ids):
+            marks = ", ".join(["%s"] * len(batch))
+            cursor.execute(
+                "DELETE FROM memory_passage "  # noqa: S608  a column's name and marks
+                f"WHERE user_id = %s AND {column} IN ({marks})",
+                [key_of(user_id), *batch],
+            )
+            removed += cursor.rowcount
+    if removed:
+        _count_up(user_id)
+
+
+def _count_up(user_id: UserId) -> None:
+    now = connection.ops.adapt_datetimefield_value(datetime.now(UTC))
+    with connection.cursor() as cursor:
+        cursor.execute(BUMP, [key_of(user_id), now])
+
+
+def _count_up_known(user_id: UserId) -> None:
+    """Do the same, but not for a user who was erased meanwhile."""
+    with connection.cursor() as cursor:
+        # Waits for an erasure that is under way.
+        cursor.execute(BUMP_KNOWN, [key_of(user_id)])
+        is_known = cursor.rowcount > 0
+    if not is_known and Passage.objects.filter(user_id=user_id).exists():
+        _count_up(user_id)
+
+
+def _one_at_a_time(thread_id: int) -> None:
+    """Wait until nobody else writes this thread's passages: windows overlap."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtext('memory_passage'), %s)",
+            [thread_id % 2**31],
+        )
+
+
+def _refresh_windows(user_id: UserId, thread_id: int, positions: list[int]) -> None:
+    around = sorted({p + step for p in positions for step in (-1, 0, 1)})
+    with connection.cursor() as cursor:
+        cursor.execute(WINDOWS, [thread_id, around, user_id])
+
+
+def _batches(rows: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    return (rows[start : start + BATCH] for start in range(0, len(rows), BATCH))
+
+
+# Embedding anew.
+
+
+class Pending(NamedTuple):
+    """A passage without a vector of the embedder in use."""
+
+    id: int
+    user_id: UserId
+    text: str
+    """What to embed."""
+
+
+def pending(embedder_id: str, *, after: int = 0, limit: int = 64) -> list[Pending]:
+    """Return passages of all users to embed with this embedder, the oldest first.
+
+    Those that have no vector and those that have another's, from the first id above
+    `after`. `set_vectors` may give them higher ids.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(PENDING, [after, embedder_id, limit])
+        rows = cursor.fetchall()
+    return [
+        Pending(number, UserId(id_of(user_id)), said or strip_subject(content or ""))
+        for number, user_id, content, said in rows
+    ]
+
+
+def count_pending(embedder_id: str) -> int:
+    """Return how many passages `pending` has to give."""
+    return Passage.objects.exclude(embedder=embedder_id).count()
+
+
+def set_vectors(found: Sequence[tuple[Pending, Embedded | None, str]]) -> None:
+    """Give passages their vectors, or say why they have none; all or none of them.
+
+    One that is gone by now stays so.
+    """
+    with transaction.atomic():
+        # In this order everywhere: the owner's row first, so that two never wait for
+        # each other.
+        for user_id in sorted({passage.user_id for passage, _, _ in found}):
+            _count_up_known(user_id)
+        for passage, embedded, error in found:
+            _set_vector(passage, _vector_columns(embedded, error))
+
+
+def _set_vector(passage: Pending, values: tuple[Any, ...]) -> None:
+    is_postgres = connection.vendor == "postgresql"
+    with connection.cursor() as cursor:
+        if not is_postgres:
+            # As a new passage, for other processes hold what they have read.
+            cursor.execute(NEXT_ID)
+        cursor.execute(
+            SET_VECTOR.format(
+                number="id" if is_postgres else NEW_ID,
+                vector=CASTS["vector"] if is_postgres else "%s",
+            ),
+            [*values, passage.id, key_of(passage.user_id)],
+        )

@@ -1,0 +1,201 @@
+"""Conversations as operators read them: a user's threads, and what was said in one.
+
+All of it is shown, the calls of agents' own tools, too; but of pictures and files only
+what they are.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+from uuid import UUID
+
+from django.db.models import Case, F, Q, QuerySet, TextField, Value, When
+from django.db.models.functions import Length
+
+from core.ids import UserId
+from core.messages import Message, Role, ToolCall
+from core.text import redaction
+from memory.models import Fact, Thread
+from memory.models import Message as Row
+from memory.transcript.message_rows import to_message
+
+MOST_EXTRA = 200_000
+"""Characters of what is stored beside a message's text; more of it are files, and not
+read."""
+
+Place = tuple[datetime, int]
+"""Where a page of threads ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A thread of a user."""
+
+    id: int
+    name: str
+    """"" is the default one."""
+    messages: int
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def place(self) -> Place:
+        return self.updated_at, self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message."""
+
+    id: int
+    position: int
+    turn_id: UUID
+    role: Role
+    text: str
+    parts: Sequence[str]
+    """What else is in it, by name: "image (data:image/png, 34 kB)"."""
+    calls: Sequence[ToolCall]
+    """The tools the model called, in a loop that goes on in the next messages."""
+    answers: str
+    """The id of the call this is the answer to, if it is one."""
+    tokens: int
+    agent: str
+    finish_reason: str
+    importance: float
+    is_summarised: bool
+    """Whether prompts have a summary in its place."""
+    created_at: datetime
+
+
+def threads(
+    user_id: UserId, *, after: Place | None = None, limit: int = 20
+) -> tuple[list[Conversation], bool]:
+    """Return a user's threads, the one spoken in last first, and if there are more."""
+    rows = Thread.objects.filter(user_id=user_id)
+    if after is not None:
+        at, last_id = after
+        earlier = Q(updated_at__lt=at) | Q(id__lt=last_id)
+        rows = rows.filter(earlier, updated_at__lte=at)
+    found = list(rows.order_by("-updated_at", "-id")[: limit + 1])
+    return [_conversation(row) for row in found[:limit]], len(found) > limit
+
+
+def thread(user_id: UserId, name: str) -> Conversation | None:
+    """Return a user's thread of that name, or None."""
+    row = Thread.objects.filter(user_id=user_id, name=name).first()
+    return None if row is None else _conversation(row)
+
+
+def _conversation(row: Thread) -> Conversation:
+    return Conversation(row.pk, row.name, row.length, row.created_at, row.updated_at)
+
+
+def messages(
+    thread_id: int, *, before: int | None = None, limit: int = 40
+) -> tuple[list[Said], bool]:
+    """Return the newest messages of a thread, oldest first, and if there are earlier.
+
+    With `before` those that stand before that position. Costs the same however long
+    the thread is.
+    """
+    rows = Row.objects.filter(thread_id=thread_id)
+    if before is not None:
+        rows = rows.filter(position__lt=before)
+    sized = rows.annotate(size=Length("extra")).annotate(
+        read=Case(
+            When(size__lte=MOST_EXTRA, then=F("extra")),
+            default=Value(""),
+            output_field=TextField(),
+        )
+    )
+    found = list(sized.defer("extra").order_by("-position")[: limit + 1])
+    return [_said(row) for row in reversed(found[:limit])], len(found) > limit
+
+
+def _said(row: Any) -> Said:
+    # Our own secrets are nobody's to read, wherever they were said.
+    text, extra = redaction.own(row.text), redaction.own(row.read)
+    message = to_message(cast(Role, row.role), text, extra)
+    too_much = [f"files ({_size(row.size)})"] if row.size > MOST_EXTRA else []
+    return Said(
+        id=row.pk,
+        position=row.position,
+        turn_id=row.turn_id,
+        role=message.role,
+        text=text,
+        parts=too_much or list(_parts(message)),
+        calls=message.tool_calls,
+        answers=message.tool_call_id or "",
+        tokens=row.tokens,
+        agent=row.agent,
+        finish_reason=row.finish_reason,
+        importance=row.importance,
+        is_summarised=row.consolidated_at is not None,
+        created_at=row.created_at,
+    )
+
+
+def _parts(message: Message) -> Iterator[str]:
+    content = message.content
+    for part in [] if content is None or isinstance(content, str) else content:
+        if part.get("type") != "text":
+            yield _named(part)
+
+
+def _named(part: dict[str, Any]) -> str:
+    """Return what a part is, without its contents."""
+    kind = str(part.get("type", "part"))
+    held = part.get(kind)
+    if not isinstance(held, dict):
+        return kind
+    url = str(held.get("url") or "")
+    known = [str(held[name]) for name in ("filename", "format") if held.get(name)]
+    data = held.get("data") or held.get("file_data") or url
+    if data.startswith("data:"):
+        known += [data[5:].partition(";")[0], _size(len(data))]
+    elif url:
+        known.append(url)
+    elif data:
+        known.append(_size(len(data)))
+    word = kind.removesuffix("_url").removeprefix("input_")
+    return f"{word} ({', '.join(known)})" if known else word
+
+
+def _size(characters: int) -> str:
+    kilobytes = characters / 1000
+    if kilobytes < 1000:
+        return f"{max(kilobytes, 1):.0f} kB"
+    return f"{kilobytes / 1000:.1f} MB"
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """A fact as it is now."""
+
+    id: UUID
+    message_id: int | None
+    """The message it was learnt from, if that is kept."""
+    content: str
+    category: str
+    status: str
+
+
+def learnt(user_id: UserId, message_ids: Sequence[int]) -> list[Learnt]:
+    """Return the facts that were learnt from these messages of a user."""
+    rows = Fact.objects.filter(user_id=user_id, message__in=message_ids)
+    return _learnt(rows.order_by("created_at", "id"))
+
+
+def recalled(user_id: UserId, fact_ids: Sequence[UUID]) -> list[Learnt]:
+    """Return facts of a user in this order, without those that are gone."""
+    found = _learnt(Fact.objects.filter(user_id=user_id, id__in=fact_ids))
+    return sorted(found, key=lambda fact: fact_ids.index(fact.id))
+
+
+def _learnt(facts: QuerySet[Fact]) -> list[Learnt]:
+    found = facts.values_list("id", "message_id", "content", "category", "status")
+    return [
+        Learnt(fact_id, message_id, redaction.own(content), *rest)
+        for fact_id, message_id, content, *rest in found
+    ]

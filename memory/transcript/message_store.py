@@ -1,0 +1,275 @@
+"""The transcript of each user's threads.
+
+Plain SQL, because it is read and written on every turn: the ORM costs more than the
+queries (see docs/performance.md). Every function takes the user it works for.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from django.db import connection, transaction
+
+from core.ids import TurnId, UserId
+from core.messages import Message, Role
+from memory.extraction import job_queue
+from memory.extraction.job_queue import Study, Turn
+from memory.models import Message as MessageRow
+from memory.models import Thread
+from memory.transcript import message_cache
+from memory.transcript.message_cache import Held, Key, Line
+from memory.transcript.message_rows import Entry, extra_of, text_of, to_message
+
+PAGE = 64
+"""Rows read at a time; a context rarely needs more than one page."""
+
+CAP = 50
+"""Messages of a thread held in working memory, unless the caller says otherwise."""
+
+HEAD = """
+    SELECT id, length, summarised FROM memory_thread
+    WHERE user_id = %s AND name = %s
+"""
+NEWEST_PAGE = """
+    SELECT m.position, m.tokens, m.role, m.text, m.extra,
+        t.id, t.length, t.summarised
+    FROM memory_thread t JOIN memory_message m ON m.thread_id = t.id
+    WHERE t.user_id = %s AND t.name = %s AND m.position >= t.length - %s
+    ORDER BY m.position DESC
+"""
+"""Bounded by position, not by LIMIT: PostgreSQL, which guesses that a thread is as long
+as the average one, would read and sort all of a long one."""
+BETWEEN = """
+    SELECT position, tokens, role, text, extra FROM memory_message
+    WHERE thread_id = %s AND position >= %s AND position < %s
+    ORDER BY position DESC
+"""
+
+CLAIM = """
+    INSERT INTO memory_thread (user_id, name, length, created_at, updated_at)
+    VALUES (%s, %s, %s, %s, %s)
+    ON CONFLICT (user_id, name) DO UPDATE SET
+        length = memory_thread.length + excluded.length,
+        updated_at = excluded.updated_at
+    RETURNING id, length
+"""
+
+INSERT = """
+    INSERT INTO memory_message (thread_id, position, turn_id, role, text, extra,
+        tokens, agent, finish_reason, importance, created_at) VALUES
+"""
+ROW = "(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+
+MAX_BYTES = 4 * 1024 * 1024
+"""Pictures and files cost few tokens for their size; providers limit both."""
+
+BATCH = 1000
+"""Rows of one INSERT: databases limit the values of a statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """The newest messages of a thread, oldest first, and where they begin."""
+
+    messages: list[Message]
+    thread_id: int | None = None
+    """None while nobody has said anything in it."""
+    first_position: int = 0
+    """The position of the oldest kept; the next message's when none is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A thread somebody has spoken in, as it is now."""
+
+    held: Held
+    """Its newest messages."""
+    summarised: int
+    """The position before which summaries tell what was said."""
+
+    @property
+    def thread_id(self) -> int:
+        return self.held.thread_id
+
+    def recent(
+        self, *, max_tokens: int, mid_exchange: bool = False, limit: int | None = None
+    ) -> Recent:
+        """Return the newest messages that fit in `max_tokens`.
+
+        At most `limit`, and `MAX_BYTES` of them, for pictures weigh more than their
+        tokens. Starts at a user message, so that no reply or tool result stands
+        without its cause. With `mid_exchange`, when the caller is about to answer the
+        last tool calls, everything back to the last user message is kept whatever it
+        costs. Stops where summaries begin. Costs the same however many messages are
+        stored.
+        """
+        kept: list[Line] = []
+        tokens = size = 0
+        for line in _newest_first(self.held, self.summarised):
+            tokens += line.tokens
+            size += line.size
+            is_full = len(kept) == limit or tokens > max_tokens or size > MAX_BYTES
+            if is_full and not mid_exchange:
+                break
+            kept.append(line)
+            mid_exchange = mid_exchange and line.message.role != "user"
+        while kept and kept[-1].message.role != "user":
+            kept.pop()
+        kept.reverse()
+        first = kept[0].position if kept else self.held.length
+        return Recent([line.message for line in kept], self.thread_id, first)
+
+
+def read(user_id: UserId, thread: str, *, cap: int = CAP) -> Conversation | None:
+    """Return a thread as it is now, or None while nobody has spoken in it.
+
+    Its newest `cap` messages are held in working memory.
+    """
+    key = (user_id, thread)
+    held = message_cache.MEMORY.get(key)
+    if held is None:
+        return _load(key, cap)
+    rows = _rows(HEAD, [_key(user_id), thread])
+    if not rows or rows[0][0] != held.thread_id or rows[0][1] - held.length > PAGE:
+        message_cache.MEMORY.drop(key)
+        return _load(key, cap) if rows else None
+    _, length, summarised = rows[0]
+    if length != held.length:
+        held = held.plus(_between(held.thread_id, held.length, length), length, cap)
+        message_cache.MEMORY.put(key, held)
+    return Conversation(held, summarised)
+
+
+def _load(key: Key, cap: int) -> Conversation | None:
+    rows = _rows(NEWEST_PAGE, [_key(key[0]), key[1], PAGE])
+    if not rows:
+        return None
+    thread_id, length, summarised = rows[0][5:]
+    page = Held(thread_id, length, tuple(_line(*row[:5]) for row in reversed(rows)))
+    message_cache.MEMORY.put(key, page.plus((), length, cap))
+    return Conversation(page, summarised)
+
+
+def _newest_first(held: Held, summarised: int) -> Iterator[Line]:
+    """Yield a thread's messages back to where summaries end."""
+    lines: Sequence[Line] = held.lines
+    before = held.length
+    while lines or before > summarised:
+        for line in reversed(lines):
+            if line.position < summarised:
+                return
+            yield line
+        before = lines[0].position if lines else before
+        first = max(before - PAGE, summarised)
+        lines = _between(held.thread_id, first, before) if first < before else ()
+        if not lines:
+            return
+
+
+def _between(thread_id: int, first: int, end: int) -> list[Line]:
+    rows = _rows(BETWEEN, [thread_id, first, end])
+    return [_line(*row) for row in reversed(rows)]
+
+
+def _line(position: int, tokens: int, role: Role, text: str, extra: str) -> Line:
+    message = to_message(role, text, extra)
+    return Line(position, tokens, len(text) + len(extra), message)
+
+
+def _rows(query: str, values: list[Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(query, values)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows
+
+
+def append(
+    user_id: UserId,
+    thread: str,
+    turn_id: TurnId,
+    entries: Sequence[Entry],
+    *,
+    study: Study | None = None,
+    cap: int = CAP,
+) -> None:
+    """Store the messages of one turn at the end of a thread, all or none.
+
+    The thread's row is claimed first, so the turns of several processes follow each
+    other whole instead of interleaving. With `study` the turn is put down to be learnt
+    from, in the same transaction.
+    """
+    if not entries:
+        return
+    now = datetime.now(UTC)
+    with transaction.atomic(savepoint=False):
+        thread_id, length = _claim(user_id, thread, len(entries), now)
+        first = length - len(entries)
+        _insert(thread_id, first, turn_id, entries, now)
+        if study is not None:
+            turn = Turn(user_id, thread_id, turn_id, first, length)
+            job_queue.add(turn, study, now)
+        # Not before it is certain: the caller may have more to store with it.
+        transaction.on_commit(
+            partial(_hold, user_id, thread, thread_id, first, entries, cap)
+        )
+
+
+def _hold(
+    user_id: UserId,
+    thread: str,
+    thread_id: int,
+    first: int,
+    entries: Sequence[Entry],
+    cap: int,
+) -> None:
+    """Add to working memory what was just stored, if nothing came in between."""
+    held = message_cache.MEMORY.get((user_id, thread))
+    if held is None or held.thread_id != thread_id or held.length != first:
+        return
+    lines = [
+        _line(
+            *(position, entry.tokens, entry.message.role),
+            *(text_of(entry.message), extra_of(entry)),
+        )
+        for position, entry in enumerate(entries, start=first)
+    ]
+    held = held.plus(lines, first + len(entries), cap)
+    message_cache.MEMORY.put((user_id, thread), held)
+
+
+def _claim(user_id: UserId, thread: str, count: int, now: datetime) -> tuple[int, int]:
+    at = connection.ops.adapt_datetimefield_value(now)
+    with connection.cursor() as cursor:
+        cursor.execute(CLAIM, [_key(user_id), thread, count, at, at])
+        thread_id, length = cursor.fetchone()
+    return thread_id, length
+
+
+def _insert(
+    thread_id: int,
+    first: int,
+    turn_id: TurnId,
+    entries: Sequence[Entry],
+    now: datetime,
+) -> None:
+    at = connection.ops.adapt_datetimefield_value(now)
+    turn = MessageRow._meta.get_field("turn_id").get_db_prep_value(turn_id, connection)
+    rows = [
+        (
+            *(thread_id, position, turn, entry.message.role),
+            *(text_of(entry.message), extra_of(entry), entry.tokens),
+            *(entry.agent, entry.finish_reason, entry.importance, at),
+        )
+        for position, entry in enumerate(entries, start=first)
+    ]
+    with connection.cursor() as cursor:
+        for start in range(0, len(rows), BATCH):
+            batch = rows[start : start + BATCH]
+            values = [value for row in batch for value in row]
+            cursor.execute(INSERT + ", ".join([ROW] * len(batch)), values)
+
+
+def _key(user_id: UserId) -> Any:
+    return Thread._meta.get_field("user_id").get_db_prep_value(user_id, connection)

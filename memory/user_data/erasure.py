@@ -1,0 +1,229 @@
+"""Forgetting a user altogether: first what would go, then, once confirmed, all of it.
+
+Nothing is left behind, neither a row nor, on SQLite, its bytes in the file. Turns that
+are under way are not waited for: what they store afterwards is a new beginning.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import QuerySet
+from django.db.utils import DatabaseError, IntegrityError
+
+from access.audit import audit_log
+from access.audit.audit_events import Deed
+from core.errors import Invalid
+from core.ids import UserId
+from mcp_bridge.oauth import token_store
+from memory.facts import user_lock
+from memory.models import (
+    Erasure,
+    Fact,
+    FactChange,
+    Lesson,
+    Message,
+    Owner,
+    Passage,
+    Summary,
+    Thread,
+)
+from memory.recall.index import corpus_cache
+from memory.transcript import message_cache
+from memory.user_data import registry
+from telemetry.storage import turn_store
+
+LIFETIME = timedelta(minutes=15)
+"""How long a confirmation is good for."""
+
+TRIES = 5
+"""Others may be writing about the user at the same time."""
+
+DEADLOCK = "40P01"
+"""PostgreSQL's code: of two that wait for each other it ends one."""
+
+
+class ConfirmationInvalid(Invalid):
+    """This confirmation is not the one given last, or was used already: ask again \
+without one."""
+
+    def __init__(self) -> None:
+        super().__init__(param="confirmation", code="confirmation_invalid")
+
+
+class ConfirmationExpired(Invalid):
+    """This confirmation has expired: ask again without one."""
+
+    def __init__(self) -> None:
+        super().__init__(param="confirmation", code="confirmation_expired")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A wish to be forgotten that waits to be confirmed."""
+
+    confirmation: str
+    """The only copy: what is stored is its digest."""
+    expires_at: datetime
+    would_delete: Mapping[str, int]
+    """Rows by table."""
+
+
+def request(user_id: UserId, *, now: datetime | None = None) -> Wish:
+    """Note the wish and return what confirms it, and the rows that would go.
+
+    A wish noted before is replaced: only the last confirmation counts.
+    """
+    confirmation = secrets.token_urlsafe(32)
+    expires_at = (now or datetime.now(UTC)) + LIFETIME
+    Erasure.objects.update_or_create(
+        user_id=user_id,
+        defaults={
+            "confirmation_digest": digest(confirmation),
+            "expires_at": expires_at,
+        },
+    )
+    return Wish(confirmation, expires_at, count(user_id))
+
+
+def confirm(
+    user_id: UserId,
+    confirmation: str,
+    *,
+    deed: Deed | None = None,
+    now: datetime | None = None,
+) -> dict[str, int]:
+    """Erase the user whose confirmation this is; return the rows deleted, by table.
+
+    Raises `ConfirmationInvalid` for one that is wrong, spent or another user's,
+    `ConfirmationExpired` for one that came too late.
+    """
+    wish = Erasure.objects.filter(user_id=user_id).first()
+    given = digest(confirmation)
+    if wish is None or not secrets.compare_digest(wish.confirmation_digest, given):
+        raise ConfirmationInvalid
+    if wish.expires_at <= (now or datetime.now(UTC)):
+        raise ConfirmationExpired
+    return erase(user_id, confirmation_digest=given, deed=deed)
+
+
+def digest(confirmation: str) -> str:
+    """Return what is stored of a confirmation."""
+    return hashlib.sha256(confirmation.encode()).hexdigest()
+
+
+def count(user_id: UserId) -> dict[str, int]:
+    """Return how many rows there are of a user, by table."""
+    return {table: rows.count() for table, rows in owned(user_id).items()}
+
+
+def erase(
+    user_id: UserId,
+    *,
+    confirmation_digest: str | None = None,
+    deed: Deed | None = None,
+) -> dict[str, int]:
+    """Delete every row of a user, all or none; return how many, by table.
+
+    The deed is written down with it. The API tokens that act for the user stay: they
+    are the operator's.
+
+    With `confirmation_digest` the wish it belongs to must still be there, so that of
+    two that confirm it at once one raises `ConfirmationInvalid`.
+    """
+    if connection.vendor == "sqlite":
+        # Overwrites what it deletes; not every SQLite is built to do so by itself.
+        _run("PRAGMA secure_delete = ON")
+    deleted = _try_erase(user_id, confirmation_digest, deed, tries=TRIES)
+    message_cache.MEMORY.forget(user_id)
+    corpus_cache.forget(user_id)
+    if connection.vendor == "sqlite" and not connection.in_atomic_block:
+        # The log of the last transactions still holds what was just overwritten.
+        _run("PRAGMA wal_checkpoint(TRUNCATE)")
+    return deleted
+
+
+def _try_erase(
+    user_id: UserId,
+    confirmation_digest: str | None,
+    deed: Deed | None,
+    *,
+    tries: int,
+) -> dict[str, int]:
+    """Erase; go again when another wrote about the user between two of the tables."""
+    try:
+        with transaction.atomic():
+            deleted = _erase(user_id, confirmation_digest)
+            if deed is not None:
+                rows = sum(deleted.values())
+                audit_log.write(replace(deed, details={**deed.details, "rows": rows}))
+            return deleted
+    except DatabaseError as exc:
+        if tries <= 1 or not _is_collision(exc):
+            raise
+        return _try_erase(user_id, confirmation_digest, deed, tries=tries - 1)
+
+
+def _is_collision(exc: DatabaseError) -> bool:
+    # A message or passage that came in refers to one we have just deleted.
+    is_orphan = isinstance(exc, IntegrityError)
+    return is_orphan or getattr(exc.__cause__, "sqlstate", None) == DEADLOCK
+
+
+def _erase(user_id: UserId, confirmation_digest: str | None) -> dict[str, int]:
+    is_known = Owner.objects.filter(user_id=user_id).exists()
+    _lock(user_id)
+    wishes = Erasure.objects.filter(user_id=user_id)
+    if confirmation_digest is not None:
+        wishes = wishes.filter(confirmation_digest=confirmation_digest)
+    if not _delete(wishes) and confirmation_digest is not None:
+        raise ConfirmationInvalid
+    deleted = {table: _delete(rows) for table, rows in owned(user_id).items()}
+    # Not one that was only made to be locked.
+    return {**deleted, "owners": int(is_known)}
+
+
+def _lock(user_id: UserId) -> None:
+    """Let those who are writing finish, and those who come wait."""
+    # The row is made if need be: who is about to make it is waited for, too.
+    user_lock.lock(user_id, datetime.now(UTC))
+    threads = Thread.objects.filter(user_id=user_id).order_by("id")
+    # SQLite has one writer at a time, and no such lock.
+    list(threads.select_for_update().values_list("id"))
+
+
+def _delete(rows: QuerySet[Any]) -> int:
+    # One DELETE. `delete()` reads every row to find what hangs on it; here all that
+    # does is named, and goes before.
+    return int(rows._raw_delete(rows.db))
+
+
+def owned(user_id: UserId) -> dict[str, QuerySet[Any]]:
+    """Return every row of a user by table, in an order they can be deleted in.
+
+    A table that is added belongs here: a test looks for rows that are left.
+    """
+    threads = Thread.objects.filter(user_id=user_id)
+    return {
+        **{each.name: each.rows(user_id) for each in registry.registered()},
+        "passages": Passage.objects.filter(user_id=user_id),
+        "fact_changes": FactChange.objects.filter(user_id=user_id),
+        "facts": Fact.objects.filter(user_id=user_id),
+        "lessons": Lesson.objects.filter(user_id=user_id),
+        "summaries": Summary.objects.filter(thread__in=threads),
+        "messages": Message.objects.filter(thread__in=threads),
+        "threads": threads,
+        **turn_store.owned(user_id),
+        **token_store.owned(user_id),
+        "owners": Owner.objects.filter(user_id=user_id),
+    }
+
+
+def _run(statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        cursor.fetchall()

@@ -1,0 +1,156 @@
+"""The users the server has seen, as operators look at them.
+
+Everybody who has said something that was answered, whom something is known of, or whose
+last turns failed. Nothing is kept for it: threads, facts and turns say it.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from heapq import nlargest
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, Exists, F, Max, Min, OuterRef, Q, QuerySet, Sum
+from django.db.models.functions import Coalesce
+
+from core.ids import UserId
+from memory.models import Fact, Owner, Thread
+from telemetry.statistics import user_totals
+
+Place = tuple[datetime, UUID]
+"""Where a page ends: when somebody was active last, and their id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody the server has seen."""
+
+    user_id: UserId
+    active_at: datetime
+    """When they said something last; who never did: were learnt of, or failed."""
+    threads: int = 0
+    messages: int = 0
+
+    @property
+    def place(self) -> Place:
+        return self.active_at, self.user_id
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """Whom to look for: any of these."""
+
+    users: Collection[UserId]
+    ids: tuple[UUID, UUID] | None = None
+    """From the first to the last of them."""
+
+    @property
+    def condition(self) -> Q:
+        """Return the condition of a row's user."""
+        among = Q(user_id__in=self.users)
+        return among | Q(user_id__range=self.ids) if self.ids else among
+
+
+ALL = Q()
+
+
+def page(
+    *, sought: Sought | None = None, after: Place | None = None, limit: int = 50
+) -> tuple[list[Person], bool]:
+    """Return users, those active last first, and whether there are more.
+
+    Three queries, each over what users are fewer than: threads, owners, failed turns.
+    """
+    whose = ALL if sought is None else sought.condition
+    found: list[Person] = []
+    for source in (_with_threads, _with_facts_alone, _with_failures_alone):
+        found += source(whose, after, limit + 1)
+    first = nlargest(limit + 1, found, key=lambda person: person.place)
+    return first[:limit], len(first) > limit
+
+
+def _with_threads(whose: Q, after: Place | None, most: int) -> list[Person]:
+    # By the bare column, SQLite would read threads in its order, and jump about.
+    rows = Thread.objects.filter(whose).values(user=Coalesce("user_id", "user_id"))
+    counted = rows.annotate(at=Max("updated_at"), count=Count("id"), said=Sum("length"))
+    return _people(counted, after, most, "count", "said")
+
+
+def _with_facts_alone(whose: Q, after: Place | None, most: int) -> list[Person]:
+    rows = Owner.objects.filter(whose).filter(~_has_rows(Thread))
+    named = rows.values(user=F("user_id"), at=F("created_at"))
+    return _people(named, after, most)
+
+
+def _with_failures_alone(whose: Q, after: Place | None, most: int) -> list[Person]:
+    rows = user_totals.failed_lately().filter(whose)
+    strangers = rows.filter(~_has_rows(Thread), ~_has_rows(Owner))
+    last = strangers.values(user=F("user_id")).annotate(at=Max("started_at"))
+    return _people(last, after, most)
+
+
+def _has_rows(model: type[Any]) -> Exists:
+    return Exists(model.objects.filter(user_id=OuterRef("user_id")))
+
+
+def _people(
+    rows: QuerySet[Any, Any], after: Place | None, most: int, *counts: str
+) -> list[Person]:
+    if after is not None:
+        at, last_id = after
+        rows = rows.filter(Q(at__lt=at) | Q(at=at, user__lt=last_id))
+    found = rows.order_by("-at", "-user").values_list("user", "at", *counts)
+    return [Person(UserId(user_id), *rest) for user_id, *rest in found[:most]]
+
+
+@dataclass(frozen=True, slots=True)
+class Acquaintance:
+    """What there is of one user, counted."""
+
+    first_seen_at: datetime | None
+    last_seen_at: datetime | None
+    time_zone: str
+    threads: int
+    messages: int
+    facts: dict[str, int]
+    """How many by status."""
+
+
+def of(user_id: UserId) -> Acquaintance:
+    """Return what there is of a user, in three queries; nothing may be."""
+    threads = Thread.objects.filter(user_id=user_id).aggregate(
+        first=Min("created_at"),
+        last=Max("updated_at"),
+        count=Count("id"),
+        said=Sum("length"),
+    )
+    owner = Owner.objects.filter(user_id=user_id).first()
+    known_since = None if owner is None else owner.created_at
+    return Acquaintance(
+        first_seen_at=_first_of((threads["first"], known_since)),
+        last_seen_at=threads["last"] or known_since,
+        time_zone="" if owner is None else owner.time_zone,
+        threads=threads["count"],
+        messages=threads["said"] or 0,
+        facts=counts_of_facts([user_id])[user_id],
+    )
+
+
+def _first_of(instants: Iterable[datetime | None]) -> datetime | None:
+    return min((at for at in instants if at is not None), default=None)
+
+
+def counts_of_facts(users: Sequence[UserId]) -> dict[UserId, dict[str, int]]:
+    """Return how many facts there are of each user, by status; from an index alone."""
+    counts: dict[UserId, dict[str, int]] = {user: {} for user in users}
+    rows = Fact.objects.filter(user_id__in=users).values_list("user_id", "status")
+    for user_id, status, count in rows.annotate(count=Count("*")).order_by():
+        counts[UserId(user_id)][status] = count
+    return counts
+
+
+def counts_by_category(user_id: UserId) -> dict[str, int]:
+    """Return how many active facts there are of a user in each category."""
+    rows = Fact.objects.filter(user_id=user_id, status="active").values_list("category")
+    return dict(rows.annotate(count=Count("*")).order_by("category"))

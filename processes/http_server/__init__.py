@@ -1,0 +1,1 @@
+"""Limits on HTTP requests and connections in uvicorn's protocols."""

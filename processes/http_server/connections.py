@@ -1,0 +1,204 @@
+"""The open connections of one web process: how many there are, and which are overdue.
+
+One timer a second looks at all of them, so a request that arrives whole costs nothing:
+no timer is set or cancelled for it.
+"""
+
+import asyncio
+import ipaddress
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from config.config import ServerConfig
+from core.network import client_addresses
+from core.network.client_addresses import Address
+from processes.http_server.rejections import Refusal
+
+logger = logging.getLogger(__name__)
+
+LOG_SECONDS = 60.0
+"""A burst of one kind is one line in the log, with their number, in this time."""
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """How many connections there may be, and how long a client may keep one waiting."""
+
+    max_connections: int = 1000
+    max_connections_per_address: int | None = None
+    trusted_proxies: tuple[Network, ...] = ()
+    reserve: int = 64
+    """Connections beyond the limits that are answered 503; those beyond are closed."""
+    max_body_bytes: int = 2 * 1024 * 1024
+    head_seconds: float = 10.0
+    """From a request's first byte, or the connection, to the end of the headers."""
+    body_seconds: float = 60.0
+    body_bytes_per_second: int = 32 * 1024
+    """The average at which a body may take longer than `body_seconds`."""
+    window_seconds: float = 20.0
+    """In each of these, `min_bytes_per_second` come on average of an open body, or go
+    of an answer that is complete."""
+    min_bytes_per_second: int = 1024
+    idle_seconds: float = 5.0
+    """Between two requests of one connection."""
+    linger_seconds: float = 2.0
+    """How long a refused client may take to read why before its connection is reset."""
+    look_seconds: float = 1.0
+
+    @property
+    def max_framed_body_bytes(self) -> int:
+        """The most that may arrive of one body, with the framing of its chunks.
+
+        Extensions of chunks and trailers count for nothing else. A client that sends
+        two bytes a chunk stays below it.
+        """
+        return 4 * self.max_body_bytes + 64 * 1024
+
+    @classmethod
+    def of(cls, server: ServerConfig) -> "ConnectionLimits":
+        """Return the limits that the YAML's `server:` sets."""
+        return cls(
+            max_connections=server.max_connections,
+            max_connections_per_address=server.max_connections_per_address,
+            trusted_proxies=tuple(
+                ipaddress.ip_network(network, strict=False)
+                for network in server.trusted_proxies
+            ),
+            max_body_bytes=server.max_body_bytes,
+        )
+
+
+class Connection(Protocol):
+    """What the table asks of a connection."""
+
+    def look(self, now: float) -> None:
+        """End the connection if its client is overdue."""
+
+
+@dataclass(slots=True)
+class Burst:
+    """Events of one kind, logged once with their number."""
+
+    text: str
+    """The log line: the number, then what the last event says."""
+    count: int = 0
+    last: str = ""
+    logged_at: float = field(default=-LOG_SECONDS)
+
+    def note(self, now: float, what: str) -> None:
+        self.count += 1
+        self.last = what
+        self.log_if_due(now)
+
+    def log_if_due(self, now: float) -> None:
+        if self.count and now - self.logged_at >= LOG_SECONDS:
+            logger.warning(self.text, self.count, self.last)
+            self.count, self.logged_at = 0, now
+
+
+class ConnectionTable:
+    """Counts connections, refuses those beyond the limits, and ends the overdue."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self.refused = Burst("%d connections refused: %s")
+        self.malformed = Burst("%d requests could not be read: %s")
+        self.overdue = Burst("%d connections of slow clients ended: %s")
+        self._open: dict[Connection, str | None] = {}
+        self._per_address: Counter[str] = Counter()
+        self._excess: set[Connection] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, connection: Connection, client: str | None) -> Refusal | None:
+        """Count a connection, and return why its requests are refused, if they are."""
+        address = self._counted_address(client)
+        refusal = self._refusal(address)
+        if refusal is not None:
+            address = None  # It takes no place.
+            self._excess.add(connection)
+            said = f"{refusal.message} [details: {refusal.detail}]"
+            self.refused.note(asyncio.get_running_loop().time(), said)
+        elif address is not None:
+            self._per_address[address] += 1
+        self._open[connection] = address
+        if self._timer is None:
+            self._look_later()
+        return refusal
+
+    def is_beyond_reserve(self) -> bool:
+        """Return whether there are too many refused connections to answer another."""
+        return len(self._excess) > self.limits.reserve
+
+    def replace(self, connection: Connection, successor: Connection) -> None:
+        """Count a connection that changes its protocol under its new one."""
+        self._open[successor] = self._open.pop(connection)
+        if connection in self._excess:
+            self._excess.remove(connection)
+            self._excess.add(successor)
+
+    def discard(self, connection: Connection) -> None:
+        """Forget a connection that is closed."""
+        address = self._open.pop(connection, None)
+        self._excess.discard(connection)
+        if address is not None:
+            self._per_address[address] -= 1
+            if not self._per_address[address]:
+                del self._per_address[address]
+
+    def _refusal(self, address: str | None) -> Refusal | None:
+        limits = self.limits
+        if len(self._open) - len(self._excess) >= limits.max_connections:
+            return _too_many(
+                f"This server process has {limits.max_connections} connections open, "
+                "the most it takes",
+                detail="server.max_connections",
+            )
+        most = limits.max_connections_per_address
+        if address is None or most is None or self._per_address[address] < most:
+            return None
+        return _too_many(
+            f"Your address has {most} connections open, the most one address may have",
+            detail=f"{address}; server.max_connections_per_address; if it is a reverse "
+            "proxy, add it to server.trusted_proxies",
+        )
+
+    def _counted_address(self, client: str | None) -> str | None:
+        """Return what a client is counted by; None where no limit is set on it."""
+        if client is None or self.limits.max_connections_per_address is None:
+            return None
+        address = client_addresses.parse(client)
+        if address is None:
+            return None  # A Unix socket.
+        if address.is_loopback or _is_in(address, self.limits.trusted_proxies):
+            return None
+        return client_addresses.client_network(client)
+
+    def _look_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self.limits.look_seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._open:
+            self._look_later()
+        now = asyncio.get_running_loop().time()
+        for burst in (self.refused, self.malformed, self.overdue):
+            burst.log_if_due(now)
+        for connection in tuple(self._open):
+            connection.look(now)
+
+
+def _is_in(address: Address, proxies: Iterable[Network]) -> bool:
+    return any(address in network for network in proxies)
+
+
+def _too_many(message: str, *, detail: str) -> Refusal:
+    return Refusal(503, "too_many_connections", message, 2, detail)

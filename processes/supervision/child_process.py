@@ -1,0 +1,186 @@
+"""One child process: started, watched, started again with growing pauses."""
+
+import logging
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from processes.supervision import orphan_cleanup
+from processes.supervision.run_state import ChildRecord, WaitingRecord
+from telemetry.log_output import formatters
+
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 30.0
+SETTLED_SECONDS = 60.0
+"""A child that ran this long is healthy: its next death pauses briefly again."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a child runs."""
+
+    name: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    descriptors: tuple[int, ...]
+    """The file descriptors it inherits."""
+    is_vital: bool = True
+    """Whether the server cannot answer without it."""
+    follows_web: bool = False
+    """Whether it starts once the server answers, and leaves it the cores till then."""
+    outlives_web: bool = False
+    """Whether others need it until their last stream or job is done."""
+    beats_at: int | None = None
+    """Its place on the heartbeat board, if it beats."""
+    is_wanted: Callable[[], bool] = lambda: True
+    """Whether it shall be started by now; asked until it was."""
+
+
+@dataclass(slots=True)
+class Child:
+    """A command and the process that runs it now, if any."""
+
+    command: Command
+    process: subprocess.Popen[bytes] | None = None
+    restarts: int = 0
+    _created_at: float = 0.0
+    _started_at: float = 0.0
+    _pause_seconds: float = FIRST_PAUSE_SECONDS
+    _due_at: float = field(default=0.0)
+    _reason: str = ""
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None
+
+    @property
+    def has_started(self) -> bool:
+        """Whether it ever ran, or was to."""
+        return self._started_at > 0
+
+    def seconds_until_due(self, now: float) -> float:
+        """Return how long this dead child's pause still takes."""
+        return self._due_at - now
+
+    def start(self, now: float) -> None:
+        """Run the command in a process group of its own."""
+        self._started_at = now
+        try:
+            self.process = subprocess.Popen(
+                self.command.argv,
+                env=self.command.environment,
+                pass_fds=self.command.descriptors,
+                stdin=subprocess.DEVNULL,
+                process_group=0,
+            )
+        except OSError as exc:
+            self._schedule(now, f"could not be started: {exc}")
+            return
+        self._created_at = orphan_cleanup.created_at(self.process.pid)
+
+    def reap(self, now: float) -> bool:
+        """Notice a death, end the rest of the group, schedule the restart.
+
+        Returns whether the child died since the last look.
+        """
+        if self.process is None or self.process.poll() is None:
+            return False
+        orphan_cleanup.kill_group(self.process.pid)
+        ending = describe_exit(self.process.returncode)
+        self.process = None
+        self._schedule(now, f"ended with {ending}")
+        return True
+
+    def terminate(self) -> None:
+        """Ask the process to finish what it does and go."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+
+    def is_gone(self) -> bool:
+        """Say whether no process runs, for a child that shall not be restarted."""
+        return self.process is None or self.process.poll() is not None
+
+    def knock_out(self) -> None:
+        """Kill the process with everything it started; `reap` notices later."""
+        if self.process is not None:
+            orphan_cleanup.kill_group(self.process.pid)
+
+    def kill(self) -> None:
+        """Kill the process with everything it started."""
+        self.knock_out()
+        if self.process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=1)
+            self.process = None
+
+    def record(self) -> ChildRecord | None:
+        """Return what other commands may know, or None while it is not running."""
+        if self.process is None:
+            return None
+        return ChildRecord(
+            name=self.command.name,
+            pid=self.process.pid,
+            created_at=self._created_at,
+            restarts=self.restarts,
+        )
+
+    def waiting(self, now: float) -> WaitingRecord | None:
+        """Return why it waits for its next start, or None where it does not."""
+        if self.process is not None or not self.has_started:
+            return None
+        return WaitingRecord(
+            name=self.command.name,
+            due_at=time.time() + self.seconds_until_due(now),
+            restarts=self.restarts,
+            reason=self._reason,
+        )
+
+    def _schedule(self, now: float, reason: str) -> None:
+        self._reason = reason
+        if now - self._started_at >= SETTLED_SECONDS:
+            self._pause_seconds = FIRST_PAUSE_SECONDS
+        self._due_at = now + self._pause_seconds
+        logger.warning(
+            "%s %s; starting it again in %.1f s",
+            *(self.command.name, reason, self._pause_seconds),
+        )
+        self._pause_seconds = min(self._pause_seconds * 2, LONGEST_PAUSE_SECONDS)
+        self.restarts += 1
+
+
+def describe_exit(returncode: int) -> str:
+    """Return `exit code 3` or `signal SIGKILL`."""
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    try:
+        return f"signal {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"signal {-returncode}"
+
+
+def base_environment(project: str, config: str) -> dict[str, str]:
+    """Return the environment children share: ours, plus where our code and YAML are."""
+    path = os.environ.get("PYTHONPATH")
+    return {
+        **os.environ,
+        "COULISSE_CONFIG": config,
+        "PYTHONPATH": f"{project}{os.pathsep}{path}" if path else project,
+    }
+
+
+def outer_environment(project: str) -> dict[str, str]:
+    """Return our environment as it was outside, for programs that are not ours."""
+    mine = {formatters.PROCESS, "DJANGO_SETTINGS_MODULE"}
+    outer = {name: value for name, value in os.environ.items() if name not in mine}
+    path = os.environ.get("PYTHONPATH", "").removeprefix(project)
+    if path := path.removeprefix(os.pathsep):
+        outer["PYTHONPATH"] = path
+    else:
+        outer.pop("PYTHONPATH", None)
+    return outer

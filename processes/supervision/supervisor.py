@@ -1,0 +1,152 @@
+"""Keep the children of one server running, and end them in the right order."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from processes.errors import BootFailed
+from processes.supervision.child_process import Child
+from processes.supervision.heartbeat import Board
+from processes.supervision.signal_receiver import Inbox
+
+BOOT_ATTEMPTS = 2
+"""Deaths of a vital child before the server answered that make the start a failure."""
+STOP_SECONDS = 9.2
+"""From the request to stop until what is left is killed; `stop` waits ten."""
+BOOT_LOOK_SECONDS = 0.1
+BEAT_LOOK_SECONDS = 5.0
+BEATS_MISSED = 6
+"""Looks in a row, half a minute, that find a child as the one before: it hangs."""
+
+logger = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """Starts the children, restarts them when they die, stops them."""
+
+    def __init__(
+        self,
+        children: Sequence[Child],
+        board: Board,
+        *,
+        changed: Callable[["Supervisor"], None],
+    ) -> None:
+        self.children = children
+        self._board = board
+        self._looked_at = 0.0
+        self.is_serving = False
+        self._changed = changed
+        """Called whenever a child or `is_serving` is another than before."""
+
+    def watch(
+        self,
+        inbox: Inbox,
+        *,
+        serves: Callable[[], bool],
+        limit_seconds: float | None,
+    ) -> None:
+        """Run the children until a stop is requested.
+
+        `serves` says whether the server answers; it is asked until it does. Raises
+        `BootFailed` when a child keeps dying before that or the limit passes first.
+        """
+        started_at = time.monotonic()
+        while not inbox.is_stop_requested:
+            self._end_hanging(time.monotonic())
+            self._mend(time.monotonic())
+            if not self.is_serving:
+                self._check_boot(serves)
+                self._check_limit(started_at, limit_seconds)
+            inbox.wait(self._seconds_until_next())
+
+    def stop(self, inbox: Inbox) -> None:
+        """End web, worker and beat, then what their open streams and jobs needed.
+
+        Kills what is left after `STOP_SECONDS`, or at once when the user insists.
+        """
+        deadline = (inbox.stop_requested_at or time.monotonic()) + STOP_SECONDS
+        first = [child for child in self.children if not child.command.outlives_web]
+        others = [child for child in self.children if child.command.outlives_web]
+        for stage in (first, others):
+            self._end(stage, inbox, deadline)
+
+    def _mend(self, now: float) -> None:
+        died = [child for child in self.children if child.reap(now)]
+        due = [
+            child
+            for child in self._wanted()
+            if not child.is_running and child.seconds_until_due(now) <= 0
+        ]
+        for child in due:
+            if child.command.beats_at is not None:
+                self._board.forget(child.command.beats_at)
+            child.start(now)
+        if died or due:
+            self._changed(self)
+
+    def _wanted(self) -> list[Child]:
+        """Return the children that shall run by now."""
+        return [
+            child
+            for child in self.children
+            if (self.is_serving or not child.command.follows_web)
+            and (child.has_started or child.command.is_wanted())
+        ]
+
+    def _end_hanging(self, now: float) -> None:
+        """Kill what runs and does nothing; `_mend` starts it again."""
+        if now - self._looked_at < BEAT_LOOK_SECONDS:
+            return
+        self._looked_at = now
+        for child in self.children:
+            place, name = child.command.beats_at, child.command.name
+            if place is None or not child.is_running:
+                continue
+            misses = self._board.misses(place)
+            logger.debug("%s has missed %d beats", name, misses)
+            if misses >= BEATS_MISSED:
+                logger.warning("%s hangs; killed", name)
+                child.knock_out()
+                self._board.forget(place)
+
+    def _check_boot(self, serves: Callable[[], bool]) -> None:
+        vital = [child for child in self.children if child.command.is_vital]
+        for child in vital:
+            if child.restarts >= BOOT_ATTEMPTS:
+                raise BootFailed(
+                    f"{child.command.name} ended {child.restarts} times before the "
+                    "server answered; the lines above say why"
+                )
+        if all(child.is_running for child in vital) and serves():
+            self.is_serving = True
+            self._changed(self)
+
+    def _check_limit(self, started_at: float, limit_seconds: float | None) -> None:
+        if self.is_serving or limit_seconds is None:
+            return
+        if time.monotonic() - started_at > limit_seconds:
+            raise BootFailed(f"the server did not answer within {limit_seconds:g} s")
+
+    def _seconds_until_next(self) -> float:
+        longest = BEAT_LOOK_SECONDS if self.is_serving else BOOT_LOOK_SECONDS
+        now = time.monotonic()
+        pauses = (
+            child.seconds_until_due(now)
+            for child in self._wanted()
+            if not child.is_running
+        )
+        return min([longest, *pauses])
+
+    def _end(self, stage: Iterable[Child], inbox: Inbox, deadline: float) -> None:
+        stage = list(stage)
+        for child in stage:
+            child.terminate()
+        while not all(child.is_gone() for child in stage):
+            seconds = deadline - time.monotonic()
+            if seconds <= 0 or inbox.is_urgent:
+                break
+            inbox.wait(seconds)
+        for child in stage:
+            if not child.is_gone():
+                logger.warning("%s did not end in time; killed", child.command.name)
+            child.kill()

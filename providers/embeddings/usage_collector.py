@@ -1,0 +1,62 @@
+"""What calls of embedding APIs use, collected for the request that causes them.
+
+Embeddings are made far below the code that charges a request: in searches, in saves, in
+agents' tools. A context variable carries the list, so no caller can forget to pass it.
+Outside a request (background learning, the studio) nothing is collected.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from core import token_estimates
+from providers.resilience.error_mapping import Source
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingCall:
+    """One billed request to an embedding API."""
+
+    source: Source
+    tokens: int
+    """As the API counts them; estimated where it does not say."""
+
+
+_calls: ContextVar[list[EmbeddingCall] | None] = ContextVar(
+    "embedding_calls", default=None
+)
+
+
+@contextmanager
+def collected() -> Iterator[list[EmbeddingCall]]:
+    """Collect the calls made within the block, and in tasks that are begun there."""
+    calls: list[EmbeddingCall] = []
+    before = _calls.set(calls)
+    try:
+        yield calls
+    finally:
+        _calls.reset(before)
+
+
+def start() -> list[EmbeddingCall]:
+    """Collect the calls made from here on in this context, and return their list.
+
+    For generators, which may be closed in another context than they began in.
+    """
+    calls: list[EmbeddingCall] = []
+    _calls.set(calls)
+    return calls
+
+
+def add(source: Source, texts: Sequence[str], reported: int | None) -> None:
+    """Record a billed call; `reported` is the API's own count of tokens, or None."""
+    calls = _calls.get()
+    if calls is not None:
+        used = estimate(texts) if reported is None else reported
+        calls.append(EmbeddingCall(source, used))
+
+
+def estimate(texts: Sequence[str]) -> int:
+    """Return about how many tokens an API counts in these texts."""
+    return sum(map(token_estimates.estimate, texts))

@@ -1,0 +1,129 @@
+"""The list of prices that comes with Coulisse: genai-prices, from its own file.
+
+Its updates over the network stay off: prices change with the version of the package.
+"""
+
+import functools
+import importlib.metadata
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from providers import registry
+from providers.config import KindName, ProviderConfig
+from providers.pricing import rates
+from providers.pricing.rates import Period, Rates, Tariff
+
+if TYPE_CHECKING:
+    from genai_prices.data_snapshot import DataSnapshot
+    from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
+
+IDS: dict[KindName, str] = {
+    "anthropic": "anthropic",
+    "cohere": "cohere",
+    "deepseek": "deepseek",
+    "gemini": "google",
+    "groq": "groq",
+    "openai": "openai",
+}
+"""What the list calls the kinds; servers elsewhere are known by their addresses."""
+
+FREE = ":free"
+"""How the names of models end which their hosts give away."""
+
+
+@functools.cache
+def source() -> str:
+    """Return the name and version of the list."""
+    return f"genai-prices {importlib.metadata.version('genai-prices')}"
+
+
+@functools.cache
+def snapshot() -> "DataSnapshot":
+    """Return the list, read once: it takes 25 ms of CPU and 5 MB of a web process,
+    and more of one that has neither pydantic nor httpx2."""
+    from genai_prices import data_snapshot
+
+    return data_snapshot.get_snapshot()
+
+
+def find(provider: ProviderConfig, model: str) -> Tariff | None:
+    """Return what a model costs there, None where the list does not say.
+
+    Nor does it where a provider's endpoints are at hosts whose prices differ: nobody
+    knows beforehand which one is asked.
+    """
+    first, *others = (_find(entry, model) for entry in provider.each())
+    return first if all(other == first for other in others) else None
+
+
+def _find(provider: ProviderConfig, model: str) -> Tariff | None:
+    info = _find_model(provider, model)
+    if info is None:
+        return None
+    periods = tuple(_periods(info, is_free=model.endswith(FREE)))
+    return Tariff(source(), periods) if periods else None
+
+
+def _find_model(provider: ProviderConfig, model: str) -> "ModelInfo | None":
+    if registry.is_elsewhere(provider):
+        provider_id, url = None, provider.base_url
+    else:
+        provider_id, url = IDS.get(provider.kind), None
+    if provider_id is None and url is None:
+        return None
+    try:
+        _, info = snapshot().find_provider_model(model, None, provider_id, url)
+    except LookupError:
+        return None
+    return info
+
+
+def _periods(info: "ModelInfo", *, is_free: bool) -> Iterator[Period]:
+    """Yield what applies at which times, what takes precedence first.
+
+    None at all where one of them has no price.
+    """
+    if not isinstance(info.prices, list):
+        conditions: list[Any] = [(None, info.prices)]
+    else:
+        conditions = [(c.constraint, c.prices) for c in reversed(info.prices)]
+    periods = [
+        Period(steps, None if constraint is None else constraint.active)
+        for constraint, prices in conditions
+        if (steps := tuple(_steps(prices, is_free=is_free)))
+    ]
+    if len(periods) == len(conditions):
+        yield from periods
+
+
+def _steps(prices: "ModelPrice", *, is_free: bool) -> Iterator[tuple[int, Rates]]:
+    """Yield the rates by length of the prompt; none where tokens have no price."""
+    given = {k: v for k, v in vars(prices).items() if v is not None}
+    if not given and is_free:
+        given = {"input_mtok": Decimal(0), "output_mtok": Decimal(0)}
+    if "input_mtok" not in given:
+        # Nothing at all is said of models that come with a subscription, too.
+        return
+    starts = {t.start for price in given.values() for t in getattr(price, "tiers", ())}
+    for start in (-1, *sorted(starts)):
+        yield start, _rates(given, start)
+
+
+def _rates(given: Mapping[str, Any], start: int) -> Rates:
+    at = {key: _at(price, start) for key, price in given.items()}
+    return rates.exact(
+        input=at["input_mtok"],
+        output=at.get("output_mtok"),
+        cache_read=at.get("cache_read_mtok"),
+        cache_write=at.get("cache_write_mtok"),
+        reasoning=at.get("output_reasoning_mtok"),
+        request=at.get("requests_kcount", Decimal(0)) / 1000,
+    )
+
+
+def _at(price: "Decimal | TieredPrices", start: int) -> Decimal:
+    if isinstance(price, Decimal):
+        return price
+    reached = [tier.price for tier in price.tiers if tier.start <= start]
+    return reached[-1] if reached else price.base

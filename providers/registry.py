@@ -1,0 +1,159 @@
+"""The kinds of provider: to add one, copy the nearest and add a line."""
+
+import os
+from dataclasses import dataclass
+from typing import Literal
+
+from providers.config import KindName, ProviderConfig
+from providers.errors import LocalModelDown
+from providers.wires.anthropic import AnthropicWire
+from providers.wires.base import Wire
+from providers.wires.openai import OpenAIWire
+
+LOCAL_MODEL_URL = "COULISSE_LOCAL_MODEL_URL"
+
+PARAMETERS = frozenset(
+    {
+        "frequency_penalty",
+        "logit_bias",
+        "max_completion_tokens",
+        "max_tokens",
+        "parallel_tool_calls",
+        "prediction",
+        "presence_penalty",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "reasoning_effort",
+        "response_format",
+        "seed",
+        "service_tier",
+        "stop",
+        "store",
+        "temperature",
+        "tool_choice",
+        "top_p",
+        "verbosity",
+    }
+)
+"""OpenAI's parameters, by name: those that ways in and agents may pass."""
+
+OPENAI_ONLY = {
+    "prediction",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "store",
+    "verbosity",
+}
+"""Those nobody who copied the API has copied."""
+
+DONE_ANYWAY = {"store": False}
+"""Values that ask for what everyone does who does not take the parameter."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of provider."""
+
+    wire: Wire
+    base_url: str | None = None
+    refuses: frozenset[str] | None = None
+    """Parameters its API does not take; None when it judges for itself."""
+    structured_outputs: Literal["native", "prompt"] = "prompt"
+
+
+def _refusing(*names: str) -> frozenset[str]:
+    return frozenset(OPENAI_ONLY.union(names))
+
+
+KINDS: dict[KindName, Kind] = {
+    "anthropic": Kind(
+        AnthropicWire(),
+        "https://api.anthropic.com",
+        _refusing(
+            "frequency_penalty",
+            "logit_bias",
+            "presence_penalty",
+            "seed",
+        ),
+    ),
+    # https://docs.cohere.com/docs/compatibility-api
+    "cohere": Kind(
+        OpenAIWire(),
+        "https://api.cohere.ai/compatibility/v1",
+        _refusing("logit_bias", "parallel_tool_calls", "service_tier"),
+    ),
+    # https://api-docs.deepseek.com/api/create-chat-completion
+    "deepseek": Kind(
+        OpenAIWire(reasoning_back=True),
+        "https://api.deepseek.com",
+        _refusing("logit_bias", "parallel_tool_calls", "seed", "service_tier"),
+    ),
+    # https://ai.google.dev/gemini-api/docs/openai: unknown fields are a 400.
+    "gemini": Kind(
+        # A tool without arguments is a 400 as well, unless it has no `parameters`.
+        OpenAIWire(signatures_back=True, empty_parameters=False, blocks_silently=True),
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        _refusing(
+            "frequency_penalty",
+            "logit_bias",
+            "presence_penalty",
+            "seed",
+            "service_tier",
+        ),
+    ),
+    # https://console.groq.com/docs/openai
+    "groq": Kind(
+        OpenAIWire(max_tokens_as="max_completion_tokens", message_names=False),
+        "https://api.groq.com/openai/v1",
+        _refusing("logit_bias"),
+    ),
+    "local": Kind(
+        OpenAIWire(), refuses=frozenset({"store"}), structured_outputs="native"
+    ),
+    "openai": Kind(
+        # The reasoning models refuse max_tokens; all take its successor.
+        OpenAIWire(
+            max_tokens_as="max_completion_tokens",
+            user_as="safety_identifier",
+            sends_store=True,
+        ),
+        "https://api.openai.com/v1",
+        structured_outputs="native",
+    ),
+}
+
+COMPATIBLE = Kind(OpenAIWire(sends_store=True))
+"""Any server that speaks like OpenAI: `kind: openai` with a base_url."""
+
+
+def of(provider: ProviderConfig) -> Kind:
+    """Return how to speak to a provider."""
+    if provider.kind == "openai" and is_elsewhere(provider):
+        return COMPATIBLE
+    return KINDS[provider.kind]
+
+
+def is_elsewhere(provider: ProviderConfig) -> bool:
+    """Say whether a provider is, in part or whole, not at its kind's own address."""
+    own = None, KINDS[provider.kind].base_url
+    if not provider.endpoints:
+        return provider.base_url not in own
+    return any(entry.base_url not in own for entry in provider.each())
+
+
+def structured_outputs(provider: ProviderConfig) -> Literal["native", "prompt"]:
+    """Return how a provider's replies are held to a JSON Schema."""
+    return provider.structured_outputs or of(provider).structured_outputs
+
+
+def url(provider: ProviderConfig) -> str:
+    """Return where a provider's calls go."""
+    kind = of(provider)
+    return (provider.base_url or kind.base_url or _local_url()) + kind.wire.path
+
+
+def _local_url() -> str:
+    address = os.environ.get(LOCAL_MODEL_URL, "").rstrip("/")
+    if not address:
+        raise LocalModelDown
+    return address

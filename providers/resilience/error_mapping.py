@@ -1,0 +1,304 @@
+"""From what a provider did to the error it means.
+
+The one place where foreign exceptions, HTTP statuses and error objects become
+ours. Messages are in our own words; a provider's are quoted in them only where a client
+can act on them, with whatever looks like a key masked, and stand in `detail` elsewhere.
+"""
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import orjson
+from aiohttp.http_exceptions import HttpProcessingError
+
+from core.errors import CoulisseError
+from core.text import redaction
+from providers.config import ProviderConfig
+from providers.errors import (
+    BrokenReply,
+    ContentFiltered,
+    Disconnected,
+    KeyRefused,
+    ModelUnknown,
+    OutOfCredit,
+    Overloaded,
+    RateLimited,
+    RequestRefused,
+    TimedOut,
+    Unreachable,
+    Wait,
+)
+from providers.resilience import error_objects
+from providers.resilience.backoff import retry_after
+from providers.resilience.error_objects import ErrorObject
+
+FOREIGN = (
+    aiohttp.ClientError,
+    HttpProcessingError,
+    OSError,
+    EOFError,
+    UnicodeError,
+    orjson.JSONDecodeError,
+)
+"""All that transport and decoding may raise; `from_exception` knows each."""
+
+MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError)
+"""What reading JSON of an unforeseen shape may raise: a number for an object, say."""
+
+MAX_REPLY_BYTES = 64 * 1024 * 1024
+"""All the bytes of one reply. Far from what replies have: the longest, streamed with
+300 bytes around each of 128,000 tokens, comes to about 40 MB."""
+MAX_MESSAGE_CHARS = 600
+
+NOT_ALLOWED = {"permission_error", "PERMISSION_DENIED"}
+NO_CREDIT = {"insufficient_quota", "insufficient_balance", "billing_error"}
+BAD_KEY = {"invalid_api_key", "authentication_error", "permission_error"}
+LIMITED = {"rate_limit_error", "rate_limit_exceeded", "requests", "tokens"}
+REFUSED = {"invalid_request_error", "request_too_large", "context_length_exceeded"}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The provider an error is about."""
+
+    name: str
+    provider: ProviderConfig
+    model: str = ""
+    place: str | None = None
+    """Where the YAML has its key and address, if not under `providers:`."""
+    endpoint: int | None = None
+    """Which of the entry's `endpoints` it is, if it has any."""
+
+    def setting(self, field: str) -> str:
+        """Return the path of one of its settings in the YAML."""
+        place = self.place or f"providers.{self.name}"
+        if self.endpoint is not None:
+            own = self.provider.endpoints[self.endpoint]
+            if getattr(own, field, None) is not None:
+                place += f".endpoints[{self.endpoint}]"
+        return f"{place}.{field}"
+
+
+def clean(text: str) -> str:
+    """Return a provider's text as one short line, without what looks like a key."""
+    return redaction.quoted_line(text, MAX_MESSAGE_CHARS)
+
+
+def from_status(
+    source: Source, status: int, headers: Mapping[str, str], body: bytes
+) -> CoulisseError:
+    """Return the error an HTTP status outside 2xx stands for."""
+    try:
+        said = error_objects.read(orjson.loads(body))
+    except orjson.JSONDecodeError:
+        said = ErrorObject()
+    if said.is_filtered:
+        return _filtered(source, said, f"HTTP {status}")
+    if 300 <= status < 400:
+        return BrokenReply(
+            f"provider '{source.name}' answered with a redirect (HTTP {status})",
+            provider=source.name,
+            detail=f"set {source.setting('base_url')} to where it is now",
+        )
+    if status in (401, 403):
+        return _key_refused(source, is_outright=status == 401)
+    if status == 402:
+        return _out_of_credit(source)
+    if status in (404, 405, 410):
+        return _model_unknown(source, said)
+    if status == 429:
+        return _limited(source, said, retry_after(headers))
+    if status >= 500 or status in (408, 409, 425):
+        return _overloaded(source, said, f"HTTP {status}", retry_after(headers))
+    return _refused(source, said, f"HTTP {status}")
+
+
+def from_error_object(source: Source, payload: Any) -> CoulisseError:
+    """Return the error a provider reports inside a reply that began well."""
+    said = error_objects.read(payload)
+    words = said.words
+    if said.is_filtered:
+        return _filtered(source, said, "in its reply")
+    if words & (BAD_KEY | {"UNAUTHENTICATED", "PERMISSION_DENIED"}):
+        return _key_refused(source, is_outright=not words & NOT_ALLOWED)
+    if words & NO_CREDIT:
+        return _out_of_credit(source)
+    if words & (LIMITED | {"RESOURCE_EXHAUSTED"}):
+        return _limited(source, said, None)
+    if words & REFUSED:
+        return _refused(source, said, "in its reply")
+    return _overloaded(source, said, "in its reply", None)
+
+
+def _said(said: ErrorObject) -> str:
+    message = clean(said.message)
+    return f": {message}" if message else ""
+
+
+def _aside(said: ErrorObject) -> str:
+    message = clean(said.message)
+    return f"it said: {message}" if message else ""
+
+
+def _key_refused(source: Source, *, is_outright: bool) -> KeyRefused:
+    # Never the provider's own message: it often quotes the key.
+    return KeyRefused(
+        f"provider '{source.name}' refused this server's key",
+        provider=source.name,
+        is_outright=is_outright,
+        detail=f"check {source.setting('api_key')} and what that key may use",
+    )
+
+
+def _out_of_credit(source: Source) -> OutOfCredit:
+    return OutOfCredit(
+        f"provider '{source.name}' has no credit or quota left for this server",
+        provider=source.name,
+        detail=f"it says so of the account behind {source.setting('api_key')}",
+    )
+
+
+def _model_unknown(source: Source, said: ErrorObject) -> ModelUnknown:
+    return ModelUnknown(
+        f"provider '{source.name}' has no model '{source.model}'",
+        provider=source.name,
+        detail=f"or {source.setting('base_url')} is wrong{_said(said)}",
+    )
+
+
+def _limited(
+    source: Source, said: ErrorObject, wait_seconds: float | None
+) -> RateLimited | OutOfCredit:
+    if said.words & NO_CREDIT:
+        return _out_of_credit(source)
+    return RateLimited(
+        f"provider '{source.name}' limits our requests",
+        provider=source.name,
+        retry_after_seconds=wait_seconds,
+        detail=_aside(said),
+    )
+
+
+def _overloaded(
+    source: Source, said: ErrorObject, where: str, wait_seconds: float | None
+) -> Overloaded:
+    return Overloaded(
+        f"provider '{source.name}' failed ({where})",
+        provider=source.name,
+        retry_after_seconds=wait_seconds,
+        detail=_aside(said),
+    )
+
+
+def _refused(source: Source, said: ErrorObject, where: str) -> CoulisseError:
+    # Gemini answers a wrong key with 400.
+    if said.words & BAD_KEY or "API key not valid" in said.message:
+        return _key_refused(source, is_outright=not said.words & NOT_ALLOWED)
+    return RequestRefused(
+        f"provider '{source.name}' refused the request ({where}){_said(said)}",
+        provider=source.name,
+        param=clean(said.param) if said.param else None,
+        code=_refusal_code(said),
+    )
+
+
+def _filtered(source: Source, said: ErrorObject, where: str) -> ContentFiltered:
+    return ContentFiltered(
+        f"the content filter of provider '{source.name}' refused the request "
+        f"({where}){_said(said)}",
+        provider=source.name,
+        param=clean(said.param) if said.param else None,
+    )
+
+
+def _refusal_code(said: ErrorObject) -> str | None:
+    """Return the provider's code; only OpenAI has one for too long a prompt."""
+    too_long = "prompt is too long", "maximum context length", "context window"
+    if said.code is None and any(words in said.message for words in too_long):
+        return "context_length_exceeded"
+    return clean(said.code) if said.code else None
+
+
+def broken(source: Source, what: str, *, detail: str = "") -> BrokenReply:
+    """Return the error for a reply that makes no sense."""
+    return BrokenReply(
+        f"provider '{source.name}' sent a reply that {what}",
+        provider=source.name,
+        detail=detail,
+    )
+
+
+def check_size(source: Source, size: int) -> None:
+    """Raise BrokenReply for a reply that has grown too long to hold."""
+    if size > MAX_REPLY_BYTES:
+        raise broken(source, f"is longer than {MAX_REPLY_BYTES / 2**20:g} MiB")
+
+
+def from_exception(source: Source, exc: BaseException) -> CoulisseError:
+    """Return our error for any exception in FOREIGN or MISSHAPEN."""
+    if isinstance(exc, (orjson.JSONDecodeError, UnicodeDecodeError)):
+        return broken(source, "is not valid JSON")
+    if isinstance(exc, aiohttp.ConnectionTimeoutError):
+        return timed_out(source, "connect")
+    if isinstance(exc, _TLS):
+        return _unreachable(source, "TLS failed", exc, retryable=False)
+    if isinstance(exc, (aiohttp.InvalidURL, UnicodeError)):
+        return _unreachable(source, "its address is not valid", exc, retryable=False)
+    if isinstance(exc, _NO_CONNECTION):
+        return _unreachable(source, "no connection", exc, retryable=True)
+    if isinstance(exc, _NOT_HTTP):
+        return broken(source, "is not proper HTTP")
+    if isinstance(exc, MISSHAPEN):
+        return broken(source, "has a shape we do not know")
+    return Disconnected(
+        f"provider '{source.name}' broke the connection", provider=source.name
+    )
+
+
+_TLS = (aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch, ssl.SSLError)
+_NO_CONNECTION = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError)
+_NOT_HTTP = (aiohttp.ClientResponseError, HttpProcessingError)
+
+
+def _unreachable(
+    source: Source, what: str, exc: BaseException, *, retryable: bool
+) -> Unreachable:
+    reason = " ".join(str(exc)[:MAX_MESSAGE_CHARS].split())
+    return Unreachable(
+        f"provider '{source.name}' cannot be reached: {what}",
+        provider=source.name,
+        retryable=retryable,
+        detail=f"{f'{reason}; ' if reason else ''}"
+        f"check {source.setting('base_url')} and the network",
+    )
+
+
+def not_sent(source: Source, exc: ValueError) -> CoulisseError:
+    """Return the error for a request the client library will not send."""
+    if isinstance(exc, FOREIGN):
+        return from_exception(source, exc)
+    return _unreachable(source, "the request cannot be sent", exc, retryable=False)
+
+
+WAITS: dict[Wait, str] = {
+    "connect": "to connect to",
+    "first_token": "to begin its reply",
+    "idle": "to go on with its reply",
+    "total": "to finish its reply",
+}
+
+
+def timed_out(source: Source, wait: Wait) -> TimedOut:
+    """Return the error for a wait that was too long."""
+    seconds: float = getattr(source.provider.timeouts, f"{wait}_seconds")
+    setting = source.setting(f"timeouts.{wait}_seconds")
+    return TimedOut(
+        f"provider '{source.name}' took longer than {seconds:g} s {WAITS[wait]}",
+        provider=source.name,
+        wait=wait,
+        seconds=seconds,
+        detail=setting if source.place is None else "",
+    )

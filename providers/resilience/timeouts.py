@@ -1,0 +1,130 @@
+"""How long a call may keep us waiting.
+
+Only waiting counts: the time our own reader takes over an event is not the
+provider's.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import aiohttp
+
+from core.errors import CoulisseError
+from providers.errors import TimedOut
+from providers.resilience.error_mapping import (
+    FOREIGN,
+    Source,
+    from_exception,
+    timed_out,
+)
+
+T = TypeVar("T")
+
+
+class Patience:
+    """The timeouts of one call and what is left of them."""
+
+    def __init__(self, source: Source, *, stream: bool) -> None:
+        timeouts = source.provider.timeouts
+        self.received = False
+        """Whether the reply has begun: from then on it may only pause so long."""
+        self.left = timeouts.total_seconds
+        self._idle = timeouts.idle_seconds
+        # A whole reply comes at once, at its end: only the total can bound it.
+        self._first = timeouts.first_token_seconds if stream else timeouts.total_seconds
+        self._first_left = self._first
+        self._source = source
+        self._time = asyncio.get_running_loop().time
+
+    def begin(self, source: Source) -> None:
+        """Start an attempt, with all the time for its first token."""
+        self._source = source
+        self._first_left = self._first
+
+    def spend(self, seconds: float) -> None:
+        """Take a pause of ours off the total."""
+        self.left -= seconds
+
+    @property
+    def limit(self) -> float:
+        """Return the seconds the next wait may take."""
+        return min(self.left, self._idle if self.received else self._first_left)
+
+    def waited(self, seconds: float) -> None:
+        """Take a wait for the provider off what is left."""
+        self.left -= seconds
+        self._first_left -= seconds
+
+    async def wait(self, awaitable: Awaitable[T]) -> T:
+        """Wait for the provider; raise our errors for what goes wrong."""
+        started = self._time()
+        try:
+            async with asyncio.timeout(self.limit) as timer:
+                return await awaitable
+        except FOREIGN as exc:
+            if timer.expired() and not isinstance(exc, aiohttp.ServerTimeoutError):
+                raise self.exhausted() from exc
+            raise from_exception(self._source, exc) from exc
+        finally:
+            self.waited(self._time() - started)
+
+    def exhausted(self) -> TimedOut:
+        """Return the error for a wait that reaches the limit."""
+        if self.limit == self.left:
+            return timed_out(self._source, "total")
+        return timed_out(self._source, "idle" if self.received else "first_token")
+
+
+class Watch:
+    """Breaks a stream when one of its reads takes too long.
+
+    A timer for each read would cost more than the read. This one is set once, and
+    when it goes off looks whether the read it finds has really waited that long.
+    """
+
+    def __init__(self, patience: Patience, break_off: Callable[[], None]) -> None:
+        self._patience = patience
+        self._break_off = break_off
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        self._since: float | None = None
+        self._error: TimedOut | None = None
+
+    def begin(self) -> None:
+        """Note that a read begins to wait."""
+        self._since = self._loop.time()
+        # Earlier than the timer stands only once: when the first token has come.
+        if self._timer is None or self._since + self._patience.limit < self._due:
+            self._set(self._since)
+
+    def end(self) -> None:
+        """Note that the read is over."""
+        if self._since is not None:
+            self._patience.waited(self._loop.time() - self._since)
+            self._since = None
+
+    def close(self) -> None:
+        """Watch no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def error(self, source: Source, exc: BaseException) -> CoulisseError:
+        """Return what a failed read means: our breaking it off, or its own fault."""
+        return self._error or from_exception(source, exc)
+
+    def _set(self, since: float) -> None:
+        self.close()
+        self._due = since + self._patience.limit
+        self._timer = self._loop.call_at(self._due, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._since is None:
+            return
+        if self._loop.time() - self._since < self._patience.limit:
+            self._set(self._since)
+        else:
+            self._error = self._patience.exhausted()
+            self._break_off()

@@ -1,0 +1,33 @@
+"""Which of OpenAI's parameters a provider takes."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from core.errors import Invalid
+from providers import registry
+from providers.config import ProviderConfig
+
+
+def refused(provider: ProviderConfig, names: Iterable[str]) -> list[str]:
+    """Return those of the names the provider's API does not take, in their order."""
+    refuses = registry.of(provider).refuses
+    if refuses is None:
+        return []
+    return [
+        name for name in names if name in refuses or name not in registry.PARAMETERS
+    ]
+
+
+def check(name: str, provider: ProviderConfig, parameters: Mapping[str, Any]) -> None:
+    """Raise Invalid for the first parameter the provider cannot honour."""
+    asked = [
+        key
+        for key, value in parameters.items()
+        if value is not None and registry.DONE_ANYWAY.get(key) is not value
+    ]
+    for parameter in refused(provider, asked):
+        raise Invalid(
+            f"provider '{name}' ({provider.kind}) does not take '{parameter}'",
+            param=parameter,
+            code="unsupported_parameter",
+        )

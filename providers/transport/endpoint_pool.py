@@ -1,0 +1,166 @@
+"""The endpoints of a provider, and which of them a call goes to."""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+
+from core.errors import public
+from providers import registry
+from providers.config import ProviderConfig, endpoint_name
+from providers.errors import CircuitOpen
+from providers.resilience import circuit_breaker
+from providers.resilience.circuit_breaker import Circuit
+from providers.wires.base import Wire
+
+MAX_POOLS = 256
+"""The oldest are forgotten: those of an earlier YAML, say."""
+
+
+class Endpoint:
+    """One key at one address."""
+
+    def __init__(self, name: str, provider: ProviderConfig, circuit: Circuit) -> None:
+        kind = registry.of(provider)
+        self.name = name
+        """What records call it; "" where the provider has one."""
+        self.number: int | None = None
+        """Its place under `endpoints:`; None where there are none."""
+        self.weight = 1.0
+        """Its share of the calls, beside those of the others."""
+        self.provider = provider
+        """The entry as if this endpoint were the only one."""
+        self.circuit = circuit
+        self.wire: Wire = kind.wire
+        self.headers = headers(provider, kind.wire.headers(_key(provider)))
+        # Where the local model is, only its start tells.
+        self._url = None if provider.kind == "local" else registry.url(provider)
+
+    @property
+    def url(self) -> str:
+        """Return where calls are sent; raise LocalModelDown if that is nowhere."""
+        return self._url or registry.url(self.provider)
+
+
+def headers(provider: ProviderConfig, wire: Mapping[str, str]) -> dict[str, str]:
+    """Return what is sent with a call: our headers, the wire's and the YAML's."""
+    extra = {
+        name: secret.get_secret_value() for name, secret in provider.headers.items()
+    }
+    return {"Content-Type": "application/json", **wire, **extra}
+
+
+def _key(provider: ProviderConfig) -> str | None:
+    return None if provider.api_key is None else provider.api_key.get_secret_value()
+
+
+class Pool:
+    """The endpoints of one entry under `providers:`."""
+
+    def __init__(
+        self, name: str, provider: ProviderConfig, before: "Pool | None" = None
+    ) -> None:
+        self.name = name
+        self.provider = provider
+        known = before.circuits if before is not None else {}
+        self.circuits: dict[object, Circuit] = {}
+        """By what their endpoints are: an edit that leaves one alone keeps it."""
+        self.endpoints: list[Endpoint] = []
+        for number, entry in enumerate(provider.each()):
+            called = _name(provider, number)
+            endpoint = Endpoint(called, entry, self._circuit(entry, called, known))
+            if provider.endpoints:
+                endpoint.number = number
+                endpoint.weight = provider.endpoints[number].weight
+            self.endpoints.append(endpoint)
+
+    @property
+    def is_lone(self) -> bool:
+        """Return whether there is nobody else to ask."""
+        return len(self.endpoints) == 1
+
+    def _circuit(
+        self, entry: ProviderConfig, called: str, known: Mapping[object, Circuit]
+    ) -> Circuit:
+        what = entry.kind, entry.base_url, entry.api_key, *sorted(_pairs(entry))
+        found = self.circuits.get(what)
+        # A breaker that is turned off forgets.
+        if found is None and self.provider.breaker.failures:
+            found = known.get(what)
+        if found is None:
+            found = Circuit(_label(self.name, called))
+        self.circuits[what] = found
+        return found
+
+    def choose(self, among: Sequence[Endpoint]) -> Endpoint | None:
+        """Return one at random, by weight, of those that may be asked; or None.
+
+        One that has asked us to wait is chosen last: the one whose time comes first.
+        """
+        if len(among) == 1 and among[0].circuit.open_until is None:
+            return among[0]
+        at = circuit_breaker.now()
+        able = [each for each in among if each.circuit.admits(at)]
+        ready = [each for each in able if each.circuit.rests_until <= at]
+        if ready:
+            return _draw(ready)
+        return min(able, key=lambda each: each.circuit.rests_until, default=None)
+
+    def closed_to_all(self) -> CircuitOpen:
+        """Return the error for a call that nobody may be sent."""
+        at = circuit_breaker.now()
+        first = min(
+            (each.circuit for each in self.endpoints),
+            # One that is not open had its chance in this call.
+            key=lambda circuit: circuit.open_until or math.inf,
+        )
+        seconds = max(0.0, (first.open_until or at) - at)
+        return CircuitOpen(
+            f"provider '{self.name}' is left alone for {seconds:.0f} s, because it "
+            f"failed again and again; the last time: {public(first.last_error or '')}",
+            provider=self.name,
+            detail=f"the last time: {first.last_error}",
+            # For a new key, or for credit, it does not help to wait.
+            retry_after_seconds=seconds if first.heals else None,
+        )
+
+
+def _draw(ready: Sequence[Endpoint]) -> Endpoint:
+    weights = [each.weight for each in ready]
+    (drawn,) = random.choices(ready, weights)  # noqa: S311 (no secret depends on it)
+    return drawn
+
+
+def _name(provider: ProviderConfig, number: int) -> str:
+    if not provider.endpoints:
+        return ""
+    return endpoint_name(number, provider.endpoints[number])
+
+
+def _label(provider: str, endpoint: str) -> str:
+    which = f", endpoint '{endpoint}'," if endpoint else ""
+    return f"provider '{provider}'{which}"
+
+
+def _pairs(entry: ProviderConfig) -> list[tuple[str, str]]:
+    return [(name, value.get_secret_value()) for name, value in entry.headers.items()]
+
+
+_pools: dict[str, Pool] = {}
+"""By the provider's name, the newest last."""
+
+
+def find(name: str, provider: ProviderConfig) -> Pool:
+    """Return the endpoints of an entry, with what is known of them."""
+    pool = _pools.get(name)
+    if pool is None or pool.provider is not provider:
+        pool = Pool(name, provider, _pools.pop(name, None))
+        _pools[name] = pool
+        # A copy: other threads look for theirs meanwhile.
+        for oldest in [*_pools][:-MAX_POOLS]:
+            _pools.pop(oldest, None)
+    return pool
+
+
+def forget() -> None:
+    """Forget what is known of every endpoint."""
+    _pools.clear()

@@ -1,0 +1,216 @@
+"""One attempt at a call: a request to one endpoint, and its response."""
+
+import asyncio
+import contextlib
+import functools
+import io
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+import aiohttp
+import orjson
+
+from core.errors import CoulisseError
+from core.events import Event
+from providers.resilience import error_mapping
+from providers.resilience.error_mapping import FOREIGN, MISSHAPEN, Source
+from providers.resilience.timeouts import Patience
+from providers.transport.response_stream import Stream
+from providers.wires.base import Wire
+
+T = TypeVar("T")
+
+KEEP_ALIVE_SECONDS = 30.0
+DRAIN_SECONDS = 0.25
+ERROR_SECONDS = 2.0
+"""How long the explanation of a status is waited for."""
+MAX_ERROR_BYTES = 64 * 1024
+# aiohttp warns of larger bodies given as bytes, for it writes them in one go.
+MAX_WHOLE_BODY_BYTES = 1024 * 1024
+
+_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = (
+    WeakKeyDictionary()
+)
+
+
+async def close() -> None:
+    """Close the connections of this event loop."""
+    session = _sessions.pop(asyncio.get_running_loop(), None)
+    if session is not None:
+        await session.close()
+
+
+def loops() -> list[asyncio.AbstractEventLoop]:
+    """Return the event loops that hold connections."""
+    # A copy: other threads begin their own meanwhile.
+    return [loop for ref in _sessions.keyrefs() if (loop := ref()) is not None]
+
+
+def _session() -> aiohttp.ClientSession:
+    loop = asyncio.get_running_loop()
+    session = _sessions.get(loop)
+    if session is None or session.closed:
+        session = _sessions[loop] = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS
+            ),
+            # What a provider sets for one user must not come back for another.
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"Accept-Encoding": "identity", "User-Agent": "coulisse"},
+            timeout=aiohttp.ClientTimeout(total=None),
+        )
+    return session
+
+
+@functools.lru_cache(maxsize=64)
+def _proxy(url: str) -> str | None:
+    """Return the proxy the environment wants; aiohttp itself would ask each call."""
+    parts = urllib.parse.urlsplit(url)
+    if urllib.request.proxy_bypass(parts.netloc):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)
+
+
+@dataclass(slots=True)
+class Sending(Generic[T]):
+    """A request as one endpoint gets it."""
+
+    source: Source
+    url: str
+    body: bytes
+    headers: Mapping[str, str]
+    read: Callable[[Any, Source], T]
+    """Makes sense of a whole reply."""
+    streams: Wire | None = None
+    """What reads the stream that is asked for, if one is."""
+
+
+class Exchange(Generic[T]):
+    """A request and its response."""
+
+    def __init__(self, sending: Sending[T], patience: Patience) -> None:
+        self.whole: T | None = None
+        """All of the reply, unless it is a stream."""
+        self.first: Iterable[Event] = ()
+        """The first events of a stream."""
+        self.stream: Stream | None = None
+        self._sending = sending
+        self._source = sending.source
+        self._patience = patience
+        self._response: aiohttp.ClientResponse | None = None
+        self._upload = aiohttp.UploadTracker()
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether all of the request has left, and what it asks for will be done."""
+        upload = self._upload.upload_complete
+        return upload.done() and upload.exception() is None
+
+    async def start(self) -> None:
+        """Send the request and wait for the first events."""
+        self._patience.begin(self._source)
+        response = self._response = await self._patience.wait(self._post())
+        if response.status != 200:
+            raise await self._status_error(response)
+        if response.content_type == "text/html":
+            raise error_mapping.broken(
+                self._source,
+                "is a web page",
+                detail=f"check {self._source.setting('base_url')}",
+            )
+        # Some servers answer in one piece though a stream was asked for.
+        wire = self._sending.streams
+        if wire is not None and response.content_type != "application/json":
+            self.stream = self._open(response, wire)
+            self.first = await self.stream.more()
+        else:
+            self.whole = await self._whole(response)
+
+    async def _post(self) -> aiohttp.ClientResponse:
+        sending = self._sending
+        body = sending.body
+        try:
+            return await _session().post(
+                sending.url,
+                data=body if len(body) < MAX_WHOLE_BODY_BYTES else io.BytesIO(body),
+                headers=sending.headers,
+                proxy=_proxy(sending.url),
+                timeout=_timeout(self._source.provider.timeouts.connect_seconds),
+                # A key must not follow a redirect to who knows where.
+                allow_redirects=False,
+                upload_tracker=self._upload,
+            )
+        except ValueError as exc:
+            # A header or an address that aiohttp finds no way to write.
+            raise error_mapping.not_sent(self._source, exc) from exc
+
+    async def _status_error(self, response: aiohttp.ClientResponse) -> CoulisseError:
+        body = bytearray()
+        # The status says enough when its explanation does not arrive.
+        with contextlib.suppress(CoulisseError, TimeoutError):
+            async with asyncio.timeout(ERROR_SECONDS):
+                await self._patience.wait(_gather(response.content, body))
+        return error_mapping.from_status(
+            self._source, response.status, response.headers, bytes(body)
+        )
+
+    def _open(self, response: aiohttp.ClientResponse, wire: Wire) -> Stream:
+        return Stream(
+            self._source,
+            response,
+            reader=wire.reader(self._source),
+            patience=self._patience,
+        )
+
+    async def _whole(self, response: aiohttp.ClientResponse) -> T:
+        reading = self._read(response.content)
+        # What all came with its head is not waited for.
+        at_hand = response.content.is_eof()
+        body = await (reading if at_hand else self._patience.wait(reading))
+        try:
+            return self._sending.read(orjson.loads(body), self._source)
+        except MISSHAPEN as exc:
+            raise error_mapping.from_exception(self._source, exc) from exc
+
+    async def _read(self, content: aiohttp.StreamReader) -> bytes:
+        body = bytearray()
+        while piece := await content.readany():
+            body += piece
+            error_mapping.check_size(self._source, len(body))
+        return bytes(body)
+
+    async def drain(self) -> None:
+        """Wait a moment for the end of the body, so the connection can be kept."""
+        response = self._response
+        if response is None or response.content.at_eof():
+            return
+        with contextlib.suppress(*FOREIGN):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await response.content.readany()
+
+    def close(self) -> None:
+        """Give the connection back if the reply was read to its end, else close it."""
+        if self.stream is not None:
+            self.stream.close()
+        response = self._response
+        if response is None:
+            return
+        if response.content.at_eof():
+            response.release()
+        else:
+            response.close()
+
+
+@functools.lru_cache(maxsize=64)
+def _timeout(connect_seconds: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, connect=connect_seconds)
+
+
+async def _gather(content: aiohttp.StreamReader, body: bytearray) -> None:
+    """Put the beginning of an error's explanation into `body`, as it comes."""
+    while len(body) < MAX_ERROR_BYTES and (piece := await content.readany()):
+        body += piece

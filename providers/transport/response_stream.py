@@ -1,0 +1,89 @@
+"""A streamed reply as it comes in: bytes to events to errors."""
+
+import aiohttp
+
+from core.errors import CoulisseError
+from core.events import Event
+from providers.resilience import error_mapping
+from providers.resilience.error_mapping import FOREIGN, MISSHAPEN, Source
+from providers.resilience.timeouts import Patience, Watch
+from providers.transport import sse
+from providers.wires.base import StreamReader
+
+
+class Stream:
+    """Reads one response."""
+
+    def __init__(
+        self,
+        source: Source,
+        response: aiohttp.ClientResponse,
+        *,
+        reader: StreamReader,
+        patience: Patience,
+    ) -> None:
+        self.finished = False
+        self._source = source
+        self._content = response.content
+        self._parser = sse.Parser()
+        self._size = 0
+        self._reader = reader
+        self._patience = patience
+        self._watch = Watch(patience, response.close)
+        self._failure: CoulisseError | None = None
+
+    async def more(self) -> list[Event]:
+        """Return the next events, at least one, as many as have come.
+
+        What was said before an error is returned before the error is raised.
+        """
+        if self._failure is not None:
+            raise self._failure
+        events: list[Event] = []
+        while not events:
+            piece = await self._read()
+            try:
+                self._take(piece, events)
+            except (*FOREIGN, *MISSHAPEN) as exc:
+                self._fail(error_mapping.from_exception(self._source, exc), events, exc)
+            except CoulisseError as error:
+                self._fail(error, events, error.__cause__)
+        self._patience.received = True
+        return events
+
+    def close(self) -> None:
+        """Stop the clock."""
+        self._watch.close()
+
+    async def _read(self) -> bytes:
+        try:
+            piece = self._content.read_nowait()
+            if piece:
+                return piece
+            self._watch.begin()
+            return await self._content.readany()
+        except FOREIGN as exc:
+            raise self._watch.error(self._source, exc) from exc
+        finally:
+            self._watch.end()
+
+    def _take(self, piece: bytes, events: list[Event]) -> None:
+        """Turn bytes into events; no bytes is the end of the stream."""
+        self._size += len(piece)
+        error_mapping.check_size(self._source, self._size)
+        reader = self._reader
+        for name, data in self._parser.feed(piece) if piece else self._parser.end():
+            events += reader.feed(name, data)
+            if reader.done:
+                break
+        if reader.done or not piece:
+            events.append(reader.end())
+            self.finished = True
+
+    def _fail(
+        self, error: CoulisseError, events: list[Event], cause: BaseException | None
+    ) -> None:
+        error.__cause__ = cause
+        if not events:
+            raise error
+        self._failure = error

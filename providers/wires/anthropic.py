@@ -1,0 +1,209 @@
+"""Anthropic's Messages API, spoken natively for its caching and its thinking.
+
+https://docs.anthropic.com/en/api/messages
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+
+from core.events import (
+    Event,
+    Finished,
+    FinishReason,
+    ReasoningBlock,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+)
+from core.messages import Reasoning
+from providers.model_call import ModelCall
+from providers.resilience.error_mapping import Source, broken, from_error_object
+from providers.wires import anthropic_body, usage_parsing
+
+VERSION = "2023-06-01"
+
+FINISH_REASONS: dict[str, FinishReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
+INPUTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+COUNTS = (*INPUTS, "output_tokens")
+
+
+class AnthropicWire:
+    """The wire."""
+
+    path = "/v1/messages"
+
+    def headers(self, api_key: str | None) -> Mapping[str, str]:
+        """Return the headers of a call."""
+        version = {"anthropic-version": VERSION}
+        return version if api_key is None else {"x-api-key": api_key, **version}
+
+    def body(self, call: ModelCall) -> dict[str, Any]:
+        """Return the JSON body of a call."""
+        return anthropic_body.build(call)
+
+    def read(self, payload: Any, source: Source) -> Iterable[Event]:
+        """Return what a whole reply says."""
+        reader = AnthropicReader(source)
+        return [*reader.whole(payload), reader.end()]
+
+    def reader(self, source: Source) -> "AnthropicReader":
+        """Return a reader for one streamed reply."""
+        return AnthropicReader(source)
+
+
+class AnthropicReader:
+    """Reads a stream of content blocks, one open at a time."""
+
+    def __init__(self, source: Source) -> None:
+        self.done = False
+        self._source = source
+        self._counts: dict[str, int] = {}
+        self._reason: FinishReason | None = None
+        self._tools = -1
+        self._calling = False
+        self._thinking: list[str] = []
+        self._signature: list[str] = []
+        # A tool's whole input may come with the start of its block.
+        self._input = ""
+
+    def feed(self, name: str, data: bytes) -> Iterable[Event]:
+        """Return what one server-sent event says."""
+        event = orjson.loads(data)
+        if not isinstance(event, dict):
+            raise broken(self._source, "has an event that is not an object")
+        match event.get("type", name):
+            case "content_block_delta":
+                return self._delta(event.get("delta") or {})
+            case "content_block_start":
+                return self._start(event.get("content_block") or {})
+            case "content_block_stop":
+                return self._stop()
+            case "message_start":
+                self._count((event.get("message") or {}).get("usage"))
+            case "message_delta":
+                self._count(event.get("usage"))
+                self._finish((event.get("delta") or {}).get("stop_reason"))
+            case "message_stop":
+                self.done = True
+            case "error":
+                raise from_error_object(self._source, event)
+        return ()
+
+    def whole(self, payload: Any) -> list[Event]:
+        """Return what a whole reply says, but for its end."""
+        if not isinstance(payload, dict):
+            raise broken(self._source, "is not a JSON object")
+        if payload.get("type") == "error" or payload.get("error"):
+            raise from_error_object(self._source, payload)
+        content = payload.get("content")
+        if not isinstance(content, list):
+            raise broken(self._source, "has no content")
+        events: list[Event] = []
+        for block in content:
+            events += self._start(block)
+            events += self._stop()
+        self._count(payload.get("usage"))
+        self._finish(payload.get("stop_reason"))
+        self.done = True
+        return events
+
+    def end(self) -> Finished:
+        """Return the last event of the reply."""
+        if not self.done:
+            raise broken(self._source, "ended before it was finished")
+        return Finished(self._reason or "stop", self._usage())
+
+    def _delta(self, delta: dict[str, Any]) -> Iterable[Event]:
+        match delta.get("type"):
+            case "text_delta":
+                return [TextDelta(delta["text"])] if delta.get("text") else ()
+            case "input_json_delta":
+                return self._arguments(delta.get("partial_json") or "")
+            case "thinking_delta":
+                return self._think(delta.get("thinking") or "")
+            case "signature_delta":
+                self._signature.append(delta.get("signature") or "")
+        # citations_delta and what is yet to come have no place in a reply of ours.
+        return ()
+
+    def _start(self, block: dict[str, Any]) -> list[Event]:
+        match block.get("type"):
+            case "text" if block.get("text"):
+                return [TextDelta(block["text"])]
+            case "thinking":
+                self._signature.append(block.get("signature") or "")
+                return self._think(block.get("thinking") or "")
+            case "redacted_thinking":
+                redacted = Reasoning("", redacted=block.get("data") or "")
+                return [ReasoningBlock(redacted)]
+            case "tool_use":
+                return self._tool(block)
+        return []
+
+    def _tool(self, block: dict[str, Any]) -> list[Event]:
+        self._tools += 1
+        self._calling = True
+        if block.get("input"):
+            self._input = orjson.dumps(block["input"]).decode()
+        return [ToolCallDelta(self._tools, block.get("id"), block.get("name"))]
+
+    def _arguments(self, text: str) -> Iterable[Event]:
+        if not text or not self._calling:
+            return ()
+        self._input = ""
+        return [ToolCallDelta(self._tools, arguments=text)]
+
+    def _think(self, text: str) -> list[Event]:
+        if not text:
+            return []
+        self._thinking.append(text)
+        return [ReasoningDelta(text)]
+
+    def _stop(self) -> list[Event]:
+        """Close the open block: thinking is now whole and signed."""
+        self._calling = False
+        text, self._thinking = "".join(self._thinking), []
+        signature, self._signature = "".join(self._signature), []
+        if text or signature:
+            return [ReasoningBlock(Reasoning(text, signature))]
+        whole, self._input = self._input, ""
+        return [ToolCallDelta(self._tools, arguments=whole)] if whole else []
+
+    def _finish(self, reason: Any) -> None:
+        if reason:
+            self._reason = FINISH_REASONS.get(str(reason), "stop")
+
+    def _count(self, counted: Any) -> None:
+        """Remember counts: each one replaces the one before, it does not add."""
+        if isinstance(counted, dict):
+            for name in COUNTS:
+                number = usage_parsing.count(counted.get(name))
+                if number is not None:
+                    self._counts[name] = number
+            details = counted.get("output_tokens_details")
+            if isinstance(details, dict):
+                thought = usage_parsing.count(details.get("thinking_tokens"))
+                self._counts["thinking_tokens"] = thought or 0
+
+    def _usage(self) -> Usage | None:
+        """Return the count in our terms: their `input_tokens` leaves out the cache."""
+        prompt = [self._counts[name] for name in INPUTS if name in self._counts]
+        return usage_parsing.usage(
+            sum(prompt) if prompt else None,
+            self._counts.get("output_tokens"),
+            cache_read=self._counts.get("cache_read_input_tokens", 0),
+            cache_write=self._counts.get("cache_creation_input_tokens", 0),
+            reasoning=self._counts.get("thinking_tokens", 0),
+        )

@@ -1,0 +1,362 @@
+"""A call in the words of Anthropic's Messages API."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from core.errors import Invalid
+from core.messages import Content, Message, Reasoning, ToolCall
+from core.text.sanitization import shortened
+from providers.model_call import ModelCall
+from providers.wires import tool_images
+
+DEFAULT_MAX_TOKENS = 8192
+"""The API demands a limit; this is ours for callers that set none."""
+DEFAULT_THINKING_MAX_TOKENS = 32_768
+"""The same for models that think within the limit, as much as they choose."""
+
+CACHE_SYSTEM_CHARS = 4_000
+"""A system prompt longer than this (about 1,000 tokens, the least the API caches) is
+marked as worth caching."""
+EPHEMERAL = {"type": "ephemeral"}
+
+BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768}
+"""Thinking tokens for each `reasoning_effort`, on models that take a budget."""
+EFFORTS = {"minimal": "low"}
+"""Where OpenAI's names of effort differ, on models that choose the amount."""
+
+VERSION_IN_NAME = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2}))?(?!\d)")
+FIRST_ADAPTIVE = (4, 6)
+
+UNUSUAL_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+
+DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,(.*)", re.DOTALL)
+
+
+def build(call: ModelCall) -> dict[str, Any]:
+    """Return the JSON body of a call.
+
+    Raises Invalid for content the API has no place for.
+    """
+    body: dict[str, Any] = {"model": call.model, "messages": _messages(call.messages)}
+    system = _system(call.messages)
+    if system:
+        body["system"] = system
+    if call.tools:
+        body["tools"] = [_tool(tool) for tool in call.tools]
+    body |= _parameters(call)
+    if call.user is not None:
+        body["metadata"] = {"user_id": call.user}
+    if call.stream:
+        body["stream"] = True
+    return {**body, **call.extra_body}
+
+
+def _system(messages: Sequence[Message]) -> str | list[dict[str, Any]]:
+    """Return the system messages: as blocks, the last marked, when worth caching.
+
+    The mark covers the tools too, which come before the system prompt. History is
+    not marked: it changes with recall and windowing, and writing a cache costs more
+    than not reading one.
+    """
+    texts = [message.text for message in messages if message.role == "system"]
+    texts = [text for text in texts if text.strip()]
+    if sum(map(len, texts)) <= CACHE_SYSTEM_CHARS:
+        return "\n\n".join(texts)
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": text} for text in texts]
+    blocks[-1]["cache_control"] = EPHEMERAL
+    return blocks
+
+
+def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return the conversation: roles in turn, the user first, results before words."""
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        if message.role == "system":
+            continue
+        role = "assistant" if message.role == "assistant" else "user"
+        blocks = _blocks(message)
+        if not blocks:
+            continue
+        if not turns and role == "assistant":
+            turns.append({"role": "user", "content": [_words("(continued)")]})
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"] += blocks
+        else:
+            turns.append({"role": role, "content": blocks})
+    for turn in turns:
+        turn["content"].sort(key=_place)
+    if not turns:
+        raise Invalid("there is no message with content", param="messages")
+    return turns
+
+
+def _place(block: Mapping[str, Any]) -> int:
+    """Tool results must come first in a message, thinking before what it led to."""
+    return 0 if block["type"] == "tool_result" else 1
+
+
+def _blocks(message: Message) -> list[dict[str, Any]]:
+    match message.role:
+        case "tool":
+            return [_tool_result(message)]
+        case "assistant":
+            return [
+                *_thinking(message.reasoning),
+                *_content(message.content),
+                *map(_tool_use, message.tool_calls),
+            ]
+        case _:
+            return _content(message.content)
+
+
+def _words(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _content(content: Content) -> list[dict[str, Any]]:
+    if content is None:
+        return []
+    if isinstance(content, str):
+        # The API refuses text that is empty or blank.
+        return [_words(content)] if content.strip() else []
+    blocks = (_part(part) for part in content)
+    return [block for block in blocks if block is not None]
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any] | None:
+    match part.get("type"):
+        case "text" | "refusal" as kind:
+            text = part.get(kind) or ""
+            return _words(text) if text.strip() else None
+        case "image_url":
+            return _image(part.get("image_url"))
+        case "file":
+            return _document(part.get("file") or {})
+    kind = shortened(str(part.get("type")))
+    raise Invalid(
+        f"this model does not take message parts of type '{kind}'",
+        param="messages",
+        code="unsupported_content",
+    )
+
+
+def _image(image: Any) -> dict[str, Any]:
+    url = str(image.get("url", "") if isinstance(image, Mapping) else image or "")
+    if url.startswith(("http://", "https://")):
+        return {"type": "image", "source": {"type": "url", "url": url}}
+    return {"type": "image", "source": _base64(url)}
+
+
+def _document(file: Mapping[str, Any]) -> dict[str, Any]:
+    document = {"type": "document", "source": _base64(file.get("file_data") or "")}
+    name = file.get("filename")
+    return document | {"title": name} if name else document
+
+
+def _base64(url: str) -> dict[str, Any]:
+    match = DATA_URL.match(url)
+    if match is None:
+        raise Invalid(
+            "images and files must be http(s) addresses or base64 data: URLs",
+            param="messages",
+            code="unsupported_content",
+        )
+    return {"type": "base64", "media_type": match[1], "data": match[2]}
+
+
+def _thinking(blocks: Iterable[Reasoning]) -> list[dict[str, Any]]:
+    """Return the thinking to give back: only what Anthropic itself has signed."""
+    return [
+        {"type": "redacted_thinking", "data": block.redacted}
+        if block.redacted
+        else {
+            "type": "thinking",
+            "thinking": block.text,
+            "signature": block.signature,
+        }
+        for block in blocks
+        if block.redacted or block.signature
+    ]
+
+
+def _tool_use(call: ToolCall) -> dict[str, Any]:
+    return {
+        "type": "tool_use",
+        "id": _id(call.id),
+        "name": call.name,
+        "input": _input(call.arguments),
+    }
+
+
+def _id(call_id: str) -> str:
+    """Return a call's id in the letters the API takes; other models make up more."""
+    return UNUSUAL_IN_ID.sub("_", call_id)
+
+
+def _input(arguments: str) -> dict[str, Any]:
+    """Return arguments as an object; what the model broke is shown to it as it was."""
+    try:
+        value = orjson.loads(arguments or "{}")
+    except orjson.JSONDecodeError:
+        return {"_invalid_json": arguments}
+    return value if isinstance(value, dict) else {"_value": value}
+
+
+def _tool_result(message: Message) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "type": "tool_result",
+        "tool_use_id": _id(message.tool_call_id or ""),
+    }
+    content = _content(tool_images.shown(message.content))
+    return result | {"content": content} if content else result
+
+
+def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    function = tool.get("function") or {}
+    mapped = {
+        "name": function.get("name"),
+        "input_schema": function.get("parameters")
+        or {"type": "object", "properties": {}},
+    }
+    description = function.get("description")
+    return mapped | {"description": description} if description else mapped
+
+
+def _parameters(call: ModelCall) -> dict[str, Any]:
+    given = {
+        name: value for name, value in call.parameters.items() if value is not None
+    }
+    body: dict[str, Any] = {}
+    if "temperature" in given:
+        # Anthropic's own OpenAI-compatible endpoint caps it the same way.
+        body["temperature"] = min(given["temperature"], 1)
+    if "top_p" in given:
+        body["top_p"] = given["top_p"]
+    if "stop" in given:
+        body["stop_sequences"] = _stop_sequences(given["stop"])
+    if "service_tier" in given:
+        body["service_tier"] = _service_tier(given["service_tier"])
+    if call.tools:
+        body |= _tool_choice(given)
+    limit = given.get("max_completion_tokens", given.get("max_tokens"))
+    if not adaptive(call.model) and _goes_on_unthought(call.messages):
+        # The API would miss the thinking that another model's calls came from.
+        given.pop("reasoning_effort", None)
+    return body | _thought(call.model, given, limit)
+
+
+def _goes_on_unthought(messages: Sequence[Message]) -> bool:
+    """Whether results of calls come last that did not begin with signed thinking."""
+    if messages[-1].role != "tool":
+        return False
+    said = (each for each in reversed(messages) if each.role == "assistant")
+    last = next(said, None)
+    return last is not None and not _thinking(last.reasoning)
+
+
+def _stop_sequences(stop: Any) -> list[str]:
+    sequences = [stop] if isinstance(stop, str) else list(stop)
+    if any(not sequence.strip() for sequence in sequences):
+        raise Invalid(
+            "this model takes no stop sequence that is empty or only white space",
+            param="stop",
+            code="unsupported_value",
+        )
+    return sequences
+
+
+def _service_tier(tier: str) -> str:
+    match tier:
+        case "auto" | "priority":
+            return "auto"
+        case "default":
+            return "standard_only"
+    raise Invalid(
+        f"this model has no service tier '{shortened(tier)}': "
+        "auto, default or priority",
+        param="service_tier",
+        code="unsupported_value",
+    )
+
+
+def _tool_choice(given: Mapping[str, Any]) -> dict[str, Any]:
+    choice = _choice(given.get("tool_choice"))
+    if given.get("parallel_tool_calls") is False:
+        choice = choice or {"type": "auto"}
+        if choice["type"] != "none":
+            choice["disable_parallel_tool_use"] = True
+    return {"tool_choice": choice} if choice else {}
+
+
+def _choice(choice: Any) -> dict[str, Any]:
+    match choice:
+        case None:
+            return {}
+        case "none" | "auto":
+            return {"type": choice}
+        case "required":
+            return {"type": "any"}
+        case {"type": "function", "function": {"name": str(name)}}:
+            return {"type": "tool", "name": name}
+    raise Invalid(
+        "tool_choice must be none, auto, required or one function for this model",
+        param="tool_choice",
+        code="unsupported_value",
+    )
+
+
+def _thought(model: str, given: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
+    """Return the limit, and the thinking a `reasoning_effort` asks for.
+
+    Models before 4.6 take a budget, which counts towards `max_tokens`: the limit is
+    raised so that the reply keeps its own. Later ones refuse a budget and choose the
+    amount themselves. With thinking the API takes no temperature but 1.
+    """
+    effort = _effort(given)
+    if effort is None:
+        return {"max_tokens": DEFAULT_MAX_TOKENS if limit is None else limit}
+    if given.get("temperature", 1) != 1:
+        raise Invalid(
+            "with reasoning_effort this model takes no temperature but 1",
+            param="temperature",
+            code="unsupported_value",
+        )
+    if adaptive(model):
+        return {
+            "thinking": {"type": "adaptive"},
+            "output_config": {"effort": EFFORTS.get(effort, effort)},
+            "max_tokens": DEFAULT_THINKING_MAX_TOKENS if limit is None else limit,
+        }
+    budget = BUDGETS[effort]
+    reply = DEFAULT_MAX_TOKENS if limit is None else limit
+    return {
+        "thinking": {"type": "enabled", "budget_tokens": budget},
+        "max_tokens": reply + budget,
+    }
+
+
+def _effort(given: Mapping[str, Any]) -> str | None:
+    effort = given.get("reasoning_effort")
+    if effort is None or effort == "none":
+        return None
+    if effort not in BUDGETS:
+        raise Invalid(
+            f"reasoning_effort must be none or one of {', '.join(BUDGETS)}",
+            param="reasoning_effort",
+            code="unsupported_value",
+        )
+    return str(effort)
+
+
+def adaptive(model: str) -> bool:
+    """Return whether a model decides by itself how long to think.
+
+    Names without a version we know are taken for new ones.
+    """
+    match = VERSION_IN_NAME.search(model)
+    if match is None:
+        return True
+    return (int(match[1]), int(match[2] or 0)) >= FIRST_ADAPTIVE

@@ -1,0 +1,46 @@
+"""What a wire is: one provider API's shapes, without any I/O."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from core.events import Event, Finished
+from providers.model_call import ModelCall
+from providers.resilience.error_mapping import Source
+
+
+class StreamReader(Protocol):
+    """Reads one streamed reply."""
+
+    done: bool
+    """Whether the stream's terminator has come."""
+
+    def feed(self, name: str, data: bytes) -> Iterable[Event]:
+        """Return what one server-sent event says; raise what it reports."""
+        ...
+
+    def end(self) -> Finished:
+        """Return the last event; raise BrokenReply if the stream had no end."""
+        ...
+
+
+class Wire(Protocol):
+    """One provider API."""
+
+    path: str
+    """Where calls go, under the base URL."""
+
+    def headers(self, api_key: str | None) -> Mapping[str, str]:
+        """Return the headers of this API, the key's among them."""
+        ...
+
+    def body(self, call: ModelCall) -> dict[str, Any]:
+        """Return the JSON body of a call; raise Invalid for what cannot be said."""
+        ...
+
+    def read(self, payload: Any, source: Source) -> Iterable[Event]:
+        """Return what a whole reply says, Finished last."""
+        ...
+
+    def reader(self, source: Source) -> StreamReader:
+        """Return a reader for one streamed reply."""
+        ...

@@ -1,0 +1,388 @@
+"""OpenAI's Chat Completions, and all who speak it more or less.
+
+https://platform.openai.com/docs/api-reference/chat
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from core.events import (
+    Event,
+    Finished,
+    FinishReason,
+    ReasoningBlock,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+)
+from core.messages import Message, Reasoning
+from providers.model_call import ModelCall
+from providers.resilience.error_mapping import Source, broken, from_error_object
+from providers.wires import tool_images, usage_parsing
+from providers.wires.tool_call_deltas import ToolCallReader
+from providers.wires.usage_parsing import count
+
+FINISH_REASONS: dict[str, FinishReason] = {
+    "stop": "stop",
+    "eos": "stop",
+    "end_turn": "stop",
+    "complete": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "tool_calls": "tool_calls",
+    "tool_call": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+    "recitation": "content_filter",
+    "refusal": "content_filter",
+    # Gemini's own words, which it does not translate.
+    "blocklist": "content_filter",
+    "prohibited_content": "content_filter",
+    "spii": "content_filter",
+}
+# The provider gave up in the middle (OpenRouter, DeepSeek, Gemini): not an end.
+FAILED_REASONS = {"error", "insufficient_system_resource", "malformed_function_call"}
+
+STRICT_GEMINI = re.compile(r"gemini-(?:[3-9]|\d\d)")
+"""The models that refuse calls without a signature."""
+UNSIGNED = "skip_thought_signature_validator"
+"""What stands for the signature of a call another model made.
+https://ai.google.dev/gemini-api/docs/thought-signatures"""
+
+ABOUT_TOOLS = {"parallel_tool_calls", "tool_choice"}
+
+OF_EMPTY = {
+    *("$schema", "additionalProperties", "description", "properties", "required"),
+    *("title", "type"),
+}
+"""What the schema of no parameters may say; another keyword may mean some."""
+
+
+@dataclass(frozen=True)
+class OpenAIWire:
+    """The wire, and in what its speakers differ."""
+
+    max_tokens_as: str = "max_tokens"
+    """The name of the one limit on a reply, whichever the caller used."""
+    user_as: str | None = None
+    """The field for the end user's id; None where there is none."""
+    sends_store: bool = False
+    """Whether `store` is known; where it is not, only `false` gets this far."""
+    message_names: bool = True
+    """Whether `messages[].name` is accepted."""
+    reasoning_back: bool = False
+    """Whether tool calls sent back must carry the thinking that led to them."""
+    signatures_back: bool = False
+    """Whether tool calls sent back must carry Gemini's proof of its thinking."""
+    empty_parameters: bool = True
+    """Whether a tool may have parameters and none among them."""
+    blocks_silently: bool = False
+    """Whether a reply without choices says that the prompt was blocked."""
+
+    path = "/chat/completions"
+
+    def headers(self, api_key: str | None) -> Mapping[str, str]:
+        """Return the headers of a call."""
+        return {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+
+    def body(self, call: ModelCall) -> dict[str, Any]:
+        """Return the JSON body of a call."""
+        is_strict = self.signatures_back and STRICT_GEMINI.search(call.model)
+        missing = UNSIGNED if is_strict else ""
+        body: dict[str, Any] = {
+            "model": call.model,
+            "messages": [
+                self._message(message, missing)
+                for message in tool_images.put_after(call.messages)
+            ],
+        }
+        if call.tools:
+            body["tools"] = self._tools(call.tools)
+        body |= self._parameters(call)
+        if call.user is not None and self.user_as is not None:
+            body[self.user_as] = call.user
+        if call.stream:
+            body["stream"] = True
+            body["stream_options"] = {"include_usage": True}
+        return {**body, **call.extra_body}
+
+    def _tools(self, tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        return list(tools) if self.empty_parameters else [*map(_without_empty, tools)]
+
+    def _parameters(self, call: ModelCall) -> dict[str, Any]:
+        given = {
+            name: value for name, value in call.parameters.items() if value is not None
+        }
+        limit = given.pop("max_tokens", None)
+        limit = given.pop("max_completion_tokens", limit)
+        if limit is not None:
+            given[self.max_tokens_as] = limit
+        if not self.sends_store:
+            given.pop("store", None)
+        if not call.tools:
+            # Without tools they say nothing, and OpenAI refuses them.
+            for name in ABOUT_TOOLS:
+                given.pop(name, None)
+        return given
+
+    def _message(self, message: Message, unsigned: str) -> dict[str, Any]:
+        body: dict[str, Any] = {"role": message.role, "content": message.content}
+        if message.name is not None and self.message_names:
+            body["name"] = message.name
+        if message.tool_call_id is not None:
+            body["tool_call_id"] = message.tool_call_id
+        if message.tool_calls:
+            body |= self._called(message, unsigned)
+        elif message.content is None:
+            body["content"] = ""
+        return body
+
+    def _called(self, message: Message, unsigned: str) -> dict[str, Any]:
+        calls: list[dict[str, Any]] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in message.tool_calls
+        ]
+        signatures = [block.signature for block in message.reasoning if block.signature]
+        signature = signatures[-1] if signatures else unsigned
+        if self.signatures_back and signature:
+            google = {"thought_signature": signature}
+            calls[0]["extra_content"] = {"google": google}
+        if not self.reasoning_back:
+            return {"tool_calls": calls}
+        # Even empty: DeepSeek refuses calls without the field.
+        thought = "".join(block.text for block in message.reasoning)
+        return {"reasoning_content": thought, "tool_calls": calls}
+
+    def read(self, payload: Any, source: Source) -> Iterable[Event]:
+        """Return what a whole reply says."""
+        reader = self.reader(source)
+        return [*reader.whole(payload), reader.end()]
+
+    def reader(self, source: Source) -> "OpenAIReader":
+        """Return a reader for one streamed reply."""
+        return OpenAIReader(
+            source,
+            keep_reasoning=self.reasoning_back,
+            blocks_silently=self.blocks_silently,
+        )
+
+
+def _without_empty(tool: dict[str, Any]) -> dict[str, Any]:
+    """Return a tool without its parameters if there are none."""
+    function = tool["function"]
+    parameters = function.get("parameters") or {}
+    if parameters.get("properties") or parameters.keys() - OF_EMPTY:
+        return tool
+    kept = {key: function[key] for key in function if key != "parameters"}
+    return {**tool, "function": kept}
+
+
+class OpenAIReader:
+    """Reads a stream of chunks; `feed` is called for every token."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        keep_reasoning: bool = False,
+        blocks_silently: bool = False,
+    ) -> None:
+        self._blocks_silently = blocks_silently
+        self._is_silent = False
+        """Whether a chunk said nothing at all."""
+        self.done = False
+        self._source = source
+        self._usage: Usage | None = None
+        self._reason: FinishReason | None = None
+        self._begun = False
+        self._tools = ToolCallReader()
+        self._reasoning: list[str] | None = [] if keep_reasoning else None
+
+    def feed(self, name: str, data: bytes) -> Iterable[Event]:
+        """Return what one chunk says."""
+        if data == b"[DONE]":
+            self.done = True
+            return ()
+        chunk = orjson.loads(data)
+        if name == "error" or not isinstance(chunk, dict):
+            raise from_error_object(self._source, chunk)
+        if chunk.get("usage") or "x_groq" in chunk:
+            self._read_usage(chunk)
+        if chunk.get("error"):
+            raise from_error_object(self._source, chunk)
+        choices = chunk.get("choices")
+        if not choices:
+            self._is_silent = True
+            return ()
+        return self._choice(choices[0], "delta")
+
+    def whole(self, payload: Any) -> Sequence[Event]:
+        """Return what a whole reply says, but for its end."""
+        if not isinstance(payload, dict):
+            raise broken(self._source, "is not a JSON object")
+        if payload.get("error"):
+            raise from_error_object(self._source, payload)
+        self._read_usage(payload)
+        choices = payload.get("choices")
+        if choices:
+            events = self._choice(choices[0], "message")
+        elif self._blocks_silently and "choices" in payload:
+            self._is_silent = True
+            events = ()
+        else:
+            raise broken(self._source, "has no choices")
+        self.done = True
+        return events
+
+    def end(self) -> Finished:
+        """Return the last event of the reply."""
+        if self._is_blocked():
+            return Finished("content_filter", self._usage)
+        if not self._begun or (not self.done and self._reason is None):
+            raise broken(self._source, "ended before it was finished")
+        reason = self._reason or "stop"
+        # With a forced function OpenAI itself says "stop"; Gemini always does.
+        if reason == "stop" and self._tools.any:
+            reason = "tool_calls"
+        return Finished(reason, self._usage)
+
+    def _is_blocked(self) -> bool:
+        """Whether a whole reply says nothing, for a filter kept it back."""
+        is_silent = self._is_silent and not self._begun
+        return is_silent and self._blocks_silently and self.done
+
+    def _choice(self, choice: Any, key: str) -> Sequence[Event]:
+        if not isinstance(choice, dict) or choice.get("index"):
+            return ()
+        self._begun = True
+        delta = choice.get(key) or {}
+        content = delta.get("content")
+        reason = choice.get("finish_reason")
+        if len(delta) == 1 and content and not reason and type(content) is str:
+            # Nearly every chunk is this.
+            return (TextDelta(content),)
+        events = self._delta(delta, content)
+        if reason:
+            self._finish(reason, choice)
+            events += self._kept()
+        return events
+
+    def _delta(self, delta: dict[str, Any], content: Any) -> list[Event]:
+        events: list[Event] = []
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        if thought and isinstance(thought, str):
+            events.append(self._think(thought))
+        if content:
+            events += self._content(content)
+        refusal = delta.get("refusal")
+        if refusal and isinstance(refusal, str):
+            events.append(RefusalDelta(refusal))
+        events += self._tool_calls(delta)
+        return events
+
+    def _think(self, thought: str) -> ReasoningDelta:
+        if self._reasoning is not None:
+            self._reasoning.append(thought)
+        return ReasoningDelta(thought)
+
+    def _kept(self) -> list[Event]:
+        """Return the thinking as one block, for those who want it back."""
+        kept: list[Event] = []
+        if self._reasoning:
+            kept.append(ReasoningBlock(Reasoning("".join(self._reasoning))))
+            self._reasoning = []
+        if self._tools.signature:
+            signed = Reasoning("", signature=self._tools.signature)
+            kept.append(ReasoningBlock(signed))
+        return kept
+
+    def _content(self, content: Any) -> list[Event]:
+        """Read text, or a list of parts (Mistral, some gateways)."""
+        if isinstance(content, str):
+            return [TextDelta(content)]
+        parts = content if isinstance(content, list) else ()
+        events = (self._part(part) for part in parts)
+        return [event for event in events if event is not None]
+
+    def _part(self, part: Any) -> Event | None:
+        if isinstance(part, str) and part:
+            return TextDelta(part)
+        if not isinstance(part, dict):
+            return None
+        if part.get("type") == "refusal":
+            return RefusalDelta(str(part.get("refusal") or ""))
+        text = part.get("text")
+        return TextDelta(text) if text and isinstance(text, str) else None
+
+    def _tool_calls(self, delta: dict[str, Any]) -> list[ToolCallDelta]:
+        function = delta.get("function_call")
+        if function:
+            return self._tools.feed([{"index": 0, "function": function}])
+        return self._tools.feed(delta.get("tool_calls"))
+
+    def _finish(self, reason: Any, choice: dict[str, Any]) -> None:
+        # With the filter's reason behind it: "content_filter: PROHIBITED_CONTENT".
+        word = str(reason).lower().partition(":")[0]
+        if word in FAILED_REASONS:
+            raise from_error_object(self._source, choice.get("error") or {})
+        self._reason = FINISH_REASONS.get(word, "stop")
+
+    def _read_usage(self, chunk: dict[str, Any]) -> None:
+        raw = chunk.get("usage") or _fields(chunk.get("x_groq")).get("usage")
+        self._usage = usage(raw) or self._usage
+
+
+def usage(raw: Any) -> Usage | None:
+    """Return a count in our terms, None where nothing sensible was counted.
+
+    `prompt_tokens` includes what was cached. Gemini and xAI leave the thinking out
+    of `completion_tokens` and count it in `total_tokens`, where it is billed.
+    """
+    counted = _fields(raw)
+    prompt = count(counted.get("prompt_tokens"))
+    completion = count(counted.get("completion_tokens"))
+    hidden = 0
+    if prompt is not None:
+        total = count(counted.get("total_tokens")) or 0
+        hidden = max(0, total - prompt - (completion or 0))
+    read, written = _cached(counted)
+    details = _fields(counted.get("completion_tokens_details"))
+    return usage_parsing.usage(
+        prompt,
+        completion + hidden if completion is not None else hidden or None,
+        cache_read=read,
+        cache_write=written,
+        reasoning=max(hidden, count(details.get("reasoning_tokens")) or 0),
+    )
+
+
+def _cached(counted: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how much of a prompt was read from a cache, and written to one.
+
+    DeepSeek has a name of its own for what is read, and Moonshot another place.
+    """
+    details = _fields(counted.get("prompt_tokens_details"))
+    places = (
+        details.get("cached_tokens"),
+        counted.get("prompt_cache_hit_tokens"),
+        counted.get("cached_tokens"),
+    )
+    read = next((n for n in map(count, places) if n is not None), 0)
+    return read, count(details.get("cache_write_tokens")) or 0
+
+
+def _fields(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,1 @@
+"""Verdicts on smoke runs: expectations, scores and the tool calls that are checked."""

@@ -1,0 +1,3 @@
+"""Running smoke tests: conversations of personas with agents, and the lifecycle of
+their runs.
+"""

@@ -1,0 +1,71 @@
+"""Runs that are held in this process, beside whatever worker there may be."""
+
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+from core.ids import UserId
+from smoke.evaluation import verdicts
+from smoke.execution import run_lifecycle
+from smoke.models import Line, Run
+from tasks.queue import worker_notifier
+from tasks.worker.service import Service
+
+LOOK_SECONDS = 0.1
+SWEEP_SECONDS = 2.0
+"""How often it is looked for runs that were given up."""
+
+
+@contextmanager
+def at_work(users: Collection[UserId]) -> Iterator[None]:
+    """Work for these users in this process, until the block is left."""
+    service = Service(users=users)
+    worker_notifier.by(service.kick)
+    try:
+        service.start()
+        yield
+    finally:
+        service.stop()
+
+
+def watch(
+    run_ids: Collection[uuid.UUID], heed: Callable[[], None]
+) -> Iterator[Line | Run]:
+    """Yield each line as it is said and each run as it is closed, until all are.
+
+    `heed` is called time and again, and ends this by what it raises.
+    """
+    left, shown = set(run_ids), set[int]()
+    swept_at = time.monotonic()
+    while left:
+        heed()
+        if time.monotonic() - swept_at > SWEEP_SECONDS:
+            run_lifecycle.sweep()
+            swept_at = time.monotonic()
+        verdicts.settle_all()
+        found = _begun(left)
+        for line in _said(found, shown):
+            shown.add(line.pk)
+            yield line
+        for run in found:
+            if run.finished_at is not None:
+                left.remove(run.pk)
+                yield run
+        if left:
+            time.sleep(LOOK_SECONDS)
+
+
+def _begun(run_ids: Collection[uuid.UUID]) -> list[Run]:
+    waiting = Run.State.QUEUED
+    found = Run.objects.filter(pk__in=run_ids).exclude(state=waiting)
+    return list(found.order_by("repetition"))
+
+
+def _said(found: Collection[Run], shown: Collection[int]) -> list[Line]:
+    """Return what was said that was not shown, in order."""
+    # Read after the runs: one that is closed has said all it says. Their ids first, for
+    # a line may be long.
+    ids = Line.objects.filter(run__in=found).values_list("pk", flat=True)
+    lines = Line.objects.filter(pk__in=[pk for pk in ids if pk not in shown])
+    return list(lines.select_related("run").order_by("run__repetition", "position"))

@@ -1,0 +1,55 @@
+"""What a persona says next."""
+
+from collections.abc import Sequence
+from contextlib import aclosing
+
+from config.sections import Config
+from core import token_usage
+from core.ids import UserId
+from core.reply import Reply
+from core.trace import ModelCall
+from providers import client
+from providers.config import PROVIDERS
+from providers.model_call import ModelCall as Asked
+from providers.pricing import call_costs
+from smoke.config import Persona
+from smoke.errors import PersonaAway
+from smoke.execution import dialogue
+from smoke.execution.dialogue import Said
+
+
+async def speak(
+    config: Config, persona: Persona, said: Sequence[Said], user_id: UserId
+) -> tuple[str, ModelCall]:
+    """Return a persona's next message, and the call it took.
+
+    Raises what `providers.errors` lists, and `PersonaAway` where its provider is no
+    longer configured.
+    """
+    provider = config.get(PROVIDERS).get(persona.provider)
+    if provider is None:
+        raise PersonaAway(
+            f"the persona's provider '{persona.provider}' is not under providers:"
+        )
+    messages = dialogue.for_persona(persona.preamble, said)
+    asked = Asked(
+        persona.model,
+        messages,
+        parameters=persona.parameters,
+        extra_body=persona.extra_body,
+        stream=False,
+        user=user_id.hex,
+    )
+    call = ModelCall("persona", persona.provider, persona.model)
+    reply = Reply()
+    answer = client.run(persona.provider, provider, asked, call.attempts)
+    async with aclosing(answer) as events:
+        async for event in events:
+            reply.add(event)
+    call.end()
+    call.usage = token_usage.of(messages, reply)
+    call.finish_reason = reply.finish_reason or ""
+    call.cost_micro_usd = call_costs.cost(
+        *(config, persona.provider, persona.model, call.usage), at=call.started_at
+    )
+    return reply.text or reply.refusal, call

@@ -1,0 +1,110 @@
+"""A run: a persona and an agent talk until one of them ends it.
+
+The agent's turns are turns like any other, but that they leave nothing in its user's
+memory and count towards no limit. Each line is written down as soon as it is said, so
+a run whose worker dies goes on where it was.
+"""
+
+import asyncio
+import time
+import uuid
+from contextlib import aclosing
+from functools import partial
+
+from config import live
+from core.errors import CoulisseError
+from core.ids import TurnId
+from core.reply import Reply
+from smoke.errors import Silence
+from smoke.execution import dialogue, personas, run_lifecycle
+from smoke.execution.dialogue import Said, Stop, Talk
+from tasks.queue import lifecycle
+from tasks.queue.claimed_task import Work
+from tasks.queue.task_kinds import Ending, Kind
+from turns import database_executor, flow
+from turns.errors import DatabaseDown
+from turns.preparation.options import Options
+from turns.turn import TurnRequest
+
+NAME = "smoke"
+OPTIONS = Options(uses_client_history=True, is_incognito=True, is_memory_off=True)
+
+
+async def run(task: Work) -> Ending:
+    """Hold a conversation to its end; what breaks it off fails the run, and raises."""
+    run_id = uuid.UUID(task.payload["run"])
+    begun: Talk = await database_executor.run_to_end(
+        run_lifecycle.begin, run_id, task.attempts
+    )
+    deadline = asyncio.timeout(begun.test.timeout_seconds)
+    try:
+        async with deadline:
+            stop = await _converse(begun)
+    except (lifecycle.Gone, DatabaseDown):
+        raise
+    except Exception as exc:
+        reason, error = _told(begun, exc, is_late=deadline.expired())
+        await database_executor.run_to_end(
+            run_lifecycle.failed, begun, reason, lifecycle.describe(error)
+        )
+        raise error from exc
+    return Ending(f"{begun.turns} turns", partial(run_lifecycle.ended, begun, stop))
+
+
+def _told(begun: Talk, exc: Exception, *, is_late: bool) -> tuple[Stop, Exception]:
+    """Return why a conversation broke off, and what is told of it."""
+    if is_late:
+        most = f"{begun.test.timeout_seconds:g} seconds"
+        late = CoulisseError(f"the conversation took longer than its {most}")
+        return "timeout", late
+    return ("silence" if isinstance(exc, Silence) else "error"), exc
+
+
+async def _converse(begun: Talk) -> Stop:
+    """Have each side speak in turn; return why the conversation ended."""
+    while (stop := begun.stopped_because) is None:
+        if begun.next_speaker == "persona":
+            await _persona(begun)
+        else:
+            await _agent(begun)
+    if stop == "silence":
+        last = begun.said[-1].speaker
+        who = "the persona" if last == "persona" else f"agent '{begun.target}'"
+        raise Silence(f"{who} said nothing")
+    return stop
+
+
+async def _persona(begun: Talk) -> None:
+    test = begun.test
+    if not begun.said and test.initial_message is not None:
+        text, call = test.initial_message, None
+    else:
+        text, call = await personas.speak(
+            live.current(), test.persona, begun.said, begun.user_id
+        )
+    await database_executor.run_to_end(run_lifecycle.spoke, begun, text, call)
+    begun.said.append(Said("persona", text))
+
+
+async def _agent(begun: Talk) -> None:
+    """Take a turn of the agent's; its line is written in the turn's own transaction."""
+    position = len(begun.said)
+    turn_id = TurnId(uuid.uuid5(begun.run_id, f"{begun.attempt}:{position}"))
+    request = TurnRequest(
+        turn_id=turn_id,
+        agent=begun.target,
+        user_id=begun.user_id,
+        messages=dialogue.for_agent(begun.said),
+        options=OPTIONS,
+        parameters={},
+        origin="smoke",
+        on_end=partial(run_lifecycle.replied, begun, turn_id, time.perf_counter()),
+    )
+    reply = Reply()
+    async with aclosing(flow.run(request)) as events:
+        async for event in events:
+            reply.add(event)
+    begun.said.append(Said("assistant", reply.text or reply.refusal))
+
+
+KIND = Kind(NAME, run, gives_way=True)

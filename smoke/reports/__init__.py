@@ -1,0 +1,3 @@
+"""Read access to smoke runs: queries, JSON, terminal, JUnit and the diff of two
+batches.
+"""

@@ -1,0 +1,106 @@
+"""Batches side by side: what a change of a prompt has brought."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from smoke.models import Run
+from smoke.reports import serializers
+
+UNITS = ("share", "score", "turns", "seconds", "usd")
+"""In the order in which they are told."""
+
+SLIGHT = 0.05
+"""The share of a time or a cost that comes and goes by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One measure of two batches; None where one has not got it."""
+
+    what: str
+    unit: str
+    """One of `UNITS`."""
+    now: float | None
+    before: float | None
+
+    @property
+    def change(self) -> float | None:
+        """How much more it is now."""
+        if self.now is None or self.before is None:
+            return None
+        return self.now - self.before
+
+    @property
+    def is_better(self) -> bool | None:
+        """Whether the change is for the better; None where it is none to speak of."""
+        if not self.change or self.unit == "turns":
+            return None
+        if self.unit in ("share", "score"):
+            return self.change > 0
+        is_slight = abs(self.change) < SLIGHT * (self.before or 0)
+        return None if is_slight else self.change < 0
+
+
+def differences(now: Sequence[Run], before: Sequence[Run]) -> list[Difference]:
+    """Return what two batches came to, measure by measure."""
+    measured, old = _measures(now), _measures(before)
+    names = sorted({**measured, **old}, key=lambda what: (UNITS.index(what[1]), what))
+    found = [Difference(*what, measured.get(what), old.get(what)) for what in names]
+    return [each for each in found if (each.now, each.before) != (None, None)]
+
+
+def _measures(runs: Sequence[Run]) -> dict[tuple[str, str], float | None]:
+    closed = [run for run in runs if serializers.outcome(run) != "open"]
+    passed = [run for run in closed if run.verdict == Run.Verdict.PASSED]
+    talked = [run for run in closed if run.verdict]
+    return {
+        ("passed", "share"): len(passed) / len(closed) if closed else None,
+        **{(name, "score"): mean for name, mean in means(closed).items()},
+        ("turns", "turns"): _mean([run.turns for run in talked]),
+        ("duration", "seconds"): _mean(_known(map(seconds, talked))),
+        ("cost", "usd"): _mean(_known(map(_usd, talked))),
+    }
+
+
+def means(runs: Sequence[Run]) -> dict[str, float]:
+    """Return the mean of all scores by `judge.criterion`, whoever replied."""
+    sums: dict[str, list[float]] = {}
+    for run in runs:
+        for name, found in run.scores.items():
+            total = sums.setdefault(name, [0.0, 0.0])
+            total[0] += found["mean"] * found["count"]
+            total[1] += found["count"]
+    return {name: total / count for name, (total, count) in sorted(sums.items())}
+
+
+def seconds(run: Run) -> float | None:
+    """Return how long a conversation took; None while it is not over."""
+    if run.started_at is None or run.ended_at is None:
+        return None
+    return (run.ended_at - run.started_at).total_seconds()
+
+
+def _usd(run: Run) -> float | None:
+    cost = serializers.cost([run])
+    return None if cost is None else cost / 1_000_000
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def told(each: Difference) -> dict[str, Any]:
+    """Return a measure as JSON."""
+    return {
+        "what": each.what,
+        "unit": each.unit,
+        "now": each.now,
+        "before": each.before,
+        "change": each.change,
+        "is_better": each.is_better,
+    }

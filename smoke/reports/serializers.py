@@ -1,0 +1,130 @@
+"""Runs as programs are told of them: JSON."""
+
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from judges import scores as judged
+from judges.models import Score
+from smoke.models import Line, Run
+from telemetry.presentation.turn_serializers import instant, usd
+
+
+def run(row: Run) -> dict[str, Any]:
+    """Return a run without what was said."""
+    return {
+        "id": str(row.id),
+        "object": "smoke.run",
+        "batch": str(row.batch),
+        "repetition": row.repetition,
+        "test": row.test,
+        "target": row.target,
+        "agent": row.agent or None,
+        "user_id": str(row.user_id),
+        "origin": row.origin,
+        "state": row.state,
+        "stopped_because": row.stopped_because or None,
+        "verdict": row.verdict or None,
+        "failures": row.failures,
+        "error": row.error or None,
+        "turns": row.turns,
+        "scores": row.scores,
+        "unscored": row.unscored,
+        "cost_usd": usd(row.cost_micro_usd),
+        "persona_cost_usd": usd(row.persona_micro_usd),
+        "created_at": instant(row.created_at),
+        "started_at": None if row.started_at is None else instant(row.started_at),
+        "finished_at": None if row.finished_at is None else instant(row.finished_at),
+    }
+
+
+def transcript(row: Run, start: int = 0) -> dict[str, Any]:
+    """Return a run with all that was said from a position on, called and scored."""
+    lines = list(row.lines.filter(position__gte=start).order_by("position"))
+    given: dict[uuid.UUID, list[Score]] = {}
+    turns = [line.turn_id for line in lines if line.turn_id is not None]
+    for score in judged.of_turns(turns):
+        given.setdefault(score.turn_id, []).append(score)
+    return {**run(row), "lines": [_line(line, given) for line in lines]}
+
+
+def _line(line: Line, given: Mapping[uuid.UUID, list[Score]]) -> dict[str, Any]:
+    scored = [] if line.turn_id is None else given.get(line.turn_id, [])
+    return {
+        "position": line.position,
+        "speaker": line.speaker,
+        "text": line.text,
+        "agent": line.agent or None,
+        "turn_id": None if line.turn_id is None else str(line.turn_id),
+        "calls": line.calls,
+        "cost_usd": usd(line.cost_micro_usd),
+        "seconds": line.seconds,
+        "said_at": instant(line.said_at),
+        "scores": [_score(score) for score in scored],
+    }
+
+
+def _score(row: Score) -> dict[str, Any]:
+    return {
+        "judge": row.judge,
+        "criterion": row.criterion,
+        "value": row.value,
+        "reasoning": row.reasoning or None,
+    }
+
+
+def batch(runs: Sequence[Run]) -> dict[str, Any]:
+    """Return what was launched together, and what it came to."""
+    first = runs[0]
+    return {
+        "object": "smoke.batch",
+        "id": str(first.batch),
+        "test": first.test,
+        "target": first.target,
+        **counts(runs),
+        "scores": scores(runs),
+        "cost_usd": usd(cost(runs)),
+        "runs": [run(row) for row in runs],
+    }
+
+
+def counts(runs: Sequence[Run]) -> dict[str, int]:
+    """Return how many passed, failed, broke off, and were cancelled or are open."""
+    found = Counter(outcome(row) for row in runs)
+    return {name: found[name] for name in ("passed", "failed", "broken", "open")}
+
+
+def outcome(row: Run) -> str:
+    """Return what became of a run in a word."""
+    if row.verdict:
+        return row.verdict
+    is_over = row.state in (Run.State.FAILED, Run.State.CANCELLED)
+    return "broken" if is_over else "open"
+
+
+def scores(runs: Sequence[Run]) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the mean scores by agent, and by `judge.criterion`."""
+    sums: dict[str, dict[str, list[float]]] = {}
+    for row in runs:
+        for name, found in row.scores.items():
+            total = sums.setdefault(row.agent, {}).setdefault(name, [0.0, 0])
+            total[0] += found["mean"] * found["count"]
+            total[1] += found["count"]
+    return {
+        agent: {
+            name: {"mean": total / count, "count": count}
+            for name, (total, count) in sorted(named.items())
+        }
+        for agent, named in sorted(sums.items())
+    }
+
+
+def cost(runs: Sequence[Run]) -> int | None:
+    """Return what replies and personas cost; None where any of it is not known."""
+    total = 0
+    for row in runs:
+        if row.cost_micro_usd is None or row.persona_micro_usd is None:
+            return None
+        total += row.cost_micro_usd + row.persona_micro_usd
+    return total

@@ -1,0 +1,96 @@
+"""Renders what a face answers as a page of the studio."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.exceptions import SuspiciousOperation
+from django.template import loader
+from rest_framework.exceptions import APIException
+
+from studio.base import formats
+from studio.base.admin_site import site
+from studio.base.formats import Format
+
+REFUSED = "studio/refused.html"
+PLAIN = "studio/plain.html"
+"""For what is made for scripts, where a browser asks for it all the same."""
+SHELLS = {"colors", "csrf_token", "messages", "perms", "request", "styles", "user"}
+"""What the shell's own templates go by: `answer.user` is the data's."""
+
+
+class PageRenderer(Format):
+    """A page in the studio's shell."""
+
+    media_type = "text/html"
+    format = "html"
+
+    def told(self, data: Any, context: Mapping[str, Any]) -> str:
+        """Return the page's text."""
+        view, request = context["view"], context["request"]
+        response = context["response"]
+        if response.exception:
+            template, shown = _refused(view, data, response.status_code)
+        else:
+            template, shown = _answered(view, data, response)
+        shell = {
+            **site.each_context(request._request),
+            "title": view.title or "Data",
+            "trail": view.trail,
+            "is_operator": site.is_operator(request._request),
+        }
+        own = {name: shown[name] for name in shown.keys() - SHELLS}
+        text: str = loader.render_to_string(
+            template, {**shell, **own, "answer": shown}, request=request._request
+        )
+        return text
+
+
+def _answered(view: Any, data: Any, response: Any) -> tuple[str, dict[str, Any]]:
+    template = getattr(response, "template", None) or view.template
+    if not template:
+        return PLAIN, {"written": formats.readable(data)}
+    shown = _context(data)
+    page = getattr(response, "page", None)
+    if page is not None:
+        shown.update(page())
+    return template, shown
+
+
+def _context(data: Any) -> dict[str, Any]:
+    if isinstance(data, Mapping):
+        return dict(data)
+    return {} if data is None else {"data": data}
+
+
+def _refused(view: Any, data: Any, status: int) -> tuple[str, Mapping[str, Any]]:
+    """Return the form again with what was typed, or a page that says what is wrong."""
+    error = data["error"]
+    filled = _filled(view) if view.is_form else None
+    if filled is None:
+        return REFUSED, {
+            "error": error,
+            "title": title(status),
+        }
+    return view.template, {**filled, "error": error}
+
+
+def _filled(view: Any) -> Mapping[str, Any] | None:
+    try:
+        filled: Mapping[str, Any] | None = view.refill()
+    except (APIException, SuspiciousOperation):
+        return None  # What was typed cannot be read.
+    return filled
+
+
+TITLES = {
+    403: "Not allowed",
+    404: "Not found",
+    409: "Changed meanwhile",
+    500: "That failed",
+    503: "Not available",
+}
+
+
+def title(status: int) -> str:
+    """Return the title of a page that says why something was refused."""
+    return TITLES.get(status, "That does not work")

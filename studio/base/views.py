@@ -1,0 +1,319 @@
+"""One address of the studio, three faces: a page, JSON, YAML.
+
+A `Face` has the methods of HTTP; each calls one function of the app it is about and
+returns `self.answer(…)` or `self.done(…)`. What `Accept` asks for decides how that is
+told: to scripts as data, to browsers as the page `template`, rendered with the data's
+keys. So nothing a page can do is out of a script's reach.
+
+    class Greetings(Face):
+        title = "Greetings"
+        template = "studio/greetings.html"
+
+        @extend_schema(responses=GreetingList)
+        def get(self, request: Request) -> Response:
+            return self.answer({"data": greetings.all()})
+
+        @extend_schema(request=Greeting, responses={201: Greeting})
+        def post(self, request: Request) -> HttpResponseBase:
+            made = greetings.add(self.entry(Greeting), by=self.author())
+            return self.done(made, said="Saved the greeting", to="/admin/greetings")
+
+In a template the data's keys are at hand by name, and all of it as `answer`.
+Browsers' forms are POSTs; a hidden `_method` field names the method that is meant.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar, cast
+
+from django.contrib import messages
+from django.core.exceptions import SuspiciousOperation
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.http.multipartparser import MultiPartParserError
+from django.http.response import HttpResponseBase
+from pydantic import BaseModel, ValidationError
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.parsers import FormParser, MultiPartParser
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from access.audit.audit_events import Author
+from core.errors import CoulisseError, Denied, Invalid
+from core.text.sanitization import shortened
+from core.validation import storable_values
+from studio.base import formats
+from studio.base.html_renderer import PageRenderer
+from studio.security import accounts, csrf, roles
+from studio.security.roles import Role
+
+Shape = TypeVar("Shape", bound=BaseModel)
+Page = Callable[[], Mapping[str, Any]]
+
+MULTIPART = "multipart/form-data"
+FORMS = ("application/x-www-form-urlencoded", MULTIPART)
+METHOD = "_method"
+MOST_DIGITS = 18
+WRITTEN = "yaml"
+"""The field of a form that holds an entry as YAML."""
+VERSION = "version"
+"""The parameter, or the field of a form, that says which version was shown."""
+
+
+class RoleNeeded(Denied):
+    """Your role does not allow this."""
+
+    code = "role_needed"
+
+
+class Entered(BaseAuthentication):
+    """Whoever the door let in."""
+
+    def authenticate(self, request: Request) -> tuple[Any, None]:
+        """Return the person the door has found."""
+        return request._request.user, None
+
+
+class ByRole(BasePermission):
+    """Viewers look, operators also change."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        """Return True; raises `RoleNeeded` otherwise, which says what is missing."""
+        role = roles.of(request.user)
+        if role is None:
+            raise RoleNeeded("You have no role in the studio; ask an operator for one")
+        only_looks = request.method in ("GET", "HEAD", "OPTIONS")
+        if role is not Role.OPERATOR and (view.operator_only or not only_looks):
+            raise RoleNeeded("Viewers look; ask an operator to change this, or for it")
+        return True
+
+
+class Answer(Response):
+    """Data, and what a page of it needs besides."""
+
+    def __init__(
+        self, data: Any, *, status: int, template: str | None, page: Page | None
+    ) -> None:
+        super().__init__(data, status=status)
+        self.template, self.page = template, page
+
+
+class Face(APIView):
+    """One address: see the module's own text."""
+
+    authentication_classes = [Entered]
+    permission_classes = [ByRole]
+    renderer_classes = [formats.Json, formats.Yaml, PageRenderer]
+    parser_classes = [
+        formats.JsonParser,
+        formats.YamlParser,
+        formats.XYamlParser,
+        FormParser,
+        MultiPartParser,
+    ]
+
+    template: ClassVar[str] = ""
+    """The page; an address without one is for scripts alone."""
+    title: str = ""
+    """What the page is called; set it on `self` where it depends on the address."""
+    trail: Sequence[tuple[str, str]] = ()
+    """The ways back, from the outermost: names and addresses."""
+    operator_only: ClassVar[bool] = False
+    """Whether viewers may not even look."""
+
+    def dispatch(
+        self, request: HttpRequest, *args: Any, **kwargs: Any
+    ) -> HttpResponseBase:
+        """Answer by the method that is meant."""
+        # Read once, here: as it was typed, and again by who parses it.
+        self._body = request.body
+        self._refusal: CoulisseError | None = None
+        try:
+            _readable(request)
+            csrf.check(request)
+        except (Denied, Invalid) as exc:
+            self._refusal = exc
+        is_sent = request.method == "POST" and request.content_type in FORMS
+        if is_sent and not isinstance(self._refusal, Invalid):
+            request.method = request.POST.get(METHOD, "POST").upper()
+        answer: HttpResponseBase = super().dispatch(request, *args, **kwargs)
+        return answer
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Refuse who may not, in the face that was asked for."""
+        super().initial(request, *args, **kwargs)
+        if self._refusal is not None:
+            raise self._refusal
+
+    def options(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Answer 204; the framework adds `Allow`, which names the methods."""
+        return HttpResponse(status=204)
+
+    # What methods answer with.
+
+    def answer(
+        self,
+        data: Any,
+        *,
+        status: int = 200,
+        template: str | None = None,
+        page: Page | None = None,
+    ) -> Response:
+        """Return data; `page()` is asked for what only the page shows besides."""
+        return Answer(data, status=status, template=template, page=page)
+
+    def done(
+        self, data: Any, *, said: str, to: str, status: int = 200, is_bad: bool = False
+    ) -> HttpResponseBase:
+        """Return what a change made to a script; lead a browser on, and tell it so."""
+        if self.is_page:
+            tell = messages.error if is_bad else messages.success
+            tell(self.request._request, said)
+            return HttpResponseRedirect(to, status=303)
+        return Response(data, status=status)
+
+    def refill(self) -> Mapping[str, Any] | None:
+        """Return the context of `template` when a form of it was refused.
+
+        It holds what was typed; `error` is added to it. None shows a page of its own.
+        """
+        return None
+
+    # What they ask with.
+
+    @property
+    def is_page(self) -> bool:
+        """Whether a browser asks."""
+        return bool(self.request.accepted_renderer.format == "html")
+
+    @property
+    def is_form(self) -> bool:
+        """Whether the body is that of a form."""
+        return self.request._request.content_type in FORMS
+
+    def author(self) -> Author:
+        """Return who acts, for the audit."""
+        return accounts.author(self.request._request)
+
+    def shown_version(self) -> str:
+        """Return the version that whoever asks was shown; "" where none is said."""
+        said = self.request.headers.get("If-Match", "").strip('W/" ')
+        said = said or self.request.query_params.get(VERSION, "")
+        if not said and self.is_form:
+            said = str(self._fields().get(VERSION, ""))
+        return "" if said == "*" else said
+
+    def is_text(self) -> bool:
+        """Tell whether the body is YAML as somebody wrote it, not data."""
+        if self.is_form:
+            return WRITTEN in self._fields()
+        return "yaml" in (self.request._request.content_type or "")
+
+    def text(self) -> str:
+        """Return the body as YAML: as it was written, or what says the same.
+
+        Raises `Invalid` for what is no text.
+        """
+        if not self.is_text():
+            data = formats.plain(self.typed() if self.is_form else self.data())
+            return "" if self.is_form and not data else formats.dumped(data)
+        if self.is_form:
+            return str(self._fields()[WRITTEN]).replace("\r\n", "\n")
+        try:
+            return self._body.decode()
+        except UnicodeDecodeError:
+            raise Invalid("The body is not UTF-8 text") from None
+
+    def typed(self) -> dict[str, Any]:
+        """Return data of a body's fields, without those that are about the request."""
+        data = self.data()
+        if not isinstance(data, dict):
+            return {}
+        return {name: it for name, it in data.items() if name != VERSION}
+
+    def data(self) -> Any:
+        """Return the body's data; of a form its fields, or those of its YAML field."""
+        if not self.is_form:
+            return self.request.data
+        fields = self._fields()
+        if WRITTEN in fields:
+            return formats.loaded(self.text().encode())
+        return {
+            name: value
+            for name, value in fields.items()
+            if value != "" and not name.startswith(("_", "csrf"))
+        }
+
+    def _fields(self) -> Mapping[str, Any]:
+        """Return a form's fields without its files, the last value of each."""
+        fields = cast(QueryDict, self.request.data).dict()
+        return {name: text for name, text in fields.items() if isinstance(text, str)}
+
+    def entry(self, shape: type[Shape]) -> Shape:
+        """Return the body in a shape; raises `Invalid`, naming the first place."""
+        return _shaped(shape, self.data())
+
+    def asked(self, shape: type[Shape]) -> Shape:
+        """Return the query in a shape, without what is empty; raises as `entry`."""
+        query = self.request.query_params
+        return _shaped(
+            shape, {n: query[n] for n in query if query[n] and n != "format"}
+        )
+
+    def number(
+        self, name: str, *, default: int, least: int = 1, most: int = 1000
+    ) -> int:
+        """Return a whole number from the query; raises `Invalid`."""
+        text = self.request.query_params.get(name, "")
+        if text == "":
+            return default
+        # Python refuses to read thousands of digits.
+        is_number = text.isdecimal() and len(text) <= MOST_DIGITS
+        if not is_number or not least <= int(text) <= most:
+            raise Invalid(
+                f"'{name}' must be a whole number from {least} to {most}", param=name
+            )
+        return int(text)
+
+
+def _readable(request: HttpRequest) -> None:
+    """Raise `Invalid` for a form that cannot be read, or its text not stored."""
+    try:
+        fields, files = _form(request)
+    except (MultiPartParserError, SuspiciousOperation) as exc:
+        raise Invalid(f"The form cannot be read: {exc}") from exc
+    for name in files:
+        raise Invalid(
+            "The form has a file, and none is accepted: send its text as a field",
+            param=shortened(name),
+        )
+    for name, values in fields.lists():
+        for text in (name, *values):
+            problem = storable_values.problem(text)
+            if problem is not None:
+                raise Invalid(f"The form {problem}", param=shortened(name))
+
+
+def _form(request: HttpRequest) -> tuple[QueryDict, Mapping[str, Any]]:
+    """Return a form's fields and files; Django itself reads those of POST only."""
+    if request.method == "POST" or request.content_type not in FORMS:
+        return request.POST, request.FILES
+    if request.content_type == MULTIPART and request.body:
+        raise Invalid(
+            "A form of several parts is sent with POST; name another method in its "
+            f"field {METHOD}, or send the fields as JSON or YAML"
+        )
+    return QueryDict(request.body), {}
+
+
+def _shaped(shape: type[Shape], data: Any) -> Shape:
+    """Return data in a shape; raises `Invalid`, naming the first place."""
+    try:
+        return shape.model_validate(data)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise Invalid(
+            f"{place}: {first['msg']}" if place else first["msg"],
+            param=place or None,
+        ) from exc

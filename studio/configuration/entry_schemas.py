@@ -1,0 +1,146 @@
+"""How scripts get the entries of the four kinds."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, RootModel, create_model
+
+from config.models import OverrideVersion
+from config.overrides import override_editor
+from config.overrides.override_editor import Entry
+from studio.configuration.detail_schemas import BESIDE
+from studio.configuration.entry_types import Kind
+
+HISTORY = 20
+"""Versions of an entry that are shown at once."""
+
+
+class Listed(BaseModel):
+    """One of a list."""
+
+    name: str
+    label: Literal["yaml", "dynamic", "override", "tombstoned"] = Field(
+        description="Whether the file alone has it, the studio alone, both (the "
+        "studio's runs), or the studio disables it."
+    )
+    is_in_force: bool = Field(description="Whether anything runs under this name.")
+    is_broken: bool = Field(
+        description="Whether the studio's does not fit the file, and is set aside."
+    )
+    why: str = Field(description="What does not fit.")
+    version: int = Field(
+        description="Of what the studio says; 0 where it says nothing. Send it as "
+        "`?version=` with a change to be refused if somebody was faster."
+    )
+    changed_at: datetime | None
+    changed_by: str
+
+
+class Version(BaseModel):
+    """Something that was done to an entry in the studio."""
+
+    id: int
+    action: Literal["saved", "tombstoned", "reset", "removed"]
+    at: datetime
+    by: str
+    yaml: str
+
+
+class Detailed(Listed):
+    """One of them, in full."""
+
+    yaml: str = Field(
+        description="As it is written: by the studio if it says anything."
+    )
+    written: str | None = Field(description="As the file has it.")
+    diff: str = Field(description="What the studio changes, as a unified diff.")
+    history: list[Version] = Field(
+        description="The newest first, at most 20; those before one by `?before=`."
+    )
+    has_more: bool = Field(description="Whether there are older ones.")
+
+
+def listed(entry: Entry, beside: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry as one of a list."""
+    return {
+        "name": entry.name,
+        "label": entry.label,
+        "is_in_force": entry.is_in_force,
+        "is_broken": entry.is_broken,
+        "why": entry.why,
+        "version": entry.version,
+        "changed_at": entry.changed_at,
+        "changed_by": entry.changed_by,
+        "config": entry.data,
+        "beside": beside,
+    }
+
+
+def detailed(
+    entry: Entry, details: Mapping[str, Any], *, before: int | None = None
+) -> dict[str, Any]:
+    """Return an entry in full, with what was done to it before a version."""
+    told = override_editor.history(
+        entry.section, entry.name, before=before, limit=HISTORY + 1
+    )
+    return {
+        **listed(entry, details),
+        "yaml": entry.text,
+        "written": entry.written,
+        "diff": override_editor.diff(entry),
+        "history": [version(each) for each in told[:HISTORY]],
+        "has_more": len(told) > HISTORY,
+    }
+
+
+def version(row: OverrideVersion) -> dict[str, Any]:
+    """Return something that was done to an entry."""
+    return {
+        "id": row.pk,
+        "action": row.action,
+        "at": row.at,
+        "by": row.by,
+        "yaml": row.body,
+    }
+
+
+class Deleted(BaseModel):
+    """One that is no more."""
+
+    name: str
+    deleted: Literal[True]
+
+
+def left_shape(kind: Kind) -> type[BaseModel]:
+    """Return the shape of what is left of one that is disabled, deleted or reset."""
+    root: Any = RootModel
+    either = root[detail_shape(kind) | Deleted]
+    return create_model(f"Left{kind.shape.__name__}", __base__=either)
+
+
+def list_shape(kind: Kind) -> type[BaseModel]:
+    """Return the shape of a kind's list."""
+    fields: dict[str, Any] = {
+        "object": (Literal["list"], "list"),
+        "data": (list[_whole(kind, Listed, "Listed")], ...),  # type: ignore[misc]
+    }
+    return create_model(f"{kind.shape.__name__}List", **fields)
+
+
+def detail_shape(kind: Kind) -> type[BaseModel]:
+    """Return the shape of one of a kind, in full."""
+    return _whole(kind, Detailed, "Detailed")
+
+
+def _whole(kind: Kind, base: type[BaseModel], prefix: str) -> type[BaseModel]:
+    what = Field(
+        description="What runs, as it could be sent back; null where nothing does."
+    )
+    in_list, of_one = BESIDE[kind.path]
+    beside = of_one if base is Detailed else in_list
+    fields: dict[str, Any] = {
+        "config": (kind.shape | None, what),
+        "beside": (beside, Field(description="What else there is to tell of it.")),
+    }
+    return create_model(f"{prefix}{kind.shape.__name__}", __base__=base, **fields)

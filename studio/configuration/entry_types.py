@@ -1,0 +1,178 @@
+"""The four kinds of entries the studio may change, and what each page adds to them.
+
+Every kind has the same faces (`studio/configuration/entry_views.py`). What is its own
+is here: how its list looks, and what its detail page shows below the configuration. To
+add to a page, give its kind another function; `details` is also in what scripts get.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from agents.config import AGENTS as AGENTS_SECTION
+from agents.config import AgentConfig
+from config.sections import Section
+from experiments.config import EXPERIMENTS as EXPERIMENTS_SECTION
+from experiments.config import ExperimentConfig
+from judges.config import JUDGES as JUDGES_SECTION
+from judges.config import JudgeConfig
+from smoke.config import SMOKE_TESTS as SMOKE_TESTS_SECTION
+from smoke.config import SmokeTest
+from studio.configuration import agent_details
+from studio.evaluation import experiment_results, judge_details, smoke_details
+
+Details = Callable[[str, Any], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is particular to one kind of entries."""
+
+    section: Section[Any]
+    shape: type[Any]
+    """Of one entry, for the description of the API."""
+    path: str
+    """Below `/admin/`, and of its templates below `studio/`."""
+    title: str
+    lead: str
+    """What they are for, in a line under the title."""
+    icon: str
+    begin: str
+    """What the form of a new one begins with; the names in braces are the file's."""
+    columns: tuple[tuple[str, str], ...]
+    """Of the list, between the name and the label: what the head of each says, and its
+    classes: `number`, and `is-wide` where a phone has no room for it."""
+    overview: Callable[[], Mapping[str, Any]]
+    """What a list shows beside the configuration, by name; a fixed number of queries,
+    however many entries there are."""
+    details: Details
+    """What that of one shows, by its name and value: None where nothing runs."""
+    has_actions: bool = False
+    """Whether its page has buttons of its own."""
+
+    @property
+    def place(self) -> str:
+        """The address of the list."""
+        return f"/admin/{self.path}"
+
+    def place_of(self, name: str) -> str:
+        """Return the address of one."""
+        return f"{self.place}/{quote(name, safe='')}"
+
+    @property
+    def row_template(self) -> str:
+        """The cells of an `entry`, with `beside`, its own part of `overview()`."""
+        return f"studio/{self.path}/_row.html"
+
+    @property
+    def detail_template(self) -> str:
+        """Included below the configuration of one, with `details` and `entry`."""
+        return f"studio/{self.path}/_details.html"
+
+    @property
+    def actions_template(self) -> str:
+        """Included in the head of its page; "" where it has no buttons."""
+        return f"studio/{self.path}/_actions.html" if self.has_actions else ""
+
+
+AGENTS = Kind(
+    section=AGENTS_SECTION,
+    shape=AgentConfig,
+    path="agents",
+    title="Agents",
+    lead="Who answers: a model, its instructions, and what it may use.",
+    icon="smart_toy",
+    columns=(
+        *(("Model", "is-wide"), ("Uses", "is-wide")),
+        *(("Turns, 24 h", "number"), ("Cost, 24 h", "number is-wide")),
+    ),
+    overview=agent_details.overview,
+    details=agent_details.details,
+    has_actions=True,
+    begin="""\
+name: helper
+provider: {provider}
+model: {model}
+preamble: |
+  You are a helpful assistant.
+""",
+)
+JUDGES = Kind(
+    section=JUDGES_SECTION,
+    shape=JudgeConfig,
+    path="judges",
+    title="Judges",
+    lead="Models that score replies by your criteria.",
+    icon="gavel",
+    columns=(
+        *(("Model", "is-wide"), ("Criteria", "is-wide")),
+        *(("Drawn", "number is-wide"), ("Scores, 7 d", "number is-wide")),
+        ("Mean", "number"),
+    ),
+    overview=judge_details.overview,
+    details=judge_details.details,
+    has_actions=True,
+    begin="""\
+name: usefulness
+provider: {provider}
+model: {model}
+sampling_rate: 0.2
+rubrics:
+  helpful: Whether the reply does what was asked.
+""",
+)
+EXPERIMENTS = Kind(
+    section=EXPERIMENTS_SECTION,
+    shape=ExperimentConfig,
+    path="experiments",
+    title="Experiments",
+    lead="Several agents under one name, one of which answers each request.",
+    icon="science",
+    columns=(
+        *(("Strategy", "is-wide"), ("Variants, 7 d", "is-wide")),
+        ("Turns, 7 d", "number"),
+    ),
+    overview=experiment_results.overview,
+    details=experiment_results.details,
+    has_actions=True,
+    begin="""\
+name: comparison
+strategy: split
+variants:
+  - agent: {agent}
+    weight: 1
+  - agent: {another}
+    weight: 1
+""",
+)
+SMOKE_TESTS = Kind(
+    section=SMOKE_TESTS_SECTION,
+    shape=SmokeTest,
+    path="smoke",
+    title="Smoke tests",
+    lead="Synthetic users who talk to your agents, so that you see how it goes.",
+    icon="theater_comedy",
+    columns=(
+        *(("Talks to", "is-wide"), ("Last runs", "")),
+        *(("Scores", "is-wide"), ("Last, next", "is-wide")),
+    ),
+    overview=smoke_details.overview,
+    details=smoke_details.details,
+    has_actions=True,
+    begin="""\
+name: first-words
+target: {agent}
+persona:
+  provider: {provider}
+  model: {model}
+  preamble: |
+    You are new here and want to know what this can do for you.
+    When you know, say "[FIN]".
+stop_marker: "[FIN]"
+max_turns: 5
+""",
+)
+
+KINDS = (AGENTS, EXPERIMENTS, JUDGES, SMOKE_TESTS)
+BY_SECTION = {kind.section.key: kind for kind in KINDS}

@@ -1,0 +1,414 @@
+"""Agents, judges, experiments and smoke tests: the same faces for each kind.
+
+What is saved here is stored beside the file and runs in its place; the file is left as
+it is (`config/overrides/override_editor.py`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from django.http.response import HttpResponseBase
+from django.urls import URLPattern, path
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiParameter
+from pydantic import BaseModel
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from access.audit import audit_log
+from access.audit.audit_events import Deed
+from agents.config import AGENTS
+from config import live
+from config.errors import ConfigInvalid, EntryUnknown
+from config.overrides import entry_validation, override_editor
+from config.overrides.override_editor import Entry
+from config.sections import Section
+from core.errors import Invalid, NotFound
+from providers.config import PROVIDERS
+from studio.base import edit_conflicts, error_responses, formats
+from studio.base.views import Face
+from studio.configuration import entry_schemas, entry_types
+from studio.configuration.entry_types import Kind
+
+FORM = "studio/entries/form.html"
+
+
+class Described(AutoSchema):
+    """Describes a face by its kind."""
+
+    VERBS = {
+        ("Entries", "GET"): ("list", "List {title}"),
+        ("Entries", "POST"): ("create", "Add one of {title}"),
+        ("OneEntry", "GET"): ("retrieve", "Show one of {title}"),
+        ("OneEntry", "PUT"): ("update", "Have this run in place of the file's"),
+        ("OneEntry", "DELETE"): ("destroy", "Disable one, or drop the studio's own"),
+        ("Check", "POST"): ("check", "Judge one that is being typed"),
+        ("Reset", "POST"): ("reset", "Have what the file says run again"),
+    }
+
+    @property
+    def _kind(self) -> Kind:
+        return cast(EntryFace, self.view).kind
+
+    def _verb(self) -> tuple[str, str]:
+        return self.VERBS[type(self.view).__name__, self.method]
+
+    def get_operation_id(self) -> str:
+        """Return `agents_list`."""
+        verb = self._verb()[0]
+        is_of_one = verb == "check" and "{" in self.path
+        return f"{self._kind.path}_{verb}{'_one' if is_of_one else ''}"
+
+    def get_summary(self) -> str:
+        """Return what it does."""
+        return self._verb()[1].format(title=self._kind.title.lower())
+
+    def get_tags(self) -> list[str]:
+        """Return the kind."""
+        return [self._kind.path]
+
+    def get_override_parameters(self) -> list[Any]:
+        """Return what a change may say."""
+        if self.method in ("PUT", "DELETE") or isinstance(self.view, Reset):
+            what = (
+                "The version that was shown (its ETag); refused with 409 if it is "
+                "another now. `If-Match` says the same."
+            )
+            return [OpenApiParameter("version", int, description=what)]
+        return []
+
+    def get_request_serializer(self) -> Any:
+        """Return the shape that is written in the YAML, too."""
+        verb = self._verb()[0]
+        if verb == "check":
+            return Draft
+        return self._kind.shape if verb in ("create", "update") else None
+
+    def get_response_serializers(self) -> Any:
+        """Return the shapes of what is answered."""
+        match self._verb()[0]:
+            case "list":
+                return entry_schemas.list_shape(self._kind)
+            case "check":
+                return error_responses.Problems
+            case "create":
+                return {201: entry_schemas.detail_shape(self._kind)}
+            case "destroy" | "reset":
+                return {200: entry_schemas.left_shape(self._kind)}
+        return {200: entry_schemas.detail_shape(self._kind)}
+
+
+class Draft(BaseModel):
+    """What is being typed."""
+
+    yaml: str
+    at: str = ""
+    """Where it stands in the file, as the editor tells everybody."""
+
+
+class EntryFace(Face):
+    """A face about one of the kinds."""
+
+    kind: Kind = entry_types.AGENTS
+    schema = Described()
+
+    def recorded(self, verb: str, name: str, change: Any, *args: Any, **kw: Any) -> Any:
+        """Make a change and write it down in the audit, unless it changed nothing."""
+        by = self.author()
+        deed = Deed(override_editor.deed(self.kind.section, verb), by, name)
+
+        def done(result: Any) -> Deed | None:
+            return None if result is False else deed
+
+        return audit_log.recorded(
+            done, change, self.kind.section, *args, by=by.actor, **kw
+        )
+
+    def written(self) -> str:
+        """Return the entry that is sent; a script's is refused that is no YAML."""
+        text, noun = self.text(), self.kind.section.noun
+        if self.is_form:
+            return text
+        if not text.strip():
+            raise Invalid(f"The body is empty; it must be a map: one {noun}")
+        if not isinstance(formats.loaded(text.encode()), dict):
+            raise Invalid(f"The body must be a map: one {noun}")
+        return text
+
+    def version(self) -> int | None:
+        """Return the version that was shown, where it is said."""
+        return _whole("version", self.shown_version())
+
+    def whole_number(self, name: str) -> int | None:
+        """Return a whole number of the query, where it is said."""
+        return _whole(name, self.request.query_params.get(name, ""))
+
+    def told(self, name: str, *, status: int = 200) -> Response:
+        """Return one of them in full."""
+        entry = override_editor.find(self.kind.section, name)
+        self.title = entry.name
+        answer = self._told(entry, status=status)
+        # Weak, for beside it stand figures that change by themselves.
+        answer["ETag"] = f'W/"{entry.version}"'
+        return answer
+
+    def _told(self, entry: Entry, *, status: int) -> Response:
+        if self.request.accepted_renderer.format == "yaml":
+            return self.answer(entry.text, status=status)
+        details = self.kind.details(entry.name, entry.value)
+        before = self.whole_number("before")
+        data = entry_schemas.detailed(entry, details, before=before)
+        page = {**self.shell(), "entry": entry, "details": details}
+        return self.answer(data, status=status, page=lambda: page)
+
+    def shell(self) -> dict[str, Any]:
+        """Return what every page of the kind needs besides."""
+        return {"kind": self.kind, "lead": "", "place": self.kind.place}
+
+    def filled(
+        self, *, yaml: str, to: str, method: str, name: str | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """Return the context of the form."""
+        self.template = FORM  # type: ignore[misc]
+        form = {"yaml": yaml, "to": to, "method": method, "name": name}
+        section = self.kind.section
+        editor = {
+            "at": f"{section.key}/0",
+            "check": f"{to}/check",
+            "own_files": entry_validation.files(
+                section, name or _name_in(section, yaml)
+            ),
+        }
+        return {**self.shell(), **form, **editor, **more}
+
+
+def _whole(name: str, said: str) -> int | None:
+    if said == "":
+        return None
+    if not said.isdecimal() or len(said) > 18:
+        raise Invalid(f"'{name}' must be a whole number", param=name)
+    return int(said)
+
+
+def _name_in(section: Section[Any], text: str) -> str | None:
+    """Return what a text that may be wrong calls itself."""
+    try:
+        return entry_validation.own_name(section, text)
+    except ConfigInvalid:
+        return None
+
+
+class Entries(EntryFace):
+    """All of a kind."""
+
+    template = "studio/entries/list.html"
+
+    def get(self, request: Request) -> Response:
+        self.title = self.kind.title
+        beside = self.kind.overview()
+        rows = [
+            (entry, beside.get(entry.name, {}))
+            for entry in override_editor.listed(self.kind.section)
+        ]
+        data = [entry_schemas.listed(*row) for row in rows]
+        page = {**self.shell(), "lead": self.kind.lead, "rows": rows}
+        return self.answer({"object": "list", "data": data}, page=lambda: page)
+
+    def post(self, request: Request) -> HttpResponseBase:
+        text = self.written()
+        name = entry_validation.own_name(self.kind.section, text)
+        self.recorded("create", name, override_editor.create, text)
+        noun = self.kind.section.noun
+        to = self.kind.place_of(name)
+        told = self.told(name, status=201)
+        if self.is_page:
+            return self.done(told.data, said=f"Made {noun} '{name}'", to=to)
+        told["Location"] = to
+        return told
+
+    def refill(self) -> Mapping[str, Any]:
+        """Return the form as it was filled in."""
+        return _new_form(self, self.text())
+
+
+class NewEntry(EntryFace):
+    """The form of a new one, from nothing or from another (`?like=`)."""
+
+    schema = None  # type: ignore[assignment]
+    template = FORM
+
+    def get(self, request: Request) -> Response:
+        text = begin(self.kind)
+        like = request.query_params.get("like")
+        if like:
+            text = override_editor.find(self.kind.section, like).text
+        return self.answer({"yaml": text}, page=lambda: _new_form(self, text))
+
+
+def begin(kind: Kind) -> str:
+    """Return what the form of a new one begins with: of what there is."""
+    config = live.current()
+    agents = list(config.get(AGENTS).values())
+    first, last = agents[0], agents[-1]
+    # What runs on this machine is small, and bad at judging and at playing a part.
+    providers = config.get(PROVIDERS)
+    able = (one for one in agents if providers[one.provider].kind != "local")
+    model = next(able, first)
+    return kind.begin.format(
+        provider=model.provider,
+        model=model.model,
+        agent=first.name,
+        another=last.name if last is not first else "another",
+    )
+
+
+def _new_form(face: EntryFace, text: str) -> dict[str, Any]:
+    kind = face.kind
+    face.title = f"New {kind.section.noun}"
+    face.trail = [(kind.title, kind.place)]
+    return face.filled(yaml=text, to=kind.place, method="POST")
+
+
+class OneEntry(EntryFace):
+    """One of them: what runs, who says so, and what was said before."""
+
+    template = "studio/entries/one.html"
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Know the way back, whatever happens."""
+        self.title = kwargs["name"]
+        self.trail = [(self.kind.title, self.kind.place)]
+        super().initial(request, *args, **kwargs)
+
+    def get(self, request: Request, name: str) -> Response:
+        return self.told(name)
+
+    def put(self, request: Request, name: str) -> HttpResponseBase:
+        text, version = self.written(), self.version()
+        noun = self.kind.section.noun
+        if self.recorded(
+            "save", name, override_editor.save, name, text, version=version
+        ):
+            return self._done(name, f"Saved {noun} '{name}'")
+        return self._done(name, f"Nothing changed: this is {noun} '{name}' already")
+
+    def delete(self, request: Request, name: str) -> HttpResponseBase:
+        before = override_editor.find(self.kind.section, name)
+        verb = "delete" if before.label == "dynamic" else "disable"
+        self.recorded(
+            verb, name, override_editor.tombstone, name, version=self.version()
+        )
+        noun = self.kind.section.noun
+        if verb == "disable":
+            return self._done(name, f"Disabled {noun} '{name}'")
+        said = f"Deleted {noun} '{name}'"
+        return self.done({"name": name, "deleted": True}, said=said, to=self.kind.place)
+
+    def _done(self, name: str, said: str) -> HttpResponseBase:
+        told = self.told(name)
+        if self.is_page:
+            return self.done(told.data, said=said, to=self.kind.place_of(name))
+        return told
+
+    def refill(self) -> Mapping[str, Any] | None:
+        """Return the form as it was filled in; there is none but that of a PUT."""
+        if self.request.method != "PUT":
+            return None
+        text, name = self.text(), self.kwargs["name"]
+        try:
+            entry = override_editor.find(self.kind.section, name)
+        except EntryUnknown:
+            return _new_form(self, text)  # Saving it makes it anew.
+        shown = str(self._fields().get("version", ""))
+        form = _edit_form(self, name, text, shown)
+        version = str(entry.version)
+        if shown in ("", version):
+            return form
+        change = edit_conflicts.change(entry.text, text, form["to"])
+        is_off = entry.label == "tombstoned"
+        return {**form, "version": version, "meanwhile": change, "is_off": is_off}
+
+
+class EditEntry(EntryFace):
+    """The form of one, with what it is now or what it was (`?from=`)."""
+
+    schema = None  # type: ignore[assignment]
+    template = FORM
+
+    def get(self, request: Request, name: str) -> Response:
+        entry = override_editor.find(self.kind.section, name)
+        text = self._text(entry, request.query_params.get("from", ""))
+        return self.answer(
+            {"yaml": text, "version": entry.version},
+            page=lambda: _edit_form(self, name, text, str(entry.version)),
+        )
+
+    def _text(self, entry: Entry, version: str) -> str:
+        if version == "":
+            return entry.text
+        if not version.isdecimal() or len(version) > 18:
+            raise NotFound(f"There is no version '{version}'")
+        return override_editor.version(self.kind.section, entry.name, int(version)).body
+
+
+def _edit_form(face: EntryFace, name: str, text: str, version: str) -> dict[str, Any]:
+    """Return the context of the form of one that is there."""
+    kind = face.kind
+    face.title = f"Edit {name}"
+    face.trail = [(kind.title, kind.place), (name, kind.place_of(name))]
+    return face.filled(
+        yaml=text, to=kind.place_of(name), method="PUT", version=version, name=name
+    )
+
+
+class Check(EntryFace):
+    """What is wrong with an entry that is being typed."""
+
+    renderer_classes = [formats.Json, formats.Yaml]
+
+    def post(self, request: Request, name: str | None = None) -> Response:
+        text = self.entry(Draft).yaml
+        found = override_editor.problems(self.kind.section, text, name=name)
+        told = error_responses.invalid(ConfigInvalid(found))["error"]["problems"]
+        own = entry_validation.files(
+            self.kind.section, name or _name_in(self.kind.section, text)
+        )
+        return self.answer({"problems": [_of_draft(each, own) for each in told]})
+
+
+def _of_draft(problem: dict[str, Any], own: Sequence[str]) -> dict[str, Any]:
+    """Return a problem with the line it has in the draft; another's is in its words."""
+    if problem["file"] is None or problem["file"] in own:
+        return problem
+    message = "{file}:{line}: {message}".format_map(problem)
+    return {**problem, "message": message, "line": None, "column": None}
+
+
+class Reset(OneEntry):
+    """Back to the file."""
+
+    http_method_names = ["post", "options"]
+
+    def post(self, request: Request, name: str) -> HttpResponseBase:
+        had = override_editor.find(self.kind.section, name)
+        self.recorded(
+            "reset", name, override_editor.reset, name, version=self.version()
+        )
+        said = f"{self.kind.section.noun.capitalize()} '{name}' is as the file says"
+        if had.written is None:
+            data = {"name": name, "deleted": True}
+            return self.done(data, said=said, to=self.kind.place)
+        return self._done(name, said)
+
+
+def addresses(kind: Kind) -> list[URLPattern]:
+    """Return the addresses of a kind."""
+    return [
+        path(kind.path, Entries.as_view(kind=kind)),
+        path(f"{kind.path}/new", NewEntry.as_view(kind=kind)),
+        path(f"{kind.path}/check", Check.as_view(kind=kind)),
+        path(f"{kind.path}/<path:name>/check", Check.as_view(kind=kind)),
+        path(f"{kind.path}/<path:name>/edit", EditEntry.as_view(kind=kind)),
+        path(f"{kind.path}/<path:name>/reset", Reset.as_view(kind=kind)),
+        path(f"{kind.path}/<path:name>", OneEntry.as_view(kind=kind)),
+    ]

@@ -1,0 +1,223 @@
+"""Providers and MCP servers: entries of a map of the file, each with its address."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agents.config import AGENTS
+from config import live, sections
+from config.editing import file_editor
+from config.editing.file_editor import File
+from config.editing.round_trip import serializer
+from config.editing.round_trip.key_paths import Place
+from config.errors import ConfigInvalid, EntryUnknown
+from core.errors import Invalid
+from providers.config import KIND_NAMES
+from studio.configuration import mcp_servers
+from studio.configuration.entry_schemas import Deleted
+from studio.configuration.section_views import (
+    SETTINGS,
+    SectionFace,
+    address_of,
+    title_of,
+)
+from studio.configuration.yaml_base_views import EMPTIED, VERSION, PartFace
+
+HIDDEN = ("", ".", "..", "new")
+"""Names whose addresses lead elsewhere."""
+
+
+class EntriesFace(SectionFace):
+    """All of a map: to be looked at, added to, and written as a whole."""
+
+    named_by: ClassVar[tuple[str, ...]] = ("name",)
+    """Which field of a new entry is its name."""
+
+    @extend_schema(
+        summary="Add an entry to the file",
+        parameters=[VERSION],
+        request=OpenApiTypes.OBJECT,
+        responses={201: OpenApiTypes.OBJECT},
+    )
+    def post(self, request: Request) -> HttpResponseBase:
+        name, text = file_editor.named(self._new(), self.named_by)
+        if name in HIDDEN or not name.isprintable():
+            raise Invalid(
+                "an entry needs a name of one line, and not 'new', '.' or '..'",
+                param="name",
+            )
+        details = {"section": self.key, "entry": name}
+        file = self.recorded(details, file_editor.add, (self.key, name), text)
+        noun = sections.registered()[self.key].noun
+        to = f"{self.address}/{quote(name, safe='')}"
+        said = f"Added {noun} '{name}'{self.when()}"
+        data = file.data_at((self.key, name))
+        answer = self.done(data, said=said, to=to, status=201)
+        if not self.is_page:
+            answer["Location"] = to
+        return answer
+
+    def _new(self) -> str:
+        if self.is_text():
+            return self.text()
+        data = self.typed() if self.is_form else self.data()
+        if not isinstance(data, Mapping):
+            raise Invalid("The body must be a map: one entry")
+        return serializer.block({key: it for key, it in data.items() if it != ""})
+
+    def refill(self) -> Mapping[str, Any] | None:
+        """Return the form as it was filled in, that of a new entry, too."""
+        if self.request.method != "POST":
+            return super().refill()
+        try:
+            file = file_editor.read()
+            said = {"yaml": file.text_at(self.at), "version": file.version}
+        except ConfigInvalid:
+            return None
+        return {**self.shell(), **said, "typed": self.typed()}
+
+    def rows(self, file: File) -> list[dict[str, Any]]:
+        """Return what a table says of each entry."""
+        data = file.data_at((self.key,))
+        entries = data if isinstance(data, Mapping) else {}
+        return [self.row(name, entry or {}) for name, entry in entries.items()]
+
+    def row(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a table says of one."""
+        address = f"{self.address}/{quote(name, safe='')}"
+        return {"name": name, "address": address, **entry}
+
+    def shell(self) -> dict[str, Any]:
+        """Return what the page needs besides."""
+        return {**super().shell(), "rows": self.rows(file_editor.read())}
+
+
+class Providers(EntriesFace):
+    """Where models run."""
+
+    key = "providers"
+    template = "studio/file/providers.html"
+    named_by = ("name", "kind")
+
+    def row(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a table says of one."""
+        users = [
+            a.name for a in live.current().get(AGENTS).values() if a.provider == name
+        ]
+        row = super().row(name, entry)
+        return {"kind": name, **row, "agents": users, "key": key_of(entry)}
+
+    def shell(self) -> dict[str, Any]:
+        """Return what the page needs besides."""
+        return {**super().shell(), "kinds": KIND_NAMES}
+
+
+def key_of(entry: Mapping[str, Any]) -> str:
+    """Return where a provider's key comes from, in words."""
+    key = entry.get("api_key")
+    if not key:
+        return "none"
+    return str(key) if str(key).startswith("${") else "in the file"
+
+
+class Mcp(EntriesFace):
+    """Tool servers."""
+
+    key = "mcp"
+    template = "studio/file/mcp.html"
+
+    def rows(self, file: File) -> list[dict[str, Any]]:
+        """Return what a table says of each entry, and how it stands now."""
+        states = mcp_servers.states()
+        rows = super().rows(file)
+        return [{**row, "state": states.get(row["name"])} for row in rows]
+
+
+class EntryFace(PartFace):
+    """One entry of such a map."""
+
+    template = "studio/file/entry.html"
+    key: str = ""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Know the way back; raises `EntryUnknown` for what the file has not."""
+        self.name = self.title = kwargs["name"]
+        self.trail = [
+            ("Settings", SETTINGS),
+            (title_of(self.key), address_of(self.key)),
+        ]
+        super().initial(request, *args, **kwargs)
+        if not file_editor.read().has(self.at):
+            noun = sections.registered()[self.key].noun
+            raise EntryUnknown(f"there is no {noun} '{self.name}' in the file")
+
+    @property
+    def at(self) -> Place:
+        """The entry."""
+        return (self.key, self.name)
+
+    @property
+    def address(self) -> str:
+        """Where it is edited."""
+        return f"{address_of(self.key)}/{quote(self.name, safe='')}"
+
+    @extend_schema(
+        summary="Show an entry of the file, without its secrets",
+        responses=OpenApiTypes.OBJECT,
+    )
+    def get(self, request: Request, name: str) -> Response:
+        return self.shown(file_editor.read())
+
+    @extend_schema(
+        summary="Write an entry of the file, and leave all else as it is",
+        description=f"{EMPTIED} What is answered then is empty.",
+        parameters=[VERSION],
+        request=OpenApiTypes.OBJECT,
+        responses=OpenApiTypes.OBJECT,
+    )
+    def put(self, request: Request, name: str) -> HttpResponseBase:
+        file = self.replaced()
+        if self.is_page and not file.has(self.at):
+            return self.done({}, said=f"Removed '{name}'", to=address_of(self.key))
+        return self.told(file, f"Saved '{name}'")
+
+    @extend_schema(
+        summary="Take an entry out of the file",
+        parameters=[VERSION],
+        responses={200: Deleted},
+    )
+    def delete(self, request: Request, name: str) -> HttpResponseBase:
+        details = {"section": self.key, "entry": name}
+        self.recorded(details, file_editor.remove, self.at)
+        data = {"name": name, "deleted": True}
+        return self.done(data, said=f"Removed '{name}'", to=address_of(self.key))
+
+    def shell(self) -> dict[str, Any]:
+        """Return what the page needs besides."""
+        back = address_of(self.key)
+        section = sections.registered()[self.key]
+        more = {"name": self.name, "back": back, "section": section}
+        return {**super().shell(), **more}
+
+
+class OneProvider(EntryFace):
+    """One provider."""
+
+    key = "providers"
+
+
+class OneMcp(EntryFace):
+    """One tool server; below how it is written stands how it is."""
+
+    key = "mcp"
+    template = "studio/file/mcp_entry.html"
+
+    def shell(self) -> dict[str, Any]:
+        """Return what the page needs besides."""
+        return {**super().shell(), **mcp_servers.shown(self.name)}

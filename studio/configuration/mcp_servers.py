@@ -1,0 +1,209 @@
+"""MCP servers as they are now: the tools they offer, and who is connected."""
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from pydantic import BaseModel, Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from access.audit import audit_log
+from access.audit.audit_events import Deed
+from config import live
+from config.validation.named_lists import called
+from core.errors import NotFound
+from core.ids import UserId
+from mcp_bridge import server_status
+from mcp_bridge.config import MCP, ServerConfig
+from mcp_bridge.oauth import connections
+from mcp_bridge.oauth.errors import ServerUnknown
+from mcp_bridge.server_status import Look
+from studio.base.pagination import listed, place
+from studio.base.views import Face
+from studio.server import event_loop_bridge
+from turns.tools.mcp_sessions import POOL, SIGN_INS
+
+PLACE = "/admin/mcp"
+FEW = 20
+"""Users on a server's own page."""
+
+
+class NotConnected(NotFound):
+    """This user is not connected to this MCP server."""
+
+    code = "not_connected"
+
+
+class Tool(BaseModel):
+    """A tool as its server describes it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    is_read_only: bool
+
+
+class Tools(BaseModel):
+    """What the process that answers knows of a server."""
+
+    object: Literal["mcp.tools"] = "mcp.tools"
+    server: str
+    signs_in: bool
+    state: Literal["open", "idle", "failed"]
+    sessions: int
+    error: str | None
+    last_lines: list[str] = Field(
+        description="What it printed before it failed to start, or ended, without "
+        "secrets."
+    )
+    tools: list[Tool]
+
+
+class Connection(BaseModel):
+    """A user's sign-in to a server; the tokens are nobody's to see."""
+
+    user_id: UUID
+    resource: str
+    scopes: str
+    renews: bool
+    is_over: bool
+    created_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None
+
+
+class Connections(BaseModel):
+    """A page of them, the newest first."""
+
+    object: Literal["list"] = "list"
+    data: list[Connection]
+    has_more: bool
+    last_id: str | None
+
+
+class Disconnected(BaseModel):
+    """Nobody is connected there any more."""
+
+    object: Literal["mcp.connection.deleted"]
+    server: str
+    deleted: Literal[True]
+
+
+class ToolsFace(Face):
+    """`/admin/mcp/{name}/tools`."""
+
+    @extend_schema(summary="List the tools of an MCP server", responses=Tools)
+    def get(self, request: Request, name: str) -> Response:
+        """Return what is known of a server, without asking it."""
+        return self.answer(_tools_of(name))
+
+    @extend_schema(
+        operation_id="mcp_look",
+        summary="Look at an MCP server",
+        request=None,
+        responses=Tools,
+    )
+    def post(self, request: Request, name: str) -> HttpResponseBase:
+        """Ask a server what it offers, now; users' own are asked when they use it."""
+        server = _server_of(name)
+        looking = server_status.look(live.current(), name, pool=POOL)
+        told = _told(name, server, event_loop_bridge.ask(looking))
+        count = len(told["tools"])
+        said = f"'{name}' offers {count} {'tool' if count == 1 else 'tools'}"
+        failed = told["error"] is not None
+        if failed:
+            said = f"'{name}' was not reached"
+        return self.done(told, said=said, to=f"{PLACE}/{name}", is_bad=failed)
+
+
+class ConnectionsFace(Face):
+    """`/admin/mcp/{name}/connections`."""
+
+    template = "studio/mcp_connections.html"
+
+    @extend_schema(
+        summary="List who is connected to an MCP server",
+        parameters=[OpenApiParameter("after", str, description="The page's last_id.")],
+        responses=Connections,
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """List the users who have signed in to a server, the newest first."""
+        _server_of(name)
+        self.title = "Who is connected"
+        self.trail = [("MCP", PLACE), (name, f"{PLACE}/{name}")]
+        after = place(request.query_params.get("after"), int)
+        return self.answer(connected(name, after=after), page=lambda: {"name": name})
+
+
+class ConnectionFace(Face):
+    """`/admin/mcp/{name}/connections/{user}`."""
+
+    @extend_schema(
+        summary="Disconnect a user from an MCP server", responses={200: Disconnected}
+    )
+    def delete(self, request: Request, name: str, user: UUID) -> HttpResponseBase:
+        """End a user's sign-in: here, and at the provider if that can be told."""
+        deed = Deed(
+            "mcp.disconnect", self.author(), f"mcp server {name}", {"user": str(user)}
+        )
+        ending = SIGN_INS.disconnect(
+            live.current(), name, UserId(user), note=lambda: audit_log.write(deed)
+        )
+        if not event_loop_bridge.ask(ending):
+            raise NotConnected
+        told = {"object": "mcp.connection.deleted", "server": name, "deleted": True}
+        return self.done(
+            told, said="Disconnected the user", to=f"{PLACE}/{name}/connections"
+        )
+
+
+def shown(name: str) -> dict[str, Any]:
+    """Return what a server's own page shows below how it is written.
+
+    For `studio/_mcp_state.html`. Nothing where it is not in force yet.
+    """
+    if name not in live.current().get(MCP):
+        return {"mcp": None}
+    told = _tools_of(name)
+    users = connected(name, limit=FEW) if told["signs_in"] else None
+    return {"mcp": told, "connections": users}
+
+
+def states() -> dict[str, str]:
+    """Return how each server stands: `open`, `idle` or `failed`."""
+    return {name: look.state for name, look in _looks().items()}
+
+
+def _tools_of(name: str) -> dict[str, Any]:
+    """Tell what is known of a server; raises `ServerUnknown`."""
+    return _told(name, _server_of(name), _looks()[name])
+
+
+def connected(
+    name: str, *, after: connections.Place | None = None, limit: int = 50
+) -> dict[str, Any]:
+    """Tell a page of who is connected to a server."""
+    rows, has_more = connections.page(
+        name, now=datetime.now(UTC), after=after, limit=limit
+    )
+    last = (rows[-1]["created_at"], rows[-1]["id"]) if rows else None
+    told = [{key: row[key] for key in row if key != "id"} for row in rows]
+    return listed(told, has_more=has_more, last=last)
+
+
+def _server_of(name: str) -> ServerConfig:
+    """Return a server that is in force; raises `ServerUnknown`."""
+    known = live.current().get(MCP)
+    return called(name, known, noun="MCP server", unknown=ServerUnknown)
+
+
+def _looks() -> dict[str, Look]:
+    return event_loop_bridge.wait(server_status.all_known(live.current(), pool=POOL))
+
+
+def _told(name: str, server: ServerConfig, look: Look) -> dict[str, Any]:
+    about = {"object": "mcp.tools", "server": name}
+    return {**about, "signs_in": server.sign_in is not None, **server_status.told(look)}

@@ -1,0 +1,271 @@
+"""Sections of the file, each at an address of its own; cards lead there."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel, Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from config import sections, starter
+from config.editing import file_editor
+from config.editing.file_editor import File
+from config.editing.round_trip.key_paths import Place
+from config.errors import ConfigInvalid
+from config.validation import unsupported_keys
+from core.errors import NotFound
+from studio.base.views import Face
+from studio.configuration.entry_schemas import Deleted
+from studio.configuration.entry_types import KINDS
+from studio.configuration.yaml_base_views import EMPTIED, VERSION, PartFace
+from studio.user_pages.memory_picker import picker
+
+SETTINGS = "/admin/settings"
+MOST = 6
+"""How many names a card tells."""
+ADDRESSES = {
+    "auth": "/admin/auth",
+    "mcp": "/admin/mcp",
+    "memory": "/admin/memory/settings",
+    "providers": "/admin/providers",
+    "storage": "/admin/storage",
+    "telemetry": "/admin/telemetry",
+}
+"""Of the sections that have a name of their own; the others are under the settings."""
+
+PAGES = {kind.section.key: kind.place for kind in KINDS}
+"""Where the studio's own entries of a section are."""
+
+GROUPS = {
+    "Models and tools": ("providers", "prices", "mcp", "skills", "vars"),
+    "Memory and records": ("memory", "telemetry", "storage"),
+    "Who, and how much": ("auth", "users", "default_user_id", "limits"),
+    "Work": ("tasks", "triggers", "sidecars"),
+    "The server": ("server", "public_base_url", "mcp_server", "studio"),
+    "Built in the studio": tuple(PAGES),
+}
+TITLES = {"mcp": "MCP servers", "mcp_server": "MCP at /mcp", "auth": "Access"}
+
+
+def title_of(key: str) -> str:
+    """Return what a section is called on pages."""
+    return TITLES.get(key, key.replace("_", " ").capitalize())
+
+
+def address_of(key: str) -> str:
+    """Return where a section of the file is edited."""
+    return ADDRESSES.get(key, f"{SETTINGS}/{key}")
+
+
+def described(key: str) -> str:
+    """Return what a section is for, in a sentence."""
+    section = sections.registered().get(key)
+    text = section.description if section else ""
+    text = (text or unsupported_keys.KEYS.get(key, "")).rstrip(".").replace("`", "")
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+class SectionFace(PartFace):
+    """One section of the file."""
+
+    template = "studio/file/section.html"
+    key: str = ""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Know which section it is about; raises `NotFound` for none."""
+        self.key = kwargs.get("key", self.key)
+        self.title = title_of(self.key)
+        self.trail = [("Settings", SETTINGS)]
+        super().initial(request, *args, **kwargs)
+        if self.key in sections.registered():
+            return
+        if self.key not in unsupported_keys.KEYS:
+            raise NotFound(f"There is no section '{self.key}' in coulisse.yaml")
+        if request.method == "PUT":
+            raise ConfigInvalid([unsupported_keys.problem(self.key)])
+        raise NotFound(unsupported_keys.unavailable(self.key))
+
+    @property
+    def at(self) -> Place:
+        """The section."""
+        return (self.key,)
+
+    @property
+    def address(self) -> str:
+        """Where it is edited."""
+        return address_of(self.key)
+
+    @property
+    def nothing(self) -> Any:
+        """What is said of a section that is not there."""
+        section = sections.registered()[self.key]
+        kind = section.schema.get("type")
+        if kind in ("array", "object") or section.noun:
+            return [] if kind == "array" else {}
+        return ""
+
+    @extend_schema(
+        summary="Show a section of the file, without its secrets",
+        responses=OpenApiTypes.ANY,
+    )
+    def get(self, request: Request, key: str = "") -> Response:
+        return self.shown(file_editor.read())
+
+    @extend_schema(
+        summary="Write a section of the file, and leave all else as it is",
+        description=EMPTIED,
+        parameters=[VERSION],
+        request=OpenApiTypes.ANY,
+        responses=OpenApiTypes.ANY,
+    )
+    def put(self, request: Request, key: str = "") -> HttpResponseBase:
+        return self.told(self.replaced(), f"Saved {self.title.lower()}{self.when()}")
+
+    def when(self) -> str:
+        """Return when an edit applies, as the end of a sentence."""
+        applies = sections.registered()[self.key].applies
+        return "; restart the server to apply it" if applies == "restart" else ""
+
+    def shell(self) -> dict[str, Any]:
+        """Return what the page needs besides."""
+        section = sections.registered()[self.key]
+        more = {
+            "section": section,
+            "page": PAGES.get(self.key),
+            "example": starter.example(self.key),
+        }
+        return {**super().shell(), "lead": described(self.key), **more}
+
+
+class AnySection(SectionFace):
+    """`/admin/settings/{key}`: any section, which can be taken out of the file, too."""
+
+    @extend_schema(
+        summary="Take a section out of the file, as one that is written empty",
+        parameters=[VERSION],
+        responses={200: Deleted},
+    )
+    def delete(self, request: Request, key: str = "") -> HttpResponseBase:
+        if file_editor.read().has(self.at):
+            self.recorded({"section": self.key}, file_editor.remove, self.at)
+        said = self.said(f"Took {self.title.lower()} out of the file{self.when()}")
+        return self.done({"name": self.key, "deleted": True}, said=said, to=SETTINGS)
+
+
+class MemoryFace(SectionFace):
+    """`/admin/memory`: to browsers whose memory to look at, to scripts the section."""
+
+    key = "memory"
+
+    @extend_schema(summary="Show the `memory:` section", responses=OpenApiTypes.ANY)
+    def get(self, request: Request, key: str = "") -> Response:
+        if not self.is_page:
+            return super().get(request)
+        self.title, self.trail = "Memory", ()
+        self.template = "studio/memory.html"  # type: ignore[misc]
+        return picker(self)
+
+
+class Card(BaseModel):
+    """What a section of the file says, in a few words."""
+
+    key: str
+    title: str
+    is_set: bool
+    says: str
+    about: str = Field(description="What it is for.")
+    applies: Literal["live", "restart"] | None = Field(
+        description="When an edit of it applies."
+    )
+    is_available: bool
+    address: str = Field(description="Where it is edited.")
+    page: str | None = Field(description="Where the studio's own of it are.")
+
+
+class CardList(BaseModel):
+    """All sections, in the order of their groups."""
+
+    object: Literal["list"] = "list"
+    data: list[Card]
+
+
+class Settings(Face):
+    """The cards."""
+
+    title = "Settings"
+    template = "studio/file/settings.html"
+
+    @extend_schema(
+        summary="Tell what each section of the file says", responses=CardList
+    )
+    def get(self, request: Request) -> Response:
+        file = file_editor.read()
+        cards = {key: card(file, key) for group in GROUPS.values() for key in group}
+        others = sections.registered().keys() - cards.keys()
+        cards.update({key: card(file, key) for key in sorted(others)})
+        lead = "What coulisse.yaml says. An edit here is written into the file."
+
+        def page() -> dict[str, Any]:
+            named = {**GROUPS, "Others": tuple(sorted(others))}
+            groups = {
+                group: [cards[key] for key in keys] for group, keys in named.items()
+            }
+            return {"groups": groups, "lead": lead, "file": file}
+
+        data = {"object": "list", "data": list(cards.values())}
+        return self.answer(data, page=page)
+
+
+def card(file: File, key: str) -> dict[str, Any]:
+    """Return what a card says of a section."""
+    section = sections.registered().get(key)
+    data = file.data_at((key,))
+    return {
+        "key": key,
+        "title": title_of(key),
+        "is_set": data is not None,
+        "says": said(section.noun, data) if section else "",
+        "about": described(key),
+        "applies": section.applies if section else None,
+        "is_available": section is not None,
+        "address": address_of(key),
+        "page": PAGES.get(key),
+    }
+
+
+def said(noun: str, data: Any) -> str:
+    """Return what a section says, in a few words."""
+    if data is None:
+        return "Not set"
+    if isinstance(data, list):
+        names = [it.get("name") for it in data if isinstance(it, Mapping)]
+        return _counted(noun or "entry", [str(name) for name in names if name], data)
+    if not isinstance(data, Mapping):
+        return str(data)
+    if noun:
+        return _counted(noun, list(data), data)
+    return _some([_pair(name, value) for name, value in data.items()]) or "Empty"
+
+
+def _pair(name: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{name} ({', '.join(value)})" if value else name
+    if isinstance(value, list):
+        return f"{name} ({len(value)})"
+    return f"{name}: {json.dumps(value) if isinstance(value, bool) else value}"
+
+
+def _counted(noun: str, names: list[str], data: Any) -> str:
+    many = "entries" if noun == "entry" else f"{noun}s"
+    count = f"{len(data)} {noun if len(data) == 1 else many}"
+    return f"{count}: {_some(names)}" if names else count
+
+
+def _some(words: list[str]) -> str:
+    more = len(words) - MOST
+    shown = ", ".join(words[:MOST])
+    return f"{shown} and {more} more" if more > 0 else shown

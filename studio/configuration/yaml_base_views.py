@@ -1,0 +1,163 @@
+"""What the faces of the file have in common: a section, an entry, all of it.
+
+They are written into `coulisse.yaml` (`config/editing/file_editor.py`); scripts may say
+which version of it they were shown, forms do.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.exceptions import ParseError
+from rest_framework.response import Response
+
+from access.audit import audit_log, config_reloads
+from access.audit.audit_events import Deed
+from config import errors
+from config.editing import file_editor
+from config.editing.file_editor import File, Write
+from config.editing.round_trip import key_paths
+from config.editing.round_trip.key_paths import Place
+from config.errors import ConfigInvalid
+from config.loading import reader
+from core.errors import Invalid
+from studio.base import edit_conflicts
+from studio.base.views import WRITTEN, Face
+
+UNCHANGED = "Nothing changed: the file says this already"
+EMPTIED = "`null` takes it out of the file; a request without a body is refused."
+VERSION = OpenApiParameter(
+    "version",
+    str,
+    description="The version that was shown (its ETag); refused with 409 if the file "
+    "is another now. `If-Match` says the same.",
+)
+
+
+class Written(Face):
+    """A face of the file, or of a part of it."""
+
+    template = "studio/file/section.html"
+    is_changed: bool = False
+    """Whether the file says anything else than it did."""
+
+    def said(self, words: str) -> str:
+        """Return what a person is told of a change, or that there was none."""
+        return words if self.is_changed else UNCHANGED
+
+    def tagged(self, file: File, response: Response) -> Response:
+        """Return a response that says which version of the file it is about."""
+        response["ETag"] = f'"{file.version}"'
+        return response
+
+    def version(self) -> str | None:
+        """Return the version that was shown, where it is said."""
+        return self.shown_version() or None
+
+    def typed_text(self, said: Callable[[File], str]) -> dict[str, Any]:
+        """Return a form's text, with what `said` of the file if that has changed."""
+        text, shown = self.text(), self._fields().get("version", "")
+        form = {"yaml": text, "version": shown}
+        try:
+            file = file_editor.read()
+            if shown in ("", file.version):
+                return form
+            now = None if file.is_broken else said(file)
+        except ConfigInvalid:
+            return form  # There is no such file, and none that was valid once.
+        change = edit_conflicts.change(now, text, self.request.path)
+        return {**form, "version": file.version, "meanwhile": change}
+
+    def recorded(
+        self, details: Mapping[str, Any], change: Callable[..., File], *args: Any
+    ) -> File:
+        """Make a change of the file and write it down in the audit."""
+        by, version = self.author(), self.version()
+
+        def deed(file: File) -> Deed:
+            target = reader.label(file.path)
+            return Deed(
+                config_reloads.WRITTEN, by, target, {**details, "digest": file.version}
+            )
+
+        def record(write: Write) -> File:
+            self.is_changed = True
+            return audit_log.recorded(deed, write)
+
+        try:
+            return change(*args, version=version, record=record)
+        except ConfigInvalid as exc:
+            if not self.is_form and all(p.code == errors.SYNTAX for p in exc.problems):
+                # Of a script: its body cannot even be read.
+                raise ParseError(str(exc)) from exc
+            raise
+
+
+class PartFace(Written):
+    """A part of the file: a section, or an entry of one."""
+
+    @property
+    def at(self) -> Place:
+        """Which part."""
+        raise NotImplementedError
+
+    @property
+    def address(self) -> str:
+        """Where it is edited."""
+        raise NotImplementedError
+
+    nothing: Any = {}
+    """What is said of a part that is not there, or says nothing."""
+
+    def shown(self, file: File, *, status: int = 200) -> Response:
+        """Return what the file says there, as it was asked for."""
+        if self.request.accepted_renderer.format == "yaml":
+            return self.tagged(file, self.answer(file.text_at(self.at), status=status))
+        if not self.is_page:
+            return self.tagged(file, self.answer(self._data(file), status=status))
+        data = {"yaml": file.text_at(self.at), "version": file.version}
+        return self.tagged(file, self.answer(data, page=self.shell))
+
+    def _data(self, file: File) -> Any:
+        """Return what it says; of what is not there, the empty thing of its kind."""
+        data = file.data_at(self.at)
+        return self.nothing if data is None else data
+
+    def replaced(self) -> File:
+        """Write the body there, and leave all else as it is."""
+        details = dict(zip(("section", "entry"), self.at, strict=False))
+        if not self._body.strip():
+            # Lest one that was lost on its way empties a section.
+            raise Invalid("The body is empty; send null to take this out of the file")
+        if self.is_form and not self.is_text() and not self.typed():
+            raise Invalid(f"The form needs the field '{WRITTEN}'", param=WRITTEN)
+        if self.is_text():
+            return self.recorded(details, file_editor.put, self.at, self.text())
+        data = self.typed() if self.is_form else self.data()
+        return self.recorded(details, file_editor.put_data, self.at, data)
+
+    def told(self, file: File, said: str) -> HttpResponseBase:
+        """Return it as it is after a change."""
+        if self.is_page:
+            return self.done({}, said=self.said(said), to=self.address)
+        return self.shown(file)
+
+    def shell(self) -> dict[str, Any]:
+        """Return what the page needs besides."""
+        return {"to": self.address, "method": "PUT", "at": key_paths.pointer(self.at)}
+
+    def refill(self) -> Mapping[str, Any] | None:
+        """Return the form as it was filled in."""
+        if WRITTEN not in self._fields():
+            return None
+        return {**self.shell(), **self.typed_text(lambda file: file.text_at(self.at))}
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """Say what is wrong by the lines of the form, where one was filled in."""
+        if isinstance(exc, ConfigInvalid) and self.is_form:
+            exc = ConfigInvalid(
+                file_editor.relative(exc.problems, self.at, self.text())
+            )
+        answer: Response = super().handle_exception(exc)
+        return answer

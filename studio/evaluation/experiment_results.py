@@ -1,0 +1,173 @@
+"""Experiments: who got how much, who scored how well, who would be chosen now."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+from urllib.parse import quote
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from pydantic import BaseModel, Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from access import time_parsing
+from config import live
+from config.validation.named_lists import called
+from core.errors import NotFound
+from experiments.config import EXPERIMENTS, ExperimentConfig, StopRule
+from studio.base.views import Face
+from telemetry.statistics import variant_counts
+from turns.evaluation import comparison_report, experiment_formats
+
+PLACE = "/admin/experiments"
+WEEK = timedelta(days=7)
+
+
+class ExperimentUnknown(NotFound):
+    """There is no such experiment."""
+
+    code = "experiment_not_found"
+
+
+class VariantResult(BaseModel):
+    """What one variant got."""
+
+    agent: str
+    weight: float
+    share: float = Field(description="Of the users, that it is to have now.")
+    turns: int
+    share_of_turns: float | None
+    trials: int = Field(description="Beside the variant that answered, in a shadow.")
+    is_primary: bool
+    is_leader: bool
+    is_explored: bool = Field(description="A bandit's, that has too few scores yet.")
+
+
+class VariantEstimate(BaseModel):
+    """What is known of a variant's mean."""
+
+    agent: str
+    count: int
+    mean: float | None
+    low: float | None = Field(description="Where the 95 % interval begins.")
+    high: float | None
+    best: float | None = Field(description="How likely no other has a higher mean.")
+
+
+class MetricResult(BaseModel):
+    """The variants by one `judge.criterion`."""
+
+    metric: str
+    estimates: list[VariantEstimate]
+
+
+class Arm(BaseModel):
+    """A bandit's variant, by its recent scores."""
+
+    agent: str
+    count: int
+    mean: float | None
+
+
+class BanditState(BaseModel):
+    """How a bandit stands."""
+
+    metric: str
+    epsilon: float
+    min_samples: int
+    window_seconds: int
+    leader: str | None
+    starved: list[str] = Field(description="They get all turns until they have scores.")
+    arms: list[Arm]
+
+
+class ExperimentResults(BaseModel):
+    """How an experiment goes."""
+
+    object: Literal["experiment"]
+    name: str
+    strategy: Literal["split", "shadow", "bandit"]
+    sticky_by_user: bool
+    primary: str | None
+    sampling_rate: float | None
+    since: datetime | None
+    variants: list[VariantResult]
+    metrics: list[MetricResult]
+    deciding: str | None
+    stop_when: StopRule | None
+    winner: str | None
+    verdict: str
+    bandit: BanditState | None
+
+
+def overview() -> Mapping[str, Any]:
+    """Return what each variant got in the last week, and who has won.
+
+    In two queries.
+    """
+    config = live.current()
+    known = config.get(EXPERIMENTS)
+    got = variant_counts.by_experiment(known.keys(), datetime.now(UTC) - WEEK)
+    won = comparison_report.winners(config, known.values())
+    return {
+        name: {**_week(one, got.get(name, {})), "winner": won.get(name)}
+        for name, one in known.items()
+    }
+
+
+def _week(experiment: ExperimentConfig, got: Mapping[str, int]) -> dict[str, Any]:
+    turns = {agent: got.get(agent, 0) for agent in experiment.agents}
+    total = sum(turns.values())
+    return {
+        "turns": total,
+        "variants": [
+            {"agent": agent, "turns": count, "share": count / total if total else 0.0}
+            for agent, count in turns.items()
+        ],
+    }
+
+
+def details(name: str, experiment: ExperimentConfig | None) -> Mapping[str, Any]:
+    """Return how an experiment goes; nothing of one that is disabled."""
+    return {} if experiment is None else {"results": results(experiment)}
+
+
+def results(
+    experiment: ExperimentConfig, since: datetime | None = None
+) -> dict[str, Any]:
+    """Return how an experiment goes: of a bandit in its window, unless told since."""
+    report = comparison_report.of(live.current(), experiment, since)
+    return experiment_formats.document(report)
+
+
+class Results(Face):
+    """`/admin/experiments/{name}/results`."""
+
+    template = "studio/experiments/results.html"
+
+    @extend_schema(
+        summary="Show how an experiment goes",
+        parameters=[
+            OpenApiParameter(
+                "since", str, description="`24h`, `7d`, `2026-11-01`; all, if left out."
+            )
+        ],
+        responses=ExperimentResults,
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """Return traffic, means with intervals, chances, and a bandit's state."""
+        self.title = f"Results of {name}"
+        self.trail = [
+            ("Experiments", PLACE),
+            (name, f"{PLACE}/{quote(name, safe='')}"),
+        ]
+        since = request.query_params.get("since")
+        begin = time_parsing.ago(since, datetime.now(UTC)) if since else None
+        told = results(_experiment_of(name), begin)
+        return self.answer(told, page=lambda: {"results": told})
+
+
+def _experiment_of(name: str) -> ExperimentConfig:
+    """Return an experiment by its name; raises `ExperimentUnknown`."""
+    known = live.current().get(EXPERIMENTS)
+    return called(name, known, noun="experiment", unknown=ExperimentUnknown)

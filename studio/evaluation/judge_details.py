@@ -1,0 +1,138 @@
+"""What the pages of judges show beside their configuration."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from config import live
+from core.ids import UserId
+from core.text import redaction
+from judges import feedback, score_windows
+from judges.config import JUDGES, JudgeConfig
+from judges.models import Feedback, Score
+from judges.score_windows import LONGEST, WINDOWS, Window
+from smoke.reports import run_queries as smoke_pages
+from tasks.judge_runs import backfill, task_status
+from tasks.models import Task
+from telemetry.storage import costs
+
+WEEK = timedelta(days=7)
+RECENT = 10
+FAILURES = 5
+COMMENTS = 5
+MONTH = WINDOWS[LONGEST]
+
+
+def overview() -> Mapping[str, Any]:
+    """Return what each judge gave in the last week, and failed at; in two queries."""
+    names, since = live.current().get(JUDGES).keys(), datetime.now(UTC) - WEEK
+    means = score_windows.means(names, since)
+    failed = task_status.failed(names, since)
+    return {
+        name: {
+            "count": means.get(name, (0, None))[0],
+            "mean": means.get(name, (0, None))[1],
+            "failed": failed.get(name, 0),
+        }
+        for name in names
+    }
+
+
+def details(name: str, judge: JudgeConfig | None) -> Mapping[str, Any]:
+    """Return what a judge gave, to whom, what it failed at, and what that cost."""
+    now = datetime.now(UTC)
+    given = score_windows.month(name, now)
+    agents = backfill.of(live.current(), name)
+    counts = task_status.counts(name, now - WEEK)
+    spent = costs.of_judge(name, {w: now - span for w, span in WINDOWS.items()})
+    return {
+        "means": [
+            {"criterion": criterion, **_windows(windows)}
+            for criterion, windows in given.by_criterion.items()
+        ],
+        "by_agent": [
+            {"agent": each.agent, "criterion": each.criterion, **_windows(each.windows)}
+            for each in given.by_agent
+        ],
+        "days": [
+            {
+                "day": each.day,
+                "criterion": each.criterion,
+                "mean": each.scores.mean,
+                "count": each.scores.count,
+            }
+            for each in given.by_day
+        ],
+        "counts": {**asdict(counts), "due": counts.due},
+        "spent": {window: asdict(bill) for window, bill in spent.items()},
+        "failures": [failure(task) for task in task_status.failures(name, FAILURES)],
+        "recent": scored(score_windows.page(name, limit=RECENT)[0]),
+        "judged_agents": agents,
+        "people": [
+            asdict(opinion)
+            for opinion in feedback.opinions(agents=agents, since=now - MONTH)
+        ],
+        "comments": [
+            comment(row)
+            for row in feedback.comments(agents, since=now - MONTH, limit=COMMENTS)
+        ],
+    }
+
+
+def _windows(windows: Mapping[str, Window]) -> dict[str, Any]:
+    return {
+        "windows": {
+            name: {"mean": window.mean, "count": window.count}
+            for name, window in windows.items()
+        }
+    }
+
+
+def scored(rows: Sequence[Score]) -> list[dict[str, Any]]:
+    """Return scores, each with the run of a smoke test it was given in, if any."""
+    held = _runs(rows)
+    return [
+        {
+            "turn_id": str(row.turn_id),
+            "run_id": held.get(UserId(row.user_id)),
+            "user_id": str(row.user_id),
+            "criterion": row.criterion,
+            "value": row.value,
+            "reasoning": row.reasoning or None,
+            "agent": row.agent,
+            "experiment": row.experiment or None,
+            "origin": row.origin,
+            "judged_at": row.judged_at,
+        }
+        for row in rows
+    ]
+
+
+def _runs(rows: Collection[Score]) -> Mapping[UserId, str]:
+    users = {UserId(r.user_id) for r in rows if r.origin == Score.Origin.SMOKE}
+    found = smoke_pages.of_users(users)
+    return {user_id: str(run_id) for user_id, run_id in found.items()}
+
+
+def failure(task: Task) -> dict[str, Any]:
+    """Return what could not be judged."""
+    return {
+        "task_id": str(task.pk),
+        "turn_id": None if task.turn_id is None else str(task.turn_id),
+        "agent": task.agent,
+        "error": task.error,
+        "failed_at": task.finished_at,
+    }
+
+
+def comment(row: Feedback) -> dict[str, Any]:
+    """Return what somebody wrote of a reply."""
+    return {
+        "turn_id": str(row.turn_id),
+        "agent": row.agent,
+        "score": row.score,
+        "thumb": row.thumb,
+        "comment": redaction.own(row.comment),
+        "updated_at": row.updated_at,
+    }

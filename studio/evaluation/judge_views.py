@@ -1,0 +1,276 @@
+"""Judges at work: their scores, another try for what failed, past replies to score."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal
+from urllib.parse import quote
+from uuid import UUID
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from pydantic import BaseModel, ConfigDict, Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from access import time_parsing
+from access.audit import audit_log
+from access.audit.audit_events import Deed
+from config import live
+from config.overrides import override_editor
+from config.validation.named_lists import called
+from core.errors import NotFound
+from judges import score_windows
+from judges.config import JUDGES, JudgeConfig
+from studio.base.pagination import listed, place
+from studio.base.views import Face
+from studio.evaluation import judge_details
+from tasks.judge_runs import backfill, task_status
+from tasks.judge_runs.backfill import Wanted
+from tasks.judge_runs.past_replies import Backlog
+from tasks.queue import worker_notifier
+from telemetry.presentation import turn_serializers
+
+PLACE = "/admin/judges"
+PAGE = 50
+
+
+class JudgeUnknown(NotFound):
+    """There is no such judge."""
+
+    code = "judge_not_found"
+
+
+class GivenScore(BaseModel):
+    """What a judge says of a reply by one criterion."""
+
+    turn_id: UUID
+    run_id: UUID | None = Field(description="The run of a smoke test it was given in.")
+    user_id: UUID
+    criterion: str
+    value: int
+    reasoning: str | None
+    agent: str
+    experiment: str | None
+    origin: Literal["chat", "task", "smoke", "shadow"]
+    judged_at: datetime
+
+
+class GivenScores(BaseModel):
+    """A page of scores, the newest first."""
+
+    object: Literal["list"] = "list"
+    data: list[GivenScore]
+    has_more: bool
+    last_id: str | None
+
+
+class Retried(BaseModel):
+    """What is tried again."""
+
+    judge: str
+    retried: int
+
+
+class PastReplies(BaseModel):
+    """Which past replies are to be scored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    since: str = Field("7d", description="How far back: `24h`, `7d`, `2026-11-01`.")
+    sample: float = Field(1.0, gt=0, le=1, description="Which share of the replies.")
+    limit: int = Field(100, ge=1, le=1_000, description="The newest so many at most.")
+    agent: str | None = Field(
+        None, description="Only this agent's; all that name the judge, if left out."
+    )
+
+
+class Reckoned(BaseModel):
+    """What there is to score, and what it takes, about."""
+
+    judge: str
+    found: int
+    judged: int = Field(description="They have scores already.")
+    under_way: int = Field(description="Queued or running.")
+    given_up: int
+    failed: int
+    to_judge: int
+    tokens: int
+    cost_usd: float | None = Field(description="null where nobody knows the price.")
+    added: int = Field(0, description="Put into the queue by this request.")
+
+
+class JudgeFace(Face):
+    """An address about one judge."""
+
+    about = ""
+    """What the page says of it."""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Lead back to the judge."""
+        name = kwargs["name"]
+        self.place = f"{PLACE}/{quote(name, safe='')}"
+        self.trail = [("Judges", PLACE), (name, self.place)]
+        self.title = f"{self.about} {name}"
+        super().initial(request, *args, **kwargs)
+
+    def deed(self, action: str, what: str, count: int) -> Deed | None:
+        """Return what was done to so many; None where there was nothing to do."""
+        if not count:
+            return None
+        return Deed(action, self.author(), self.kwargs["name"], {what: count})
+
+
+class JudgeScores(JudgeFace):
+    """`/admin/judges/{name}/scores`."""
+
+    about = "Scores of"
+    template = "studio/judges/scores.html"
+
+    @extend_schema(
+        summary="List what a judge gave",
+        parameters=[
+            OpenApiParameter("criterion", str),
+            OpenApiParameter("agent", str),
+            OpenApiParameter("most", int, description="None that are higher."),
+            OpenApiParameter("after", str, description="The last_id of a page."),
+        ],
+        responses=GivenScores,
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """List scores with their reasoning, the newest first."""
+        query = request.query_params
+        has_most = bool(query.get("most"))
+        rows, has_more = score_windows.page(
+            name,
+            criterion=query.get("criterion") or None,
+            agent=query.get("agent") or None,
+            most=self.number("most", default=10, least=0, most=10)
+            if has_most
+            else None,
+            after=place(query.get("after"), int),
+            limit=PAGE,
+        )
+        if not rows and not query:
+            override_editor.find(JUDGES, name)  # One that was deleted has scores.
+        last = (rows[-1].judged_at, rows[-1].pk) if rows else None
+        return self.answer(
+            listed(judge_details.scored(rows), has_more=has_more, last=last),
+            page=lambda: self._shown(name),
+        )
+
+    def _shown(self, name: str) -> Mapping[str, Any]:
+        config = live.current()
+        judge = config.get(JUDGES).get(name)
+        return {
+            "criteria": [] if judge is None else list(judge.rubrics),
+            "agents": backfill.of(config, name),
+            "values": range(10),
+        }
+
+
+class Retry(JudgeFace):
+    """`/admin/judges/{name}/retry`."""
+
+    @extend_schema(
+        summary="Try again what a judge failed to score",
+        request=None,
+        responses={202: Retried},
+    )
+    def post(self, request: Request, name: str) -> HttpResponseBase:
+        """Put back all replies the judge failed at; 1,000 at once at most."""
+        _judge_of(name)
+        count = audit_log.recorded(
+            lambda count: self.deed("judge.retry", "tasks", count),
+            task_status.retry,
+            name,
+        )
+        worker_notifier.soon()
+        told = {"judge": name, "retried": count}
+        said = f"{count} tried again" if count else "Nothing has failed"
+        return self.done(told, said=said, to=self.place, status=202)
+
+
+class Past(JudgeFace):
+    """`/admin/judges/{name}/past`."""
+
+    about = "Past replies for"
+    template = "studio/judges/past.html"
+
+    @extend_schema(
+        summary="Reckon what it takes to score past replies",
+        parameters=[
+            OpenApiParameter("since", str, description="`7d` unless given."),
+            OpenApiParameter("sample", float, description="1 unless given."),
+            OpenApiParameter("limit", int, description="100 unless given."),
+            OpenApiParameter("agent", str),
+        ],
+        responses=Reckoned,
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """Count past replies that have no score yet, and what scoring them costs."""
+        judge = _judge_of(name)
+        if self.is_page and not request.query_params:
+            empty = PastReplies.model_validate({}).model_dump()
+            return self.answer(None, page=lambda: self._form(empty))
+        wanted = self.asked(PastReplies)
+        told = reckoned(judge, backfill.find(live.current(), judge, _wanted(wanted)))
+        typed = wanted.model_dump()
+        return self.answer(told, page=lambda: {"reckoned": told, **self._form(typed)})
+
+    @extend_schema(
+        operation_id="judges_score_past",
+        summary="Score past replies",
+        request=PastReplies,
+        responses={202: Reckoned},
+    )
+    def post(self, request: Request, name: str) -> HttpResponseBase:
+        """Put past replies into the queue, to be scored; nobody is kept waiting."""
+        judge = _judge_of(name)
+        found = backfill.find(live.current(), judge, _wanted(self.entry(PastReplies)))
+        told = reckoned(judge, found)
+        added = audit_log.recorded(
+            lambda rows: self.deed("judge.past", "replies", len(rows)),
+            backfill.add,
+            judge,
+            found,
+        )
+        worker_notifier.soon()
+        told["added"] = len(added)
+        said = f"{len(added)} repl{'y' if len(added) == 1 else 'ies'} to be scored"
+        return self.done(told, said=said, to=self.place, status=202)
+
+    def refill(self) -> Mapping[str, Any]:
+        """Return the form as it was filled in."""
+        return self._form(self.data())
+
+    def _form(self, typed: Mapping[str, Any]) -> dict[str, Any]:
+        name = self.kwargs["name"]
+        return {"typed": typed, "agents": backfill.of(live.current(), name)}
+
+
+def _judge_of(name: str) -> JudgeConfig:
+    """Return a judge by its name; raises `JudgeUnknown`."""
+    known = live.current().get(JUDGES)
+    return called(name, known, noun="judge", unknown=JudgeUnknown)
+
+
+def _wanted(asked: PastReplies) -> Wanted:
+    since = time_parsing.ago(asked.since, datetime.now(UTC))
+    return Wanted(since, asked.sample, asked.limit, asked.agent or None)
+
+
+def reckoned(judge: JudgeConfig, found: Backlog) -> dict[str, Any]:
+    """Return what there is to score, as JSON."""
+    takes = backfill.estimate(live.current(), judge, found)
+    return {
+        "judge": judge.name,
+        "found": found.found,
+        "judged": found.judged,
+        "under_way": len(found.under_way),
+        "given_up": found.over,
+        "failed": len(found.failed),
+        "to_judge": len(found.to_do),
+        "tokens": takes.tokens,
+        "cost_usd": turn_serializers.usd(takes.micro_usd),
+        "added": 0,
+    }

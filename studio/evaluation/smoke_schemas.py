@@ -1,0 +1,160 @@
+"""What scripts get of smoke tests' runs, and what they send."""
+
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.endpoints.turn_schemas import ModelCall, ToolCall
+
+Outcome = Literal["passed", "failed", "broken", "open"]
+
+
+class Launch(BaseModel):
+    """How often a test is held."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    repetitions: int | None = Field(
+        None,
+        ge=1,
+        le=1_000,
+        description="Conversations, in place of the test's own number.",
+    )
+
+
+class Cancel(BaseModel):
+    """What is ended."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    batch: bool = Field(False, description="All that was launched with it, too.")
+
+
+class BriefRun(BaseModel):
+    """How one conversation stands."""
+
+    id: UUID
+    repetition: int
+    state: Literal["queued", "running", "judging", "done", "failed", "cancelled"]
+    outcome: Outcome
+    agent: str | None
+    turns: int
+
+
+class MeanOfScores(BaseModel):
+    """Scores by one criterion."""
+
+    mean: float
+    count: int
+
+
+class Batch(BaseModel):
+    """What was launched together."""
+
+    object: Literal["smoke.batch"] = "smoke.batch"
+    id: UUID
+    test: str
+    target: str
+    origin: str = Field(
+        description="What launched it: `command`, `schedule`, `studio`."
+    )
+    created_at: datetime
+    passed: int
+    failed: int
+    broken: int = Field(description="Those that did not come to an end.")
+    open: int
+    scores: dict[str, dict[str, MeanOfScores]] = Field(
+        description="By agent, and by `judge.criterion`."
+    )
+    means: dict[str, float] = Field(description="Whoever replied.")
+    cost_usd: float | None
+    runs: list[BriefRun]
+
+
+class BatchList(BaseModel):
+    """A page of batches, the newest first."""
+
+    object: Literal["list"] = "list"
+    data: list[Batch]
+    has_more: bool
+    last_id: str | None
+
+
+class ScoreOfLine(BaseModel):
+    """What a judge says of a reply."""
+
+    judge: str
+    criterion: str
+    value: int
+    reasoning: str | None
+
+
+class RunLine(BaseModel):
+    """What one side said."""
+
+    position: int
+    speaker: Literal["persona", "assistant"]
+    text: str
+    agent: str | None
+    turn_id: UUID | None
+    calls: list[ModelCall | ToolCall] = Field(
+        description="Of models and tools, those within others in them."
+    )
+    cost_usd: float | None
+    seconds: float
+    said_at: datetime
+    scores: list[ScoreOfLine]
+
+
+class Compared(BaseModel):
+    """One measure of a batch and of the one before."""
+
+    what: str
+    unit: Literal["share", "score", "turns", "seconds", "usd"]
+    now: float | None
+    before: float | None
+    change: float | None
+    is_better: bool | None
+
+
+class Expected(BaseModel):
+    """What must be true of a run for it to pass."""
+
+    what: str
+    is_met: bool | None = Field(description="null while it is open.")
+
+
+class SmokeRun(BaseModel):
+    """A conversation, with all that was said."""
+
+    id: UUID
+    object: Literal["smoke.run"] = "smoke.run"
+    batch: UUID
+    repetition: int
+    test: str
+    target: str
+    agent: str | None
+    user_id: UUID = Field(description="The synthetic user.")
+    origin: str
+    state: Literal["queued", "running", "judging", "done", "failed", "cancelled"]
+    outcome: Outcome
+    stopped_because: str | None
+    verdict: Literal["passed", "failed"] | None
+    failures: list[str] = Field(description="What was expected and is not so.")
+    expected: list[Expected]
+    error: str | None
+    turns: int
+    scores: dict[str, MeanOfScores]
+    unscored: dict[str, str] = Field(description="Why judges have not scored all.")
+    cost_usd: float | None
+    persona_cost_usd: float | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    lines: list[RunLine]
+    batch_runs: list[BriefRun] = Field(description="All that was launched with it.")
+    compared: list[Compared] = Field(
+        description="Its batch and the one before, once both have anything."
+    )

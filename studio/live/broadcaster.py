@@ -1,0 +1,261 @@
+"""Those who watch the live board in this process, and what they are told.
+
+The reporter says what runs, here and in other processes, and that there is news of
+turns that ended and of tasks; their rows are read at most once a second, for all who
+watch together. Who is too slow to take what is sent loses it, and is told all anew.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from studio.live import recent_activity
+from telemetry.live_turns import running_turn_serializer
+from telemetry.live_turns.active_turns import BOARD
+from telemetry.live_turns.live_publisher import Frame, Reporter, Told
+from turns import database_executor
+from turns.errors import DatabaseDown
+
+FLUSH_SECONDS = 0.25
+ROWS_SECONDS = 1.0
+"""How often rows are read at most."""
+LATE_SECONDS = 2.0
+"""How long after the news a row may come to be there."""
+STALE_SECONDS = 5.0
+"""How often they are read without any news: without a broker others bring none."""
+QUIET_SECONDS = 5.0
+"""How long who watches hears nothing where nothing happens."""
+SILENT_SECONDS = 10.0
+"""A process that has said nothing for so long is gone."""
+POLLED_SECONDS = 10.0
+"""How long the board is kept for who asks for it now and then."""
+MAX_BEHIND = 20
+"""Messages kept for one who is slow."""
+
+
+@dataclass(slots=True)
+class Heard:
+    """What one process has told of itself."""
+
+    turns: dict[str, Told] = field(default_factory=dict)
+    count: int = 0
+    at: float = field(default_factory=time.monotonic)
+
+
+class Watcher:
+    """One who watches."""
+
+    def __init__(self, watchers: "Watchers") -> None:
+        self._watchers = watchers
+        self._queue: asyncio.Queue[str] = asyncio.Queue(MAX_BEHIND)
+        self._is_behind = True
+
+    def put(self, message: str) -> None:
+        """Have them told, unless they are too far behind."""
+        try:
+            self._queue.put_nowait(message)
+        except asyncio.QueueFull:
+            self._is_behind = True
+
+    async def messages(self) -> AsyncIterator[str]:
+        """Yield what they are told: the whole board first, then what changes."""
+        while True:
+            if self._is_behind:
+                self._is_behind = False
+                self._queue = asyncio.Queue(MAX_BEHIND)
+                yield await self._watchers.whole()
+            else:
+                yield await self._queue.get()
+
+
+class Watchers:
+    """All of them in this process."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._watching: list[Watcher] = []
+        self._heard: dict[str, Heard] = {}
+        self._changed: dict[str, Told | None] = {}
+        self._has_heard = False
+        self._news_at = -1.0
+        self._read_at = -1.0
+        self._told_at = -1.0
+        self._rows: dict[str, Any] = {}
+        """The rows as they were told last."""
+        self._polled_until = -1.0
+        self._woken = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin, on the event loop of the server."""
+        self._loop = asyncio.get_running_loop()
+        for part in (self._reporter.run(), self._run()):
+            self._tasks.append(asyncio.create_task(part))
+
+    async def stop(self) -> None:
+        """End; whoever still watches is told nothing more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[Watcher]:
+        """Have somebody watch for as long as the block takes."""
+        watcher = Watcher(self)
+        self._watching.append(watcher)
+        self._woken.set()
+        try:
+            yield watcher
+        finally:
+            self._watching.remove(watcher)
+
+    async def whole(self) -> str:
+        """Return the message with the whole board."""
+        rows: dict[str, Any] = {}
+        with contextlib.suppress(DatabaseDown):
+            rows = await database_executor.run(recent_activity.latest)
+        # Nothing is awaited from here on: what changes later is told later.
+        return _message("snapshot", **self.running(), **rows)
+
+    # From any thread.
+
+    def poll(self) -> dict[str, Any]:
+        """Return what runs, to one who asks now and then; others are heard of soon."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # It has just stopped.
+                self._loop.call_soon_threadsafe(self._be_polled)
+        return self.running()
+
+    def running(self) -> dict[str, Any]:
+        """Return what runs, as far as it was heard of."""
+        heard = list(self._heard.values()) or [_of_this_process()]
+        turns = [told for each in heard for told in list(each.turns.values())]
+        return {
+            "turns": sorted(turns, key=lambda told: str(told["started_at"])),
+            "count": sum(each.count for each in heard),
+            "processes": len(heard),
+        }
+
+    def _be_polled(self) -> None:
+        self._polled_until = time.monotonic() + POLLED_SECONDS
+        self._woken.set()
+
+    # On the event loop.
+
+    def _is_wanted(self) -> bool:
+        return bool(self._watching) or time.monotonic() < self._polled_until
+
+    async def _run(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            if not self._is_wanted():
+                continue
+            self._reporter.listen(self._take)
+            try:
+                while self._is_wanted():
+                    await self._tell()
+                    await asyncio.sleep(FLUSH_SECONDS)
+            finally:
+                self._reporter.stop_listening(self._take)
+                self._heard, self._changed = {}, {}
+
+    def _take(self, frame: Frame) -> None:
+        """Note what a process tells."""
+        heard = self._heard.setdefault(frame.process, Heard())
+        if frame.is_whole:
+            gone = heard.turns.keys() - frame.turns.keys()
+            self._changed.update(dict.fromkeys(gone))
+            heard.turns.clear()
+        for key, told in frame.turns.items():
+            if told is None:
+                heard.turns.pop(key, None)
+            else:
+                heard.turns[key] = told
+        self._changed.update(frame.turns)
+        self._has_heard = self._has_heard or heard.count != frame.count
+        heard.count, heard.at = frame.count, time.monotonic()
+        if frame.has_ended or frame.has_tasks:
+            self._news_at = heard.at
+
+    async def _tell(self) -> None:
+        """Tell all who watch what has changed, if anything."""
+        self._forget_the_silent()
+        rows = await self._changed_rows()
+        changed, self._changed = self._changed, {}
+        now = time.monotonic()
+        is_quiet = now - self._told_at < QUIET_SECONDS
+        if is_quiet and not (changed or rows or self._has_heard):
+            return
+        self._has_heard, self._told_at = False, now
+        message = _message("change", **{**self.running(), "turns": changed}, **rows)
+        for watcher in self._watching:
+            watcher.put(message)
+
+    def _forget_the_silent(self) -> None:
+        oldest = time.monotonic() - SILENT_SECONDS
+        for process, heard in list(self._heard.items()):
+            if heard.at < oldest:
+                del self._heard[process]
+                self._changed.update(dict.fromkeys(heard.turns))
+                self._has_heard = True
+
+    async def _changed_rows(self) -> dict[str, Any]:
+        """Return those of the rows that are others than were told last."""
+        now = time.monotonic()
+        since = now - self._read_at
+        is_news = self._news_at > self._read_at or now < self._news_at + LATE_SECONDS
+        if not self._watching or since < (ROWS_SECONDS if is_news else STALE_SECONDS):
+            return {}
+        self._read_at = now
+        try:
+            rows = await database_executor.run(recent_activity.latest)
+        except DatabaseDown:
+            return {}
+        before, self._rows = self._rows, rows
+        return {name: told for name, told in rows.items() if before.get(name) != told}
+
+
+def _of_this_process() -> Heard:
+    """Return what runs here, where nobody has been heard yet."""
+    turns = [running_turn_serializer.told(turn) for turn in BOARD.running()]
+    return Heard({told["id"]: told for told in turns}, BOARD.count())
+
+
+def _message(kind: str, **more: Any) -> str:
+    return orjson.dumps({"type": kind, **more}).decode()
+
+
+_all: list[Watchers] = []
+"""Of each server of this process: one, but in tests."""
+
+
+def start() -> Watchers:
+    """Let people watch this process, which answers them."""
+    watchers = Watchers(Reporter())
+    watchers.start()
+    _all.append(watchers)
+    return watchers
+
+
+async def stop(watchers: Watchers) -> None:
+    """Tell nobody anything more."""
+    _all.remove(watchers)
+    await watchers.stop()
+
+
+def poll() -> dict[str, Any]:
+    """Return what runs; also where this process is not being served."""
+    watchers = current()
+    return Watchers(Reporter()).running() if watchers is None else watchers.poll()
+
+
+def current() -> Watchers | None:
+    """Return those who watch this process; None where it is not being served."""
+    return _all[-1] if _all else None

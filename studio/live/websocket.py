@@ -1,0 +1,91 @@
+"""The websocket of the live board: `/admin/live/events`.
+
+Its handshake is a GET like any other and passes the same doors, though pages of other
+sites may not ask for it: what comes back would be theirs to read. It is looked at again
+every minute, so whose session ended is shown no more.
+"""
+
+import asyncio
+import logging
+from io import BytesIO
+
+from channels.generic.websocket import (  # type: ignore[import-untyped]
+    AsyncWebsocketConsumer,
+)
+
+from core.errors import CoulisseError
+from gateway.asgi.handler import check_host
+from studio.live import broadcaster
+from studio.server.asgi_handler import StudioHandler
+
+PATH = "/admin/live/events"
+WELCOME = 426
+"""What a plain GET is answered with by who may watch: `Upgrade Required`."""
+LOOK_AGAIN_SECONDS = 60.0
+FAILED = 1011
+LEFT_OUT = 4403
+"""The code of a close: they may not watch any more."""
+
+logger = logging.getLogger(__name__)
+
+
+class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # it has no types
+    """Tells one who watches what happens."""
+
+    channel_layer_alias = None
+    """None: what others tell is heard once for all of a process (`watchers`)."""
+
+    def __init__(self, handler: StudioHandler) -> None:
+        super().__init__()
+        self._handler = handler
+        self._telling: asyncio.Task[None] | None = None
+
+    async def connect(self) -> None:
+        """Let in who may watch, and begin to tell."""
+        watching = broadcaster.current()
+        if watching is None or not await self._may_watch():
+            await self.close()
+            return
+        await self.accept()
+        self._telling = asyncio.create_task(self._tell(watching))
+
+    async def disconnect(self, code: int) -> None:
+        """Tell nothing more."""
+        if self._telling is not None:
+            self._telling.cancel()
+            await asyncio.gather(self._telling, return_exceptions=True)
+
+    async def _tell(self, watching: broadcaster.Watchers) -> None:
+        looking = asyncio.create_task(self._look_again())
+        try:
+            with watching.watching() as watcher:
+                async for message in watcher.messages():
+                    try:
+                        await self.send(text_data=message)
+                    except OSError:  # as ASGI has it: they left
+                        return
+        except Exception:
+            logger.exception("one who watches is told nothing more")
+            await self.close(code=FAILED)
+        finally:
+            looking.cancel()
+
+    async def _look_again(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            if not await self._may_watch():
+                await self.close(code=LEFT_OUT)
+                return
+
+    async def _may_watch(self) -> bool:
+        """Return what the door says to a GET of this address."""
+        scope = {**self.scope, "type": "http", "method": "GET"}
+        try:
+            check_host(dict(scope["headers"]))
+        except CoulisseError:
+            return False
+        request, _ = self._handler.create_request(scope, BytesIO())
+        if request is None:
+            return False
+        answer = await self._handler.run_get_response(request)
+        return answer.status_code == WELCOME

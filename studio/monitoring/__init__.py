@@ -1,0 +1,3 @@
+"""Pages that report what happened: the home page with its alerts, turns, spend and the
+audit.
+"""

@@ -1,0 +1,171 @@
+"""What an operator should look at: what fails, what waits, what nobody has said."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from urllib.parse import quote
+
+from pydantic import BaseModel, Field
+
+from access.authentication import failed_logins
+from agents.config import AGENTS
+from config import live
+from config.loading import resolution
+from config.sections import Config
+from memory.extraction import job_queue
+from studio.configuration.entry_types import BY_SECTION
+from tasks.judge_runs import judge_queue
+from tasks.reports import recent_failures
+from tasks.reports.recent_failures import Trouble
+from telemetry.config import TELEMETRY
+from telemetry.statistics.recent_activity import Glance
+
+MANY_ERRORS = 0.05
+"""The share of turns that is worth a word."""
+
+
+LAST_HOUR = timedelta(hours=23)
+"""When it begins within the 24 hours that are looked at."""
+BURSTS_SHOWN = 3
+PLACES = {
+    "studio": "For the studio",
+    "/v1": "For /v1 and /mcp",
+    "mcp_consumer_secret": "With mcp_consumer_secret",
+}
+FAILED_SIGN_INS = f"/admin/audit?action={failed_logins.ACTION}"
+
+
+class Concern(BaseModel):
+    """One thing to look at."""
+
+    level: str = Field(description="`bad` or `warn`.")
+    said: str
+    more: str = Field("", description="Why, or what to do.")
+    address: str = Field("", description="The page about it.")
+
+
+def concerns(glance: Glance, since: datetime) -> list[Concern]:
+    """Return all there is, what is worse first."""
+    config = live.current()
+    found = [
+        *_configuration(config),
+        *_turns(glance),
+        *_sign_ins(since + LAST_HOUR),
+        *map(_of_task, recent_failures.since(since)),
+        *_lessons(since),
+        *_prices(config, glance),
+        *_record(config),
+    ]
+    return sorted(found, key=lambda each: each.level != "bad")
+
+
+def _configuration(config: Config) -> Iterator[Concern]:
+    if wrong := live.refused():
+        yield Concern(
+            level="bad",
+            said=f"{config.path.name} is not valid: what it said before runs",
+            more=str(wrong.problems[0]),
+            address="/admin/config/edit",
+        )
+    for aside in config.set_aside:
+        yield Concern(
+            level="bad",
+            said=f"{resolution.label(aside)} does not fit the file, so it does not run",
+            more=aside.problems[0].message,
+            address=BY_SECTION[aside.section].place_of(aside.name),
+        )
+    if waiting := live.awaiting_restart():
+        yield Concern(
+            level="warn",
+            said=f"Restart to apply what changed in {', '.join(waiting)}",
+            more="`manage.py restart` does it once running replies have ended.",
+            address="/admin/settings",
+        )
+
+
+def _turns(glance: Glance) -> Iterator[Concern]:
+    if glance.errors and (glance.error_rate or 0) >= MANY_ERRORS:
+        worst = max(glance.agents, key=lambda each: each.errors)
+        yield Concern(
+            level="bad",
+            said=f"{glance.errors:,} of {glance.turns:,} turns failed",
+            more=f"{worst.errors:,} of them asked {worst.agent}.",
+            address="/admin/turns?outcome=error",
+        )
+
+
+def _sign_ins(since: datetime) -> Iterator[Concern]:
+    """Yield the largest bursts of failed sign-ins in the last hour."""
+    bursts = failed_logins.since(since)
+    for burst in bursts[:BURSTS_SHOWN]:
+        yield Concern(
+            level="warn",
+            said=f"{burst} in the last hour",
+            more=f"{PLACES.get(burst.scope, burst.scope)}. Further ones are delayed. "
+            "If nobody mistyped, somebody guesses: take a long, random password.",
+            address=FAILED_SIGN_INS,
+        )
+    if rest := bursts[BURSTS_SHOWN:]:
+        noun = "burst" if len(rest) == 1 else "bursts"
+        yield Concern(
+            level="warn",
+            said=f"{len(rest):,} more {noun} of failed sign-ins in the last hour",
+            address=FAILED_SIGN_INS,
+        )
+
+
+def _of_task(task: Trouble) -> Concern:
+    name = quote(task.name, safe="")
+    if task.kind == judge_queue.KIND:
+        replies = "reply" if task.count == 1 else "replies"
+        return Concern(
+            level="bad",
+            said=f"Judge '{task.name}' could not score {task.count:,} {replies}",
+            more="Its page says why, and asks it again.",
+            address=f"/admin/judges/{name}",
+        )
+    tasks = "task" if task.count == 1 else "tasks"
+    return Concern(
+        level="warn",
+        said=f"{task.count:,} {tasks} of {task.name} failed",
+        address=f"/admin/tasks?state=errored&agent={name}",
+    )
+
+
+def _lessons(since: datetime) -> Iterator[Concern]:
+    if count := job_queue.count_failed(since):
+        turns = "turn" if count == 1 else "turns"
+        yield Concern(
+            level="warn",
+            said=f"Nothing was learnt from {count:,} {turns}",
+            more="`manage.py lessons --failed` says why, `--replay` tries again.",
+        )
+
+
+def _prices(config: Config, glance: Glance) -> Iterator[Concern]:
+    unpriced = {each.agent: each.unpriced for each in glance.agents if each.unpriced}
+    if not unpriced:
+        return
+    known = config.get(AGENTS)
+    models = sorted(
+        f"{agent.provider}/{agent.model}"
+        for agent in map(known.get, unpriced)
+        if agent is not None
+    )
+    yield Concern(
+        level="warn",
+        said="1 turn costs more than is known"
+        if glance.unpriced == 1
+        else f"{glance.unpriced:,} turns cost more than is known",
+        more=f"Give prices: for {', '.join(dict.fromkeys(models))}." if models else "",
+        address="/admin/spend?by=model",
+    )
+
+
+def _record(config: Config) -> Iterator[Concern]:
+    if not config.get(TELEMETRY).sqlite.enabled:
+        yield Concern(
+            level="warn",
+            said="Turns are not recorded, so there is little to see here",
+            more="Set telemetry: {sqlite: {enabled: true}}.",
+            address="/admin/telemetry",
+        )

@@ -1,0 +1,71 @@
+"""Who changed what: the audit, as it was written."""
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from pydantic import BaseModel
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from access import time_parsing
+from access.audit import audit_log, formatting
+from studio.base.pagination import listed, place
+from studio.base.views import Face
+
+
+class Entry(BaseModel):
+    """Something somebody changed."""
+
+    id: int
+    at: datetime
+    action: str
+    actor: str
+    target: str
+    origin: str
+    details: dict[str, Any]
+    request_id: str | None
+
+
+class Entries(BaseModel):
+    """A page of the audit, the newest first."""
+
+    object: Literal["list"] = "list"
+    data: list[Entry]
+    has_more: bool
+    last_id: str | None
+
+
+class Audit(Face):
+    """`/admin/audit`."""
+
+    title = "Audit"
+    template = "studio/audit.html"
+
+    @extend_schema(
+        summary="List what was changed",
+        parameters=[
+            OpenApiParameter("action", str, description="`token` is all of a family."),
+            OpenApiParameter("actor", str, description="A part of who did it."),
+            OpenApiParameter("target", str, description="A part of what it was."),
+            OpenApiParameter("since", str, description="`2026-12-31`, `90d`, `12h`."),
+            OpenApiParameter("after", str, description="The last_id of a page."),
+            OpenApiParameter("limit", int, description="50 by default, at most 500."),
+        ],
+        responses=Entries,
+    )
+    def get(self, request: Request) -> Response:
+        """List what operators and users changed, the newest first."""
+        query = request.query_params
+        since = query.get("since")
+        entries, has_more = audit_log.page(
+            action=query.get("action") or None,
+            actor=query.get("actor") or None,
+            target=query.get("target") or None,
+            since=time_parsing.ago(since, datetime.now(UTC)) if since else None,
+            after=place(query.get("after"), int),
+            limit=self.number("limit", default=50, most=500),
+        )
+        last = (entries[-1].at, entries[-1].pk) if entries else None
+        told = [formatting.as_json(entry) for entry in entries]
+        return self.answer(listed(told, has_more=has_more, last=last))

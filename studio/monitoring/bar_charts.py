@@ -1,0 +1,143 @@
+"""Bars, made on the server: a page has them without a script."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from studio.templatetags.studio import count, seconds, short, usd
+from telemetry.statistics.recent_activity import HourFigures
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One of them."""
+
+    share: float
+    """Of the highest, from 0 to 1."""
+    bad_share: float
+    """Of the bar itself, what went wrong."""
+    part: float
+    """Of the bar itself, what is drawn darker."""
+    said: str
+    """What it says when pointed at."""
+    tick: str = ""
+    """What stands below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Bars beside each other."""
+
+    title: str
+    peak: str
+    """What the highest is."""
+    bars: Sequence[Bar]
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(bar.share for bar in self.bars)
+
+
+def chart(
+    title: str,
+    of: Sequence[T],
+    value: Callable[[T], float],
+    *,
+    when: Callable[[T], str],
+    said: Callable[[T], str],
+    written: Callable[[float], str] = short,
+    bad: Callable[[T], float] = lambda _: 0,
+    part: Callable[[T], float] = lambda _: 0,
+    tick: Callable[[T], str] = lambda _: "",
+) -> Chart:
+    """Return a chart of values; `bad` of each went wrong, `part` is drawn darker."""
+    values = [value(each) for each in of]
+    peak = max(values, default=0)
+    bars = [
+        Bar(
+            round(height / peak, 4) if peak else 0,
+            round(bad(each) / height, 4) if height else 0,
+            round(part(each) / height, 4) if height else 0,
+            f"{when(each)}: {said(each)}",
+            tick(each),
+        )
+        for each, height in zip(of, values, strict=True)
+    ]
+    return Chart(title, written(peak), bars)
+
+
+def of_hours(hours: Sequence[HourFigures]) -> list[Chart]:
+    """Return the charts of the last hours, in the order of the page's tiles."""
+
+    def by_hour(
+        title: str, value: Callable[[HourFigures], float], **more: Any
+    ) -> Chart:
+        return chart(title, hours, value, when=_hour, tick=_tick, **more)
+
+    return [
+        by_hour(
+            "Turns",
+            lambda each: each.turns,
+            said=lambda each: _turns_said(each.turns, each.errors),
+            bad=lambda each: each.errors,
+        ),
+        by_hour(
+            "Users",
+            lambda each: each.users,
+            said=lambda each: f"{count(each.users)} user{_s(each.users)}",
+        ),
+        by_hour(
+            "Tokens",
+            lambda each: each.tokens,
+            said=lambda each: f"{count(each.tokens)} tokens",
+        ),
+        by_hour(
+            "Cost",
+            lambda each: each.micro_usd,
+            said=lambda each: cost_said(each.micro_usd, each.unpriced),
+            written=lambda micro: usd(int(micro)),
+        ),
+        by_hour(
+            "Errors",
+            lambda each: each.errors,
+            said=lambda each: _turns_said(each.turns, each.errors),
+            bad=lambda each: each.errors,
+        ),
+        by_hour(
+            "Time",
+            lambda each: each.p95_seconds or 0,
+            said=_time_said,
+            part=lambda each: each.p50_seconds or 0,
+            written=lambda most: f"{seconds(most)}, dark the median",
+        ),
+    ]
+
+
+def _hour(each: HourFigures) -> str:
+    return f"{each.at:%H:%M} UTC"
+
+
+def _tick(each: HourFigures) -> str:
+    return f"{each.at:%H}" if each.at.hour % 6 == 0 else ""
+
+
+def _turns_said(turns: int, errors: int) -> str:
+    said = f"{count(turns)} turn{_s(turns)}"
+    return f"{said}, {count(errors)} failed" if errors else said
+
+
+def _time_said(each: HourFigures) -> str:
+    half, most = seconds(each.p50_seconds), seconds(each.p95_seconds)
+    return f"half within {half}, 95 % within {most}"
+
+
+def _s(number: int) -> str:
+    return "" if number == 1 else "s"
+
+
+def cost_said(micro_usd: int, unpriced: int) -> str:
+    """Say what it cost, and that more is unknown."""
+    said = usd(micro_usd) if micro_usd or not unpriced else "unknown"
+    return f"{said}, {count(unpriced)} of unknown price" if unpriced else said

@@ -1,0 +1,214 @@
+"""What was spent: by day, agent, model, user or token, as a page, JSON, YAML or CSV."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+from urllib.parse import quote
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from pydantic import BaseModel, Field
+from rest_framework.request import Request
+
+from access import time_parsing
+from config import live
+from core import money
+from studio.base import csv_export, formats
+from studio.base.query_parameters import choice
+from studio.base.views import Face
+from studio.monitoring import bar_charts
+from studio.monitoring.bar_charts import Chart
+from studio.templatetags.studio import usd
+from telemetry.config import TELEMETRY
+from telemetry.statistics import cost_totals
+from telemetry.statistics.cost_totals import OF, Of, Spent
+from turns.reports import spend_table
+
+DEFAULT_BY: Of = "agent"
+DEFAULT_SINCE = "30d"
+RANGES = {"24h": "24 hours", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
+SHOWN = 100
+"""Rows of a page; all are in the data."""
+
+
+class Sum(BaseModel):
+    """What was spent."""
+
+    turns: int | None = Field(None, description="Of a model or provider: `calls`.")
+    calls: int | None = None
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float = Field(description="As far as it is known.")
+    judgements: int
+    unknown_turns: int | None = Field(None, description="Of a model: `unknown_calls`.")
+    unknown_calls: int | None = None
+    unknown_judgements: int
+
+
+class SpentOn(Sum):
+    """What was spent on one, which is named under what was asked for."""
+
+    agent: str | None = None
+    day: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    token: str | None = None
+    user: str | None = None
+    kind: Literal["turns", "judges"]
+
+
+class Spending(BaseModel):
+    """What was spent since an instant."""
+
+    object: Literal["spending"] = "spending"
+    by: Literal["agent", "day", "model", "provider", "token", "user"]
+    since: datetime
+    data: list[SpentOn]
+    total: Sum
+    notes: list[str] = Field(description="What the record does not have.")
+
+
+class Spend(Face):
+    """`/admin/spend`."""
+
+    title = "Spend"
+    template = "studio/spend.html"
+    renderer_classes = [*Face.renderer_classes, formats.Csv]
+
+    @extend_schema(
+        summary="Add up what was spent",
+        parameters=[
+            OpenApiParameter(
+                "by", str, enum=OF, description=f"{DEFAULT_BY} unless given."
+            ),
+            OpenApiParameter(
+                "since",
+                str,
+                description="How far back: 12h, 7d, 4w or a date; "
+                f"{DEFAULT_SINCE} unless given.",
+            ),
+            OpenApiParameter(
+                "format", str, enum=["csv", "json", "yaml"], description="As `Accept`."
+            ),
+        ],
+        responses=Spending,
+    )
+    def get(self, request: Request) -> HttpResponseBase:
+        """Add up what turns and their judges cost, the dearest first."""
+        now = datetime.now(UTC)
+        by: Of = choice(self, "by", OF) or DEFAULT_BY
+        since = time_parsing.ago(
+            request.query_params.get("since") or DEFAULT_SINCE, now
+        )
+        if self.is_page:
+            return self.answer(page(by, since, request.query_params, now))
+        spent = cost_totals.by(by, since)
+        if request.accepted_renderer.format == "csv":
+            return _as_csv(by, since, spent)
+        notes = [*_notes(since, now)]
+        total = cost_totals.together(spent)
+        return self.answer(spend_table.document(by, since, spent, total, notes))
+
+
+def _notes(since: datetime, now: datetime) -> Sequence[str]:
+    settings = live.current().get(TELEMETRY)
+    return [*spend_table.notes(since, cost_totals.oldest(), settings, now)]
+
+
+def _as_csv(by: Of, since: datetime, spent: Sequence[Spent]) -> HttpResponseBase:
+    """Return the table for a spreadsheet."""
+    names = spend_table.names(by, spent)
+    counts = spend_table.counted(by)
+    name = ["name"] if by == "token" else []
+    head = [by, *name, "kind", counts, f"unknown_{counts}", "judgements"]
+    head += ["unknown_judgements", "input_tokens", "output_tokens", "cost_usd"]
+    rows = (
+        [
+            each.key,
+            *(names.get(each.key or "", "") for _ in name),
+            *("judges" if each.judgements else "turns", each.turns, each.unknown),
+            *(each.judgements, each.unknown_judgements),
+            *(each.input_tokens, each.output_tokens, money.usd(each.micro_usd)),
+        ]
+        for each in spent
+    )
+    return csv_export.download(f"spend-by-{by}-since-{since:%Y-%m-%d}.csv", head, rows)
+
+
+def page(
+    by: Of, since: datetime, asked: Mapping[str, Any], now: datetime
+) -> dict[str, Any]:
+    """Return what the page shows."""
+    days = cost_totals.by("day", since)
+    spent = days if by == "day" else cost_totals.by(by, since, most=SHOWN + 1)
+    total = cost_totals.together(days)
+    names = spend_table.names(by, spent[:SHOWN])
+    dearest = max((each.micro_usd for each in spent), default=0)
+    return {
+        "by": by,
+        "since": since,
+        "asked": asked.get("since") or DEFAULT_SINCE,
+        "sorts": [each for each in OF if each != "provider"],
+        "ranges": RANGES,
+        "counts": spend_table.counted(by),
+        "total": total,
+        "chart": chart(days, since, now),
+        "rows": [_row(by, each, names, dearest) for each in _newest_first(by, spent)],
+        "has_more": len(spent) > SHOWN,
+        "notes": _notes(since, now),
+    }
+
+
+def _newest_first(by: Of, spent: list[Spent]) -> list[Spent]:
+    if by != "day":
+        return spent[:SHOWN]
+    # Of one day the turns stay before their judges.
+    return sorted(spent, key=lambda each: each.key or "", reverse=True)
+
+
+def _row(
+    by: Of, spent: Spent, names: Mapping[str, str], dearest: int
+) -> dict[str, Any]:
+    key = spent.key or ""
+    is_unknown = not spent.micro_usd and (spent.unknown or spent.unknown_judgements)
+    return {
+        "key": names.get(key) or key,
+        "id": key,
+        "address": _address(by, key),
+        "spent": spent,
+        "micro_usd": None if is_unknown else spent.micro_usd,
+        "share": round(spent.micro_usd / dearest, 4) if dearest else 0,
+    }
+
+
+def _address(by: Of, key: str) -> str:
+    """Return the page about what was spent on, if there is one."""
+    places = {"agent": "agents", "token": "tokens", "user": "users"}
+    if not key or by not in places:
+        return ""
+    return f"/admin/{places[by]}/{quote(key, safe='')}"
+
+
+def chart(days: Sequence[Spent], since: datetime, now: datetime) -> Chart:
+    """Return the bars of every day, of turns and judges together."""
+    costs: dict[str, tuple[int, int]] = {}
+    for each in days:
+        known, unknown = costs.get(each.key or "", (0, 0))
+        costs[each.key or ""] = known + each.micro_usd, unknown + each.unknown
+    first = max(since.date(), now.date() - MOST_DAYS)
+    count = (now.date() - first).days + 1
+    # None at the very end, where there is no room for it.
+    ticks = range(0, max(1, count - count // 12), max(1, count // 6))
+    shown = [(n, f"{first + timedelta(days=n)}") for n in range(count)]
+    return bar_charts.chart(
+        "Cost by day",
+        *(shown, lambda day: costs.get(day[1], (0, 0))[0]),
+        when=lambda day: day[1],
+        said=lambda day: bar_charts.cost_said(*costs.get(day[1], (0, 0))),
+        written=lambda micro: usd(int(micro)),
+        tick=lambda day: day[1][5:] if day[0] in ticks else "",
+    )
+
+
+MOST_DAYS = timedelta(days=366)
+"""Bars of a chart."""

@@ -1,0 +1,1 @@
+"""The studio's own OpenAPI document and the schemas of the configuration file in it."""

@@ -1,0 +1,208 @@
+"""The studio's own description, for those who make clients of it.
+
+Faces are described where they are, by `@extend_schema` or a schema of their own. What
+all have in common is said here: the groups of the menu, who may call, what refusals
+look like, and that scripts speak JSON and YAML, whatever browsers do.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, cast
+
+from django.conf import settings
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiYamlRenderer
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from studio.base.navigation import GROUPS, place_of
+from studio.base.views import ByRole, Entered
+from studio.configuration import section_views
+from studio.configuration.entry_types import KINDS
+from studio.openapi import file_schemas
+
+HOME = "Home"
+FACES_OF_BROWSERS = (
+    *("text/html", "application/x-www-form-urlencoded", "multipart/form-data"),
+    "application/x-yaml",
+)
+REFUSAL = {"$ref": "#/components/schemas/Refusal"}
+SHAPES = {
+    "Refusal": {
+        "type": "object",
+        "description": "Why something was not done.",
+        "required": ["error"],
+        "properties": {
+            "error": {
+                "type": "object",
+                "required": ["message", "type"],
+                "properties": {
+                    "message": {"type": "string"},
+                    "type": {"type": "string"},
+                    "code": {"type": ["string", "null"]},
+                    "param": {"type": ["string", "null"]},
+                    "problems": {
+                        "type": "array",
+                        "items": {"$ref": "#/components/schemas/Problem"},
+                    },
+                },
+            }
+        },
+    },
+}
+CONFIGURED = {*(kind.path for kind in KINDS), "mcp", "providers"}
+"""Where what is made becomes part of the configuration."""
+CONFLICTING = {
+    ("post", "/admin/sidecars/{name}/restart"),
+    ("post", "/admin/tasks/{id}/again"),
+    ("post", "/admin/triggers/{name}/fire"),
+}
+"""What cannot always be done as things stand, besides changes of the configuration."""
+REFUSALS = {
+    400: "The body or a parameter says nothing that can be understood.",
+    401: "Nobody has logged in.",
+    403: "The person's role, or the file, does not allow it.",
+    404: "There is no such thing.",
+    406: "It is told neither as the type that `Accept` names.",
+    409: "It is another now than was shown, is there already, or cannot be done now.",
+    415: "The body is of a type that is not read.",
+    422: "The configuration would not be valid; `problems` says where and why.",
+    503: "The database, or somebody who was asked, does not answer.",
+}
+NAMES = ["password", "session"]
+"""Of the two ways in; there is none on this machine while there is no `auth.admin`."""
+
+
+class WaysIn(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """How somebody is known, as the door asks for it."""
+
+    target_class = Entered
+    name = NAMES
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> Any:
+        """Return both schemes."""
+        basic = "Those of `auth.admin.basic`."
+        session = "After a login at the identity provider of `auth.admin.oidc`."
+        return [
+            {"type": "http", "scheme": "basic", "description": basic},
+            {
+                "type": "apiKey",
+                "in": "cookie",
+                "name": settings.SESSION_COOKIE_NAME,
+                "description": session,
+            },
+        ]
+
+
+class PlainJson(OpenApiJsonRenderer):
+    """The same for who asks for no more than JSON."""
+
+    media_type = "application/json"
+
+
+class PlainYaml(OpenApiYamlRenderer):
+    """As YAML is called elsewhere in the studio."""
+
+    media_type = "application/yaml"
+
+
+class Description(APIView):
+    """`/admin/openapi.json`: OpenAPI 3.1 of every address here."""
+
+    authentication_classes = [Entered]
+    permission_classes = [ByRole]
+    renderer_classes = [OpenApiJsonRenderer, PlainJson, OpenApiYamlRenderer, PlainYaml]
+    operator_only = False
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return Response(whole())
+
+
+@cache
+def whole() -> dict[str, Any]:
+    """Return the description; it takes a second, and is the same for everybody."""
+    # It has no types.
+    generator: Any = cast(Any, SchemaGenerator)(
+        urlconf=settings.COULISSE_STUDIO_URLCONF
+    )
+    described: dict[str, Any] = generator.get_schema(request=None, public=True)
+    return described
+
+
+def finished(
+    result: dict[str, Any], generator: Any, request: Any, public: bool
+) -> dict[str, Any]:
+    """Return the whole description, with what all faces have in common.
+
+    `SPECTACULAR_SETTINGS` names this as a hook.
+    """
+    paths, shapes = file_schemas.described(result["paths"], section_views.ADDRESSES)
+    result["paths"] = paths
+    result["components"]["schemas"].update(SHAPES | shapes)
+    result["tags"] = [{"name": name or HOME} for name in GROUPS]
+    for path, method, operation in operations(result):
+        operation["tags"] = [_group_of(path)]
+        operation["security"] = [*({name: []} for name in NAMES), {}]
+        _leave_out_browsers(operation)
+        _add_refusals(path, method, operation)
+    return result
+
+
+def operations(described: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield every operation with its address and method."""
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def _group_of(path: str) -> str:
+    """Return the group of the menu an address belongs to."""
+    place = place_of(path)
+    return "Configure" if place is None else place[0] or HOME
+
+
+def _leave_out_browsers(operation: dict[str, Any]) -> None:
+    bodies = [operation.get("requestBody", {}), *operation["responses"].values()]
+    for body in bodies:
+        for kind in FACES_OF_BROWSERS:
+            body.get("content", {}).pop(kind, None)
+
+
+def _add_refusals(path: str, method: str, operation: dict[str, Any]) -> None:
+    for status in _refusals(path, method, operation):
+        content = {kind: {"schema": REFUSAL} for kind in file_schemas.TOLD}
+        told = {"description": REFUSALS[status], "content": content}
+        operation["responses"].setdefault(str(status), told)
+
+
+def _refusals(path: str, method: str, operation: dict[str, Any]) -> Iterator[int]:
+    """Yield with which statuses an operation may be refused."""
+    configures = method != "get" and _configures(path, operation)
+    has_body = "requestBody" in operation
+    if has_body or operation.get("parameters"):
+        yield 400
+    yield from (401, 403)
+    if re.search(r"\{\w+\}", path):
+        yield 404
+    yield 406
+    if configures or (method, path) in CONFLICTING:
+        yield 409
+    if has_body:
+        yield 415
+    if configures:
+        yield 422
+    yield 503
+
+
+def _configures(path: str, operation: dict[str, Any]) -> bool:
+    """Return whether an operation writes what becomes part of the configuration."""
+    parameters = operation.get("parameters", ())
+    has_version = any(each["name"] == "version" for each in parameters)
+    is_new = "201" in operation["responses"] and path.split("/")[2] in CONFIGURED
+    return has_version or is_new or path == "/admin/tokens/enable"

@@ -1,0 +1,179 @@
+"""What the file's addresses take and tell, by the schema that judges the file.
+
+Each section has an address of its own in the description, so that clients know what is
+in it. Values are as they are written, so a placeholder may stand for any of them. What
+is left out stays out: no shape here has defaults, lest clients write them all.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from config import sections
+from config.validation import json_schema
+
+Schema = dict[str, Any]
+
+FILE = "ConfigFile"
+ANY_SECTION = "/admin/settings/{key}"
+ENTRIES = ("mcp", "providers")
+"""Sections whose entries have addresses."""
+OF_ONE = {"delete": "delete", "retrieve": "show", "update": "write"}
+"""What is done to any of them, as it is called of one that is always there."""
+TOLD = ("application/json", "application/yaml")
+
+
+def described(paths: Schema, addresses: Mapping[str, str]) -> tuple[Schema, Schema]:
+    """Return the paths with the file's shapes, and the shapes by their names.
+
+    `addresses` has the keys of the sections that have one of their own, and which.
+    """
+    shapes = _shapes()
+    known = sections.registered()
+    own = {key: path for key, path in addresses.items() if key in known}
+    settings = {f"/admin/settings/{key}": key for key in known if key not in own}
+    found = {
+        path: item for path, item in paths.items() if path not in addresses.values()
+    }
+    any_section = found.pop(ANY_SECTION)
+    for path, key in settings.items():
+        found[path] = _of_one(any_section, key)
+    found |= {path: paths[path] for path in own.values()}
+    places = {**settings, **{path: key for key, path in own.items()}}
+    places["/admin/memory"] = "memory"
+    for path, key in places.items():
+        _fill(found[path], _section_name(key), get=True)
+    for key in ENTRIES:
+        _fill(found[f"/admin/{key}/{{name}}"], _entry_name(key), get=True)
+        post = found[f"/admin/{key}"]["post"]
+        _fill({"post": post}, _entry_name(key), request=f"New{_entry_name(key)}")
+        shapes[f"New{_entry_name(key)}"] = _named(shapes[_entry_name(key)])
+    _fill(found["/admin/config"], FILE, get=True)
+    return dict(sorted(found.items())), shapes
+
+
+def _section_name(key: str) -> str:
+    """Return what the shape of a section is called."""
+    return f"{_pascal(key)}Section"
+
+
+def _entry_name(key: str) -> str:
+    """Return what the shape of an entry of a section is called."""
+    return {"mcp": "McpServerEntry", "providers": "ProviderEntry"}[key]
+
+
+def _pascal(name: str) -> str:
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+
+
+def _shapes() -> Schema:
+    whole = json_schema.of(sections.registered().values())
+    properties, shapes = whole["properties"], {}
+    for name, shape in whole["$defs"].items():
+        shapes[_shape_name(name)] = _plain(shape)
+    for key in sections.registered():
+        shape = _plain(_not_null(properties[key]))
+        is_whole = shape.get("type") in ("array", "object")
+        shapes[_section_name(key)] = shape if is_whole else _or_unset(shape)
+    shapes[FILE] = {
+        "type": "object",
+        "description": "All of coulisse.yaml, as it is written.",
+        "properties": {key: _ref(_section_name(key)) for key in sections.registered()},
+        "required": whole["required"],
+        "additionalProperties": False,
+    }
+    for key in ENTRIES:
+        shape = shapes[_section_name(key)]
+        model = shape["additionalProperties"]["anyOf"][0]["$ref"].rpartition("/")[2]
+        shapes[_entry_name(key)] = shapes.pop(model)
+        _rename(shapes, model, _entry_name(key))
+    return shapes
+
+
+def _shape_name(name: str) -> str:
+    key, _, model = name.rpartition(".")
+    return f"{_pascal(key)}{model}Written" if key else model
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _not_null(shape: Schema) -> Schema:
+    """Return the shape of a section that is there."""
+    match shape.get("anyOf"):
+        case [one, {"type": "null"}]:
+            more = {name: it for name, it in shape.items() if name != "anyOf"}
+            return {**one, **more}
+    return shape
+
+
+def _or_unset(shape: Schema) -> Schema:
+    """Return the shape of a text, which is empty where the file has none."""
+    unset = {"type": "string", "maxLength": 0, "description": "Not set."}
+    return {"description": shape.pop("description", ""), "anyOf": [shape, unset]}
+
+
+def _plain(node: Any) -> Any:
+    """Return a shape without defaults and titles, its references to ours."""
+    if isinstance(node, list):
+        return [_plain(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return _ref(_shape_name(node["$ref"].removeprefix("#/$defs/")))
+    plain = {}
+    for name, value in node.items():
+        if name == "properties":
+            plain[name] = {key: _plain(field) for key, field in value.items()}
+        elif name == "discriminator":
+            continue
+        elif name not in ("default", "title", "writeOnly"):
+            plain[name] = _plain(value)
+    return plain
+
+
+def _rename(shapes: Schema, old: str, new: str) -> None:
+    for node in _nodes(shapes):
+        if node.get("$ref") == _ref(old)["$ref"]:
+            node["$ref"] = _ref(new)["$ref"]
+
+
+def _nodes(value: Any) -> Iterator[Schema]:
+    if isinstance(value, dict):
+        yield value
+        for each in value.values():
+            yield from _nodes(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _nodes(each)
+
+
+def _named(shape: Schema) -> Schema:
+    name = {"type": "string", "description": "Of a provider its `kind` will do."}
+    more = {"properties": {"name": name, **shape["properties"]}}
+    return {**shape, **more, "description": "An entry, and what it is called."}
+
+
+def _of_one(item: Schema, key: str) -> Schema:
+    """Return the operations of any section as those of one."""
+    made = copy.deepcopy(item)
+    for operation in made.values():
+        verb = OF_ONE[operation["operationId"].rpartition("_")[2]]
+        operation["operationId"] = f"settings_{key}_{verb}"
+        operation["parameters"] = [
+            each for each in operation.get("parameters", []) if each["in"] != "path"
+        ]
+    return made
+
+
+def _fill(item: Schema, name: str, *, request: str = "", get: bool = False) -> None:
+    for operation in item.values():
+        if get and operation["operationId"].endswith(("_create", "_delete")):
+            continue
+        for status, answer in operation["responses"].items():
+            if status < "300":
+                answer["content"] = {kind: {"schema": _ref(name)} for kind in TOLD}
+        if "requestBody" in operation:
+            body = {kind: {"schema": _ref(request or name)} for kind in TOLD}
+            operation["requestBody"]["content"] = body

@@ -1,0 +1,279 @@
+"""API tokens: minted, watched and revoked."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from access import time_parsing
+from access.authentication.config import AUTH
+from access.limits import dollars
+from access.models import Token as Row
+from access.tokens import api_tokens, formatting, token_queries, token_setup
+from access.tokens.token_queries import Listed
+from config import live
+from config.editing import file_editor
+from config.errors import ConfigInvalid
+from core.errors import Invalid
+from studio.base.pagination import listed, place
+from studio.base.views import Face
+from studio.configuration.yaml_base_views import Written
+from turns.preparation import routing, token_scope
+
+PLACE = "/admin/tokens"
+PAGE = 50
+FIELDS = {"expires_at": "expires", "limit_micro_usd": "limit_usd"}
+"""Of a form, by what `tokens.mint` calls them."""
+
+
+def _names(value: Any) -> Any:
+    """Return the names of a text such as a form sends, or the list as it is."""
+    if isinstance(value, str):
+        return [name.strip() for name in value.split(",") if name.strip()]
+    return value
+
+
+class NewToken(BaseModel):
+    """What a token is for, and what it may."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    label: str = Field(description="What it is for: laptop, ci.")
+    principal: str = Field(
+        description="The user its requests belong to, as clients would send it in "
+        "safety_identifier."
+    )
+    budget: Literal["unlimited", "total", "monthly"] = "unlimited"
+    limit_usd: Decimal | None = Field(
+        None, description="Dollars it may spend: in all, or in each month (UTC)."
+    )
+    expires: str = Field("never", description="`2026-12-31` (UTC), `90d` or `never`.")
+    agents: Annotated[list[str], BeforeValidator(_names)] | None = Field(
+        None, description="The agents it may call; all, if left out."
+    )
+
+
+class Token(BaseModel):
+    """A token and what it spent, in micro-USD; nobody has its secret any more."""
+
+    id: UUID
+    state: Literal["active", "expired", "revoked"]
+    label: str
+    principal: str
+    budget: Literal["unlimited", "total", "monthly"]
+    limit_micro_usd: int | None
+    spent_micro_usd: int
+    spent_this_month_micro_usd: int
+    turns_of_unknown_price: int
+    agents: list[str] | None
+    created_at: datetime
+    last_used_at: datetime | None
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class MintedToken(Token):
+    """A token that was made now."""
+
+    secret: str = Field(description="Told here, once.")
+
+
+class ListedToken(Token):
+    """A token in the list."""
+
+    share: float | None = Field(description="How much of its budget it has spent.")
+
+
+class TokenList(BaseModel):
+    """A page of tokens, the newest first."""
+
+    object: Literal["list"] = "list"
+    data: list[ListedToken]
+    has_more: bool
+    last_id: str | None
+
+
+class Tokens(Face):
+    """`/admin/tokens`."""
+
+    title = "Tokens"
+    template = "studio/tokens.html"
+
+    @extend_schema(
+        summary="List API tokens",
+        parameters=[
+            OpenApiParameter("all", bool, description="Those revoked or expired, too."),
+            OpenApiParameter("after", str, description="The last_id of a page."),
+        ],
+        responses=TokenList,
+    )
+    def get(self, request: Request) -> Response:
+        """List tokens and what they spent, the newest first."""
+        return self.answer(self._page(), page=shown)
+
+    @extend_schema(
+        summary="Mint an API token", request=NewToken, responses={201: MintedToken}
+    )
+    def post(self, request: Request) -> Response:
+        """Make a token; its secret is in the answer, and nowhere else."""
+        row, secret = mint(self.entry(NewToken), self)
+        made = formatting.as_json(Listed(row, "active"))
+        return self.answer(
+            {**made, "secret": secret},
+            status=201,
+            template="studio/token_made.html",
+            page=lambda: {"title": f"Token {row.label}", "is_on": is_on()},
+        )
+
+    def refill(self) -> Mapping[str, Any]:
+        """Return the page with the form as it was filled in."""
+        return {**self._page(), **shown(), "typed": self.data()}
+
+    def _page(self) -> dict[str, Any]:
+        query = self.request.query_params
+        rows, has_more = token_queries.page(
+            now=datetime.now(UTC),
+            is_all=query.get("all") in ("1", "true", "on"),
+            after=place(query.get("after"), UUID),
+            limit=PAGE,
+        )
+        last = (rows[-1].row.created_at, rows[-1].row.id) if rows else None
+        return listed(
+            [_with_share(formatting.as_json(row)) for row in rows],
+            has_more=has_more,
+            last=last,
+        )
+
+
+class OneToken(Face):
+    """`/admin/tokens/{id}`."""
+
+    title = "Token"
+    trail = [("Tokens", PLACE)]
+    template = "studio/token.html"
+
+    @extend_schema(summary="Show an API token", responses=Token)
+    def get(self, request: Request, id: str) -> Response:
+        """Return a token and what it spent; the beginning of its id will do."""
+        return self._told(api_tokens.get(id))
+
+    @extend_schema(
+        operation_id="tokens_revoke",
+        summary="Revoke an API token",
+        responses={200: Token},
+    )
+    def delete(self, request: Request, id: str) -> HttpResponseBase:
+        """Have a token be refused from now on."""
+        row, _ = api_tokens.revoke(id, by=self.author())
+        return self.done(self._told(row).data, said=f"Revoked '{row.label}'", to=PLACE)
+
+    def _told(self, row: Row) -> Response:
+        self.title = f"Token {row.label}"
+        return self.answer(formatting.as_json(token_queries.of(row, datetime.now(UTC))))
+
+
+class Switched(BaseModel):
+    """That the file says it."""
+
+    is_on: Literal[True] = True
+
+
+class TokensEnabled(Written):
+    """`/admin/tokens/enable`: what it takes, in both sections at once."""
+
+    title = "Tokens"
+    trail = [("Tokens", PLACE)]
+
+    @extend_schema(
+        operation_id="tokens_enable",
+        summary="Have `/v1` ask for tokens",
+        description="Writes `auth.proxy.tokens` into the file, and takes `users` and "
+        "`default_user_id` out of it, for each token has its user.",
+        request=None,
+        responses=Switched,
+    )
+    def post(self, request: Request) -> HttpResponseBase:
+        """Write it into the file; nothing, where that says so already."""
+        file = file_editor.read()
+        write = partial(
+            file_editor.write_data, comments_gone=token_setup.comments_gone()
+        )
+        self.recorded({"section": "auth"}, write, token_setup.on(file))
+        said = self.said("Saved; from now on clients need a token")
+        return self.done({"is_on": True}, said=said, to=PLACE)
+
+
+def mint(wanted: NewToken, face: Face) -> tuple[Row, str]:
+    """Make the token that is wanted; raises `Invalid` naming what is wrong."""
+    now = datetime.now(UTC)
+    token_scope.check(wanted.agents or (), live.current())
+    limit = wanted.limit_usd
+    never = wanted.expires.strip().lower() in ("", "never")
+    with _naming("limit_usd"):
+        micro_usd = None if limit is None else dollars.read(f"{limit:f}")
+    with _naming("expires"):
+        expires_at = None if never else time_parsing.ahead(wanted.expires, now)
+    with _naming(None):
+        return api_tokens.mint(
+            wanted.label,
+            wanted.principal,
+            by=face.author(),
+            budget=wanted.budget,
+            limit_micro_usd=micro_usd,
+            expires_at=expires_at,
+            agents=wanted.agents or None,
+            now=now,
+        )
+
+
+@contextmanager
+def _naming(field: str | None) -> Iterator[None]:
+    """Have what is wrong be told by the field it was written in."""
+    try:
+        yield
+    except Invalid as exc:
+        exc.param = field or FIELDS.get(exc.param or "", exc.param)
+        raise
+
+
+def shown() -> dict[str, Any]:
+    """Return what the page shows beside the tokens."""
+    config = live.current()
+    return {
+        "agents": routing.names(config),
+        "is_on": is_on() or _is_written(),
+        "may_switch": config.get(AUTH).proxy is None,
+        "nobody": token_setup.nobody(config),
+    }
+
+
+def is_on() -> bool:
+    """Return whether `/v1` asks for tokens."""
+    proxy = live.current().get(AUTH).proxy
+    return proxy is not None and proxy.tokens is not None
+
+
+def _is_written() -> bool:
+    """Tell whether the file says so; it takes a second until that is in force."""
+    try:
+        return file_editor.read().has(token_setup.PLACE)
+    except ConfigInvalid:
+        return False
+
+
+def _with_share(token: dict[str, Any]) -> dict[str, Any]:
+    """Add how much of its budget a token has spent, for the meter."""
+    limit = token["limit_micro_usd"]
+    monthly = token["budget"] == "monthly"
+    used = token["spent_this_month_micro_usd" if monthly else "spent_micro_usd"]
+    share = None if limit is None else min(1.0, used / limit) if limit else 1.0
+    return {**token, "share": share}

@@ -1,0 +1,102 @@
+"""A chat with any agent as any user, and what happened in it."""
+
+from typing import Any
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel, ConfigDict, Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from access.users import identity
+from access.users.caller import OPEN
+from config import live
+from core.ids import new_turn_id
+from core.messages import Message
+from core.runtime import request_ids
+from gateway.openai.chat import EventStream
+from studio.base.views import Face
+from studio.operations import playground_stream
+from turns.preparation import options, routing
+from turns.turn import TurnRequest
+
+INCOGNITO = {"memory": "incognito"}
+TURN = "X-Coulisse-Turn"
+"""The turn's id: one that fails before its first words has no other place for it."""
+
+
+class Said(BaseModel):
+    """What somebody says to an agent."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    agent: str = Field(description="An agent or an experiment.")
+    user: str = Field(
+        min_length=1, max_length=512, description="As clients would name the user."
+    )
+    message: str = Field(min_length=1)
+    thread_id: str | None = Field(None, description="The user's default one, if none.")
+    incognito: bool = Field(False, description="Whether no row is to remember it.")
+
+
+class Company(BaseModel):
+    """Who can be talked to, and as whom the page would."""
+
+    agents: list[str] = Field(description="Agents and experiments.")
+    agent: str = Field(description="Whom the page begins with.")
+    user: str
+
+
+class Playground(Face):
+    """`/admin/playground`."""
+
+    title = "Playground"
+    template = "studio/playground.html"
+
+    @extend_schema(summary="List who can be talked to", responses=Company)
+    def get(self, request: Request) -> Response:
+        """List the agents and experiments, and as whom the page would talk."""
+        query = request.query_params
+        agents = routing.names(live.current())
+        chosen = query.get("agent") or (agents[0] if agents else "")
+        user = query.get("user") or f"playground-{request.user.username}"
+        told: dict[str, Any] = {"agents": agents, "agent": chosen, "user": user}
+        return self.answer(told)
+
+
+class PlaygroundTurns(Face):
+    """`/admin/playground/turns`."""
+
+    title = "Playground"
+    trail = [("Playground", "/admin/playground")]
+
+    @extend_schema(
+        operation_id="playground_say",
+        summary="Say something to an agent",
+        request=Said,
+        responses={(200, "text/event-stream"): OpenApiTypes.STR},
+    )
+    def post(self, request: Request) -> HttpResponseBase:
+        """Take a turn; its events come as those of `/v1/chat/completions` do."""
+        asked = turn(self.entry(Said))
+        answer = EventStream(playground_stream.frames(asked))
+        answer.headers[TURN] = str(asked.turn_id)
+        return answer
+
+
+def turn(said: Said) -> TurnRequest:
+    """Return the turn that is asked for: one like any client's, of no credential."""
+    routing.check(live.current(), said.agent)
+    metadata = {} if said.thread_id is None else {"thread_id": said.thread_id}
+    return TurnRequest(
+        turn_id=new_turn_id(),
+        agent=said.agent,
+        user_id=identity.derive(identity.checked(said.user)),
+        messages=[Message(role="user", content=said.message)],
+        options=options.read({**metadata, **(INCOGNITO if said.incognito else {})}),
+        parameters={},
+        stream=True,
+        caller=OPEN,
+        request_id=request_ids.current.get(),
+    )

@@ -1,0 +1,91 @@
+"""Sidecars: what they do, what they printed last, and starting one again."""
+
+from datetime import datetime
+from typing import Literal
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from access.audit import audit_log
+from access.audit.audit_events import Deed
+from config import live
+from processes.sidecar_control import sidecar_status
+from processes.supervision import state_directory
+from studio.base.views import Face
+
+PLACE = "/admin/sidecars"
+
+
+class Line(BaseModel):
+    """A line a sidecar printed, without secrets."""
+
+    at: datetime
+    stream: Literal["stdout", "stderr"]
+    text: str
+
+
+class Sidecar(BaseModel):
+    """A process that runs beside the server."""
+
+    name: str
+    object: Literal["sidecar"] = "sidecar"
+    command: str
+    restart: Literal["always", "on-failure", "never"]
+    has_health: bool
+    state: Literal["running", "waiting", "finished", "failed", "unknown"]
+    pid: int | None
+    restarts: int
+    reason: str | None
+    started_at: datetime | None
+    due_at: datetime | None
+    lines: list[Line]
+
+
+class SidecarList(BaseModel):
+    """The sidecars of the YAML, in its order."""
+
+    object: Literal["list"] = "list"
+    data: list[Sidecar]
+
+
+class Restarting(BaseModel):
+    """A sidecar that is about to start again."""
+
+    object: Literal["sidecar.restarting"] = "sidecar.restarting"
+    name: str
+
+
+class Sidecars(Face):
+    """`/admin/sidecars`."""
+
+    title = "Sidecars"
+    template = "studio/sidecars.html"
+
+    @extend_schema(summary="List sidecars", responses=SidecarList)
+    def get(self, request: Request) -> Response:
+        """List the sidecars of the YAML, and what they printed last."""
+        told = sidecar_status.every(live.current(), state_directory.current())
+        return self.answer({"object": "list", "data": told})
+
+
+class Restart(Face):
+    """`/admin/sidecars/{name}/restart`."""
+
+    @extend_schema(
+        summary="Start a sidecar again", request=None, responses={202: Restarting}
+    )
+    def post(self, request: Request, name: str) -> HttpResponseBase:
+        """End it, if it runs, and start it anew within a second."""
+        deed = Deed("sidecar.restart", self.author(), name)
+        audit_log.recorded(
+            deed,
+            sidecar_status.restart,
+            live.current(),
+            state_directory.current(),
+            name,
+        )
+        told = Restarting(name=name).model_dump()
+        return self.done(told, said=f"'{name}' starts again", to=PLACE, status=202)

@@ -1,0 +1,126 @@
+"""The people of the studio: what each may do, and whether they may enter."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel, ConfigDict
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from access.audit import audit_log
+from access.audit.audit_events import Deed
+from core.errors import Invalid, NotFound
+from studio.base.views import Face
+from studio.security import accounts, roles
+from studio.security.roles import Role
+
+PLACE = "/admin/people"
+MOST = 500
+"""People shown; a studio has dozens."""
+
+
+class Person(BaseModel):
+    """Somebody who has entered the studio."""
+
+    username: str
+    name: str
+    email: str
+    role: Literal["operator", "viewer"] | None
+    is_active: bool
+    entered_at: datetime
+
+
+class People(BaseModel):
+    """All of them, by name."""
+
+    object: Literal["list"] = "list"
+    data: list[Person]
+    has_more: bool
+
+
+class Terms(BaseModel):
+    """What somebody may do; what is left out stays as it is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: Literal["operator", "viewer"] | None = None
+    is_active: bool | None = None
+
+
+class Everybody(Face):
+    """`/admin/people`."""
+
+    title = "People"
+    template = "studio/people.html"
+
+    @extend_schema(summary="List the people of the studio", responses=People)
+    def get(self, request: Request) -> Response:
+        """List who has entered the studio, and their roles."""
+        rows = User.objects.prefetch_related("groups").order_by("username")
+        found = list(rows[: MOST + 1])
+        told = [_told(row) for row in found[:MOST]]
+        shown = {"object": "list", "data": told, "has_more": len(found) > MOST}
+        return self.answer(shown, page=lambda: {"me": request.user.username})
+
+
+class Somebody(Face):
+    """`/admin/people/{username}`."""
+
+    title = "Person"
+    trail = [("People", PLACE)]
+
+    @extend_schema(summary="Change a role", request=Terms, responses=Person)
+    def put(self, request: Request, username: str) -> HttpResponseBase:
+        """Change somebody's role, or whether they may enter; nobody their own."""
+        terms = self.entry(Terms)
+        if username == request.user.username:
+            raise Invalid("Have somebody else change your role, lest nobody is left")
+        deed = Deed(
+            "person.change",
+            self.author(),
+            username,
+            terms.model_dump(exclude_none=True),
+        )
+        is_new = audit_log.recorded(
+            lambda is_new: deed if is_new else None, change, username, terms
+        )
+        said = f"Changed '{username}'" if is_new else "Nothing changed"
+        told = _told(User.objects.get(username=username))
+        return self.done(told, said=said, to=PLACE)
+
+
+def change(username: str, terms: Terms) -> bool:
+    """Give somebody other terms; return whether they are others. Raises `NotFound`."""
+    with transaction.atomic():
+        row = User.objects.select_for_update().filter(username=username).first()
+        if row is None:
+            raise NotFound(f"nobody called '{username:.80}' has entered the studio")
+        before = _told(row)
+        if terms.role is not None:
+            roles.give(row, Role(terms.role))
+            row.is_superuser = False
+        if terms.is_active is not None:
+            row.is_active = terms.is_active
+        row.save(update_fields=["is_active", "is_superuser"])
+        if not row.is_active:
+            # They are not open again once the person may enter again.
+            accounts.end_sessions(row)
+    # As it is now, its groups too.
+    return before != _told(User.objects.get(pk=row.pk))
+
+
+def _told(row: User) -> dict[str, Any]:
+    names = {group.name for group in row.groups.all()}
+    given = next((role for role in Role if role in names), None)
+    return {
+        "username": row.username,
+        "name": row.get_full_name(),
+        "email": row.email,
+        "role": Role.OPERATOR if row.is_superuser else given,
+        "is_active": row.is_active,
+        "entered_at": row.date_joined,
+    }

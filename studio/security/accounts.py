@@ -1,0 +1,81 @@
+"""The people who use the studio, as Django's users: what they change bears their name.
+
+They have no passwords here; `auth.admin` says who they are.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib.auth.hashers import make_password
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.http import HttpRequest
+
+from access.audit.audit_events import Author
+from access.authentication.config import AUTH
+from access.users.identity import derive
+from config import live
+from studio.security import roles
+from studio.security.roles import Role
+
+MAX_USERNAME = 150
+
+
+def staff(username: str, *, role: Role = Role.OPERATOR, **known: str) -> User:
+    """Return the user of that name; one who is new is made now, with a role."""
+    if len(username) > MAX_USERNAME:
+        username = str(derive(username))
+    found = User.objects.filter(username=username).first()
+    if found is None:
+        return _made(username, role, known)
+    changed = {name for name, value in known.items() if getattr(found, name) != value}
+    if changed:
+        for name in changed:
+            setattr(found, name, known[name])
+        found.save(update_fields=changed)
+    return found
+
+
+def _made(username: str, role: Role, known: Mapping[str, str]) -> User:
+    # Their first page asks for more at once: nobody may see them without a role.
+    with transaction.atomic():
+        made, is_new = User.objects.get_or_create(
+            username=username,
+            defaults={"is_staff": True, "password": "!", **known},
+        )
+        if is_new:
+            roles.give(made, role)
+    return made
+
+
+def end_sessions(user: Any) -> None:
+    """End somebody's sessions, in every browser and whoever has a copy of a cookie.
+
+    Django has a digest of the password in each session, and reads the password with
+    the person: that it is another, if none, is enough.
+    """
+    User.objects.filter(pk=user.pk).update(password=make_password(None))
+
+
+def newcomers() -> Role:
+    """Return the role of those who enter for the first time."""
+    admin = live.current().get(AUTH).admin
+    return Role.OPERATOR if admin is None else Role(admin.newcomers)
+
+
+def by_claims(claims: Mapping[str, Any]) -> User:
+    """Return somebody the identity provider has logged in."""
+    email, name = claims.get("email"), claims.get("name")
+    return staff(
+        # Apart from those whom `basic` names.
+        f"oidc:{claims['sub']}",
+        role=newcomers(),
+        email=email[:254] if isinstance(email, str) else "",
+        first_name=name[:150] if isinstance(name, str) else "",
+    )
+
+
+def author(request: HttpRequest) -> Author:
+    """Return who acts in the studio, for the audit."""
+    address = request.META.get("REMOTE_ADDR", "")
+    return Author(f"studio: {request.user.get_username()}", f"studio, {address}")

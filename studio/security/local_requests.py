@@ -1,0 +1,30 @@
+"""Whether a request comes from this machine, as far as anybody can tell.
+
+A reverse proxy on this machine makes all the world look like it. Most say whom they
+speak for, or under which name they were called; one that says neither cannot be told
+from a browser, so a studio behind any proxy needs `auth.admin`.
+"""
+
+from django.core.handlers.asgi import ASGIRequest
+
+from core.network.loopback import is_loopback
+from gateway.request_validation.hosts import PORT
+
+TOLD_BY_PROXIES = (
+    *("forwarded", "via", "x-forwarded", "x-real-ip", "x-client-ip", "x-cluster-"),
+    *("x-original-", "x-proxyuser-ip", "x-envoy-", "x-scheme", "true-client-ip"),
+    *("cf-", "fastly-", "fly-", "tailscale-"),
+)
+"""How the names of headers begin that browsers do not send."""
+
+
+def is_local(request: ASGIRequest) -> bool:
+    """Return whether a browser on this machine sends the request."""
+    client = request.scope.get("client")
+    if client is None or not is_loopback(client[0]):
+        return False
+    if request.scope.get("http_version") == "1.0":
+        return False  # Of proxies that have not been told otherwise; of no browser.
+    if any(name.lower().startswith(TOLD_BY_PROXIES) for name in request.headers):
+        return False
+    return is_loopback(PORT.sub("", request.headers.get("Host", "")).strip("[]"))

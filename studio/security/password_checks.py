@@ -1,0 +1,69 @@
+"""The studio's passwords, checked before one of its threads takes the request.
+
+The threads are few, and a hash takes half a second: pages and assets would wait.
+"""
+
+from django.conf import settings
+from django.http import HttpRequest
+
+from access.authentication import login_throttle
+from access.authentication.basic_auth import Passwords
+from access.authentication.config import AUTH, AdminAuth
+from access.errors import CredentialRequired
+from config import live
+from core.errors import CoulisseError
+
+RESULT = "_coulisse_password"
+"""The attribute of a request: what checked its password, and the outcome."""
+
+
+async def check(request: HttpRequest) -> None:
+    """Check the password of a request, and store the outcome with the request."""
+    try:
+        admin = live.current().get(AUTH).admin
+    except CoulisseError:
+        return  # The middleware meets the same error, and answers it.
+    if admin is None or admin.basic is None:
+        return
+    passwords = _passwords_of(admin)
+    outcome: str | CoulisseError
+    try:
+        outcome = await _username(passwords, request)
+    except CoulisseError as exc:
+        outcome = exc
+    setattr(request, RESULT, (passwords, outcome))
+
+
+async def _username(passwords: Passwords, request: HttpRequest) -> str:
+    header = request.headers.get("Authorization")
+    address = request.META.get("REMOTE_ADDR", "")
+    if request.path.startswith(settings.STATIC_URL):
+        # Assets are public: a password that comes with a request is not checked.
+        return passwords.recall(header, address)
+    return await passwords.check(header, address)
+
+
+def username(request: HttpRequest, admin: AdminAuth) -> str:
+    """Return whose password a request has; raises what `check` found wrong."""
+    passwords = _passwords_of(admin)
+    by, outcome = getattr(request, RESULT, (None, None))
+    if by is not passwords:  # `auth.admin` was edited meanwhile.
+        raise CredentialRequired(challenge=passwords.challenge)
+    if isinstance(outcome, CoulisseError):
+        raise outcome
+    return str(outcome)
+
+
+_current: tuple[AdminAuth, Passwords] | None = None
+
+
+def _passwords_of(admin: AdminAuth) -> Passwords:
+    """Return the passwords; they stay until `auth.admin` is edited."""
+    global _current
+    found = _current
+    if found is None or (found[0] is not admin and found[0] != admin):
+        passwords = Passwords(
+            admin.logins, realm="Coulisse studio", throttle=login_throttle.STUDIO
+        )
+        found = _current = (admin, passwords)
+    return found[1]

@@ -1,0 +1,60 @@
+"""Answers requests under `/admin/`: Django as it usually is, with its middleware.
+
+All of a request is answered in one of a few threads, which keep their connections to
+the database as those of the database lane do.
+"""
+
+import asyncio
+import contextvars
+from concurrent.futures import ThreadPoolExecutor
+
+from django.conf import settings
+from django.core.handlers.asgi import ASGIHandler, ASGIRequest
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from access.authentication.config import AUTH
+from config import live
+from gateway.asgi import admission
+from gateway.asgi.admission import BodyLimit
+from gateway.asgi.handler import Handler
+from studio.security import password_checks
+from studio.security.local_requests import is_local
+
+_threads = ThreadPoolExecutor(4, "studio")
+
+
+class StudioHandler(Handler):
+    """Answers HTTP requests to the studio."""
+
+    chats = "/admin/playground/"
+
+    def load_middleware(self, is_async: bool = False) -> None:
+        """Load what `MIDDLEWARE` names, to be called in a thread."""
+        ASGIHandler.load_middleware(self, is_async=False)
+
+    async def admit(self, request: ASGIRequest) -> BodyLimit:
+        """Return how large the body may be: small, unless a credential is shown.
+
+        The middleware checks the credential later, in its threads.
+        """
+        admin = live.current().get(AUTH).admin
+        if admin is None:
+            is_shown = is_local(request)
+        elif admin.oidc is None:
+            is_shown = "Authorization" in request.headers
+        else:
+            is_shown = settings.SESSION_COOKIE_NAME in request.COOKIES
+        if is_shown:
+            return admission.server_limit()
+        return BodyLimit(admission.SMALL_BODY_BYTES, "log in or send less")
+
+    async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
+        """Return Django's response as it is."""
+        request.urlconf = settings.COULISSE_STUDIO_URLCONF
+        await password_checks.check(request)
+        context = contextvars.copy_context()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            _threads, context.run, self.get_response, request
+        )

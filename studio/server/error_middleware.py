@@ -1,0 +1,87 @@
+"""Answers a fault of ours, wherever in the studio it happens, and logs it whole."""
+
+import logging
+from collections.abc import Callable
+
+from django.core.exceptions import (
+    BadRequest,
+    PermissionDenied,
+    SuspiciousOperation,
+)
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.template import loader
+
+from core.errors import CoulisseError, Denied, Invalid, NotFound
+from gateway import errors
+from gateway.responses.html_pages import Page
+from studio.base import content_negotiation, error_responses, html_renderer
+from studio.base.admin_site import site
+
+logger = logging.getLogger(__name__)
+
+REFUSED = (BadRequest, Http404, PermissionDenied, SuspiciousOperation)
+"""What Django raises for a client's mistake."""
+
+
+class Faults:
+    """Middleware: what neither a face nor the door has an answer to."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        return self._get_response(request)
+
+    def process_exception(
+        self, request: HttpRequest, exc: Exception
+    ) -> HttpResponseBase:
+        """Return the answer."""
+        if isinstance(exc, REFUSED):
+            return _refusal(request, exc)
+        if isinstance(exc, error_responses.DATABASE_AWAY):
+            # Who looks is looked up there, and no page is without them.
+            return without_database(request, exc)
+        logger.exception("%s %r failed", request.method, request.path, exc_info=exc)
+        if wants_page(request):
+            return Page("studio/failed.html", status=500)
+        return errors.json_response(errors.internal(), status=500)
+
+
+def wants_page(request: HttpRequest) -> bool:
+    """Return whether a browser asks, to which errors are pages."""
+    return content_negotiation.likes_pages(request.headers.get("Accept", ""))
+
+
+def without_database(request: HttpRequest, exc: Exception) -> HttpResponseBase:
+    """Return the answer while there is no database, and log why."""
+    told = error_responses.without_database(exc)
+    if not wants_page(request):
+        return errors.json_response(told, status=503)
+    return Page(
+        "studio/stopped.html",
+        status=503,
+        title="The database is not available",
+        says="Load this page again in a moment; the server's log says more.",
+    )
+
+
+def _refusal(request: HttpRequest, exc: Exception) -> HttpResponseBase:
+    """Return the answer to what Django itself refuses: the tables alone come here."""
+    refusal: CoulisseError = Denied("Tables are read by operators, changed by nobody")
+    if isinstance(exc, Http404):
+        refusal = NotFound("There is no such table, nor such a page of one")
+    elif isinstance(exc, BadRequest | SuspiciousOperation):
+        refusal = Invalid("The table cannot be shown as the query asks; leave it out")
+    if not wants_page(request):
+        return errors.response(refusal)
+    status = errors.kind_of(refusal).status
+    context = {
+        **site.each_context(request),
+        **errors.body(refusal),
+        "title": html_renderer.title(status),
+        "trail": [("Tables", "/admin/tables/")],
+        "is_operator": site.is_operator(request),
+    }
+    text = loader.render_to_string(html_renderer.REFUSED, context, request=request)
+    return HttpResponse(text, status=status)

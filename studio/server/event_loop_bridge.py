@@ -1,0 +1,77 @@
+"""From a thread of the studio to the event loop that serves, and back.
+
+What lives there, such as sessions with tool servers, is reached there alone.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from core.errors import Unavailable
+from providers import sync_bridge
+
+T = TypeVar("T")
+
+
+class TookTooLong(Unavailable):
+    """That took too long: whoever was asked did not answer."""
+
+    code = "took_too_long"
+
+
+class TooManyAsked(Unavailable):
+    """The studio waits for other servers already: try again when they have answered."""
+
+    code = "too_many_asked"
+
+
+PATIENCE_SECONDS = 20.0
+MOST_ASKED = 2
+"""Of the studio's threads so many may wait for others: some are left for pages."""
+
+_asking = threading.BoundedSemaphore(MOST_ASKED)
+
+_loops: list[asyncio.AbstractEventLoop] = []
+"""Of each server of this process: one, but in tests."""
+
+
+def begin() -> None:
+    """Have this thread's event loop be the one; called when the server starts."""
+    _loops.append(asyncio.get_running_loop())
+
+
+def end() -> None:
+    """Reach it no more; called before it stops."""
+    _loops.remove(asyncio.get_running_loop())
+
+
+def ask(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Wait for a coroutine that asks another server, which may take its time.
+
+    Raises `TooManyAsked` when others do, and `TookTooLong`.
+    """
+    if not _asking.acquire(blocking=False):
+        coroutine.close()
+        raise TooManyAsked
+    try:
+        return wait(coroutine)
+    finally:
+        _asking.release()
+
+
+def wait(coroutine: Coroutine[Any, Any, T], seconds: float = PATIENCE_SECONDS) -> T:
+    """Run a coroutine there; return what it returns or raise what it raises.
+
+    Raises `TookTooLong`. Where nothing is being served it is run on the loop of
+    background work.
+    """
+    if not _loops:
+        return sync_bridge.wait(coroutine, timeout_seconds=seconds)
+    future = asyncio.run_coroutine_threadsafe(coroutine, _loops[-1])
+    try:
+        return future.result(seconds)
+    except TimeoutError:
+        raise TookTooLong from None
+    finally:
+        future.cancel()

@@ -1,0 +1,3 @@
+"""Pages about the users of agents: the list, one user at a glance, conversations,
+facts, scores, export and erasure.
+"""

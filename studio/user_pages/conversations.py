@@ -1,0 +1,118 @@
+"""A user's conversations, thread by thread."""
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from core.errors import NotFound
+from memory.transcript import conversation_queries
+from memory.transcript.conversation_queries import Conversation
+from studio.base.pagination import listed, place
+from studio.user_pages import schemas as shapes
+from studio.user_pages.base_view import AFTER, OfUser
+from telemetry.presentation import turn_serializers
+from turns.reports import conversations
+
+PAGE = 40
+THREADS = 50
+MOST_POSITION = 2**62
+
+
+class ThreadUnknown(NotFound):
+    """This user has no such thread."""
+
+    code = "thread_not_found"
+
+
+class Messages(OfUser):
+    """`/admin/users/{user}/messages`: what the user's own page shows, for scripts."""
+
+    title = "Messages"
+
+    @extend_schema(
+        summary="Read a conversation of a user, the newest messages first",
+        parameters=[
+            OpenApiParameter(
+                "thread",
+                str,
+                description="Its thread_id, empty for the default one; the one spoken "
+                "in last, if left out.",
+            ),
+            OpenApiParameter(
+                "before", int, description="The first_position of a page."
+            ),
+            OpenApiParameter("limit", int, description="40 by default, at most 200."),
+        ],
+        responses=shapes.MessageList,
+    )
+    def get(self, request: Request, user: str) -> Response:
+        """Return messages of a thread, oldest first, with all that is known of them."""
+        newest, _ = conversation_queries.threads(self.user_id, limit=1)
+        return self.answer(spoken(self, newest=newest[0] if newest else None))
+
+
+def spoken(face: OfUser, *, newest: Conversation | None) -> dict[str, Any]:
+    """Return the messages that a query asks for; raises `ThreadUnknown`.
+
+    `newest` is the thread that is meant where none is named.
+    """
+    name = face.request.query_params.get("thread")
+    before = face.number("before", default=-1, least=0, most=MOST_POSITION)
+    limit = face.number("limit", default=PAGE, most=200)
+    thread = newest if name is None else conversation_queries.thread(face.user_id, name)
+    if thread is None and name is not None:
+        raise ThreadUnknown
+    if thread is None:
+        return _page(None, conversations.failed_alone(face.user_id))
+    page = conversations.page(
+        face.user_id, thread, before=None if before < 0 else before, limit=limit
+    )
+    return _page(listed_thread(thread), page)
+
+
+def _page(thread: dict[str, Any] | None, page: conversations.Page) -> dict[str, Any]:
+    return {
+        "object": "list",
+        "thread": thread,
+        "data": page.data,
+        "has_more": page.has_more,
+        "first_position": page.first_position,
+    }
+
+
+class Threads(OfUser):
+    """`/admin/users/{user}/threads`."""
+
+    template = "studio/users/threads.html"
+    title = "Threads"
+
+    @extend_schema(
+        summary="List the threads of a user, the one spoken in last first",
+        parameters=[AFTER],
+        responses=shapes.ThreadList,
+    )
+    def get(self, request: Request, user: str) -> Response:
+        """List the conversations of a user."""
+        after = place(request.query_params.get("after"), int)
+        found, has_more = conversation_queries.threads(
+            self.user_id, after=after, limit=THREADS
+        )
+        data = listed(
+            [listed_thread(thread) for thread in found],
+            has_more=has_more,
+            last=found[-1].place if found else None,
+        )
+        return self.answer(data, page=lambda: {**self.whose(), "tab": "conversation"})
+
+
+def listed_thread(thread: Conversation) -> dict[str, Any]:
+    """Return a thread as lists have it."""
+    return {
+        "object": "thread",
+        "thread_id": thread.name or None,
+        "messages": thread.messages,
+        "created_at": turn_serializers.instant(thread.created_at),
+        "updated_at": turn_serializers.instant(thread.updated_at),
+    }

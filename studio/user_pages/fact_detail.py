@@ -1,0 +1,131 @@
+"""One fact known of a user, with its history: corrected, pinned, forgotten."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from access.audit import audit_log
+from core.errors import NotFound
+from core.text import redaction
+from gateway.endpoints.memory_schemas import DeletedMemory, Memory, MemoryChange
+from memory.facts import fact_serializers, fact_store, public_ids
+from memory.types import KnownFact
+from studio.user_pages.base_view import OfUser
+from studio.user_pages.fact_list import BY, CATEGORIES, discreet
+from studio.user_pages.schemas import FactChanges
+from turns.recall import sync_search
+
+CLEARABLE = ("key", "valid_from", "valid_to", "expires_at")
+"""Fields that an empty field of a form makes empty."""
+
+
+class FactWithHistory(Memory):
+    """A fact, and all that happened to it, the oldest first."""
+
+    history: list[MemoryChange]
+
+
+class OneFact(OfUser):
+    """`/admin/users/{user}/facts/{id}`."""
+
+    template = "studio/users/fact.html"
+    title = "Fact"
+
+    @extend_schema(summary="Show a fact and its history", responses=FactWithHistory)
+    def get(self, request: Request, user: str, id: str) -> Response:
+        """Return a fact, and all that happened to it."""
+        return self.answer(self._told(), page=self._shown)
+
+    @extend_schema(summary="Change a fact", request=FactChanges, responses=Memory)
+    def patch(self, request: Request, user: str, id: str) -> HttpResponseBase:
+        """Correct, pin, hold or bring back a fact."""
+        asked = self.entry(FactChanges)
+        fact, changes = self._fact(), asked.changes()
+        if changes:
+            vector = sync_search.embed_again(fact.content, changes)
+            was, name = fact.updated_at, public_ids.write(fact.id)
+            deed = self.deed("memory.change", name, fields=[*changes])
+            fact = audit_log.recorded(
+                lambda now: deed if now.updated_at != was else None,
+                fact_store.edit,
+                self.user_id,
+                fact.id,
+                changes,
+                by=BY,
+                reason=asked.reason,
+                embedded=vector.embedded,
+                error=vector.error,
+            )
+        return self.done(
+            fact_serializers.fact(fact), said=_said_of(changes), to=self._back(fact)
+        )
+
+    @extend_schema(summary="Forget a fact", responses={200: DeletedMemory})
+    def delete(self, request: Request, user: str, id: str) -> HttpResponseBase:
+        """Take a fact out of prompts and searches; its history is kept."""
+        fact_id, deed = public_ids.require(id), self.deed("memory.delete", id)
+        audit_log.recorded(
+            lambda is_new: deed if is_new else None,
+            fact_store.forget,
+            self.user_id,
+            fact_id,
+            by=BY,
+        )
+        name = public_ids.write(fact_id)
+        told = {"id": name, "object": "memory.deleted", "deleted": True}
+        return self.done(told, said="Forgotten", to=f"{self.place}/facts")
+
+    def data(self) -> Any:
+        """Return the body; of the form for all of it, empty fields are empty."""
+        data = super().data()
+        if self.is_form and "content" in data:
+            data = {**dict.fromkeys(CLEARABLE), "pinned": False, **data}
+        if self.is_form:
+            data.pop("back", None)
+        return data
+
+    def refill(self) -> Mapping[str, Any] | None:
+        """Return the fact with what was typed over it, if there is one."""
+        try:
+            return {**self._told(), **self._shown(), "typed": self.data()}
+        except NotFound:
+            return None
+
+    def _fact(self) -> KnownFact:
+        return fact_store.get(self.user_id, public_ids.require(self.kwargs["id"]))
+
+    def _told(self) -> dict[str, Any]:
+        fact = self._fact()
+        steps = fact_store.history(self.user_id, fact.id)
+        told = [_discreet_change(fact_serializers.change(step)) for step in steps]
+        return {**discreet(fact), "history": told}
+
+    def _shown(self) -> dict[str, Any]:
+        shown = self.whose()
+        trail = [*shown["trail"], ("Memory", f"{self.place}/facts")]
+        return {**shown, "trail": trail, "tab": "memory", "categories": CATEGORIES}
+
+    def _back(self, fact: KnownFact) -> str:
+        """Return where a browser goes on: to the list, if it came from there."""
+        if self.is_form and self._fields().get("back"):
+            return f"{self.place}/facts"
+        return f"{self.place}/facts/{public_ids.write(fact.id)}"
+
+
+def _said_of(changes: Mapping[str, Any]) -> str:
+    if set(changes) == {"is_pinned"}:
+        return "Pinned" if changes["is_pinned"] else "No longer pinned"
+    if set(changes) == {"status"}:
+        return "Brought back" if changes["status"] == "active" else "Held back"
+    return "Saved the fact"
+
+
+def _discreet_change(step: dict[str, Any]) -> dict[str, Any]:
+    for values in filter(None, (step["before"], step["after"])):
+        for name, value in values.items():
+            values[name] = redaction.own(value) if isinstance(value, str) else value
+    return step

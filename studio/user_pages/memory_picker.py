@@ -1,0 +1,46 @@
+"""The page at `/admin/memory`: whose memory to look at."""
+
+from typing import Any
+
+from rest_framework.response import Response
+
+from access import user_lookup
+from access.users import identity
+from config import live
+from memory import memory_settings
+from memory.user_data import user_queries
+from memory.user_data.user_queries import Sought
+from studio.base.views import Face
+from studio.user_pages.base_view import PLACE
+
+SHOWN = 24
+
+
+def picker(face: Face) -> Response:
+    """Return the page on which a user is picked; `?q=` narrows it down."""
+    config = live.current()
+    wanted = face.request.query_params.get("q", "").strip()
+    known = user_lookup.known(config)
+    sought = Sought(user_lookup.alike(wanted, known), user_lookup.ids_from(wanted))
+    found, has_more = user_queries.page(sought=sought if wanted else None, limit=SHOWN)
+    if wanted:
+        known = {**dict.fromkeys(identity.meanings(wanted), wanted), **known}
+    counts = user_queries.counts_of_facts([person.user_id for person in found])
+    memory = memory_settings.of_users(config)
+    shown: dict[str, Any] = {
+        "sought": wanted,
+        "has_more": has_more,
+        "people": [
+            {
+                "name": known.get(person.user_id) or str(person.user_id),
+                "address": f"{PLACE}/{person.user_id}/facts",
+                "active_at": person.active_at,
+                "facts": counts[person.user_id],
+            }
+            for person in found
+        ],
+        "embedder": None if memory is None else memory.embedder.id,
+        "learner": memory.learner if memory else None,
+        "is_on": memory is not None,
+    }
+    return face.answer(shown)

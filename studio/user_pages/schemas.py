@@ -1,0 +1,284 @@
+"""What scripts get of users, which is only described, and what they send."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from gateway.endpoints.memory_schemas import (
+    Corrected,
+    Instant,
+    Remembered,
+    read_instant,
+)
+from gateway.endpoints.turn_schemas import TurnUsage
+from memory.types import Category
+
+MicroUsd = Annotated[int, Field(description="Millionths of a US dollar.")]
+
+
+class ListedUser(BaseModel):
+    """A user in the list."""
+
+    object: Literal["user"]
+    id: UUID
+    name: str | None = Field(description="As a token or the configuration has it.")
+    active_at: datetime
+    threads: int
+    messages: int
+    facts: int = Field(description="Those that count.")
+    turns: int = Field(description="Of the last 30 days.")
+    spent_micro_usd: MicroUsd = Field(description="In the last 30 days.")
+    turns_of_unknown_price: int
+
+
+class UserList(BaseModel):
+    """A page of users, those active last first."""
+
+    object: Literal["list"] = "list"
+    data: list[ListedUser]
+    has_more: bool
+    last_id: str | None
+
+
+class MeanScore(BaseModel):
+    """What a judge gives by one criterion, on average."""
+
+    judge: str
+    criterion: str
+    mean: float
+    count: int
+
+
+class LimitUsed(BaseModel):
+    """A limit of the configuration that holds for a user."""
+
+    limit: str
+    counted: Literal["requests", "tokens", "micro_usd", "turns"]
+    used: int
+    most: int
+    share: float
+    resets_at: datetime | None
+
+
+class User(BaseModel):
+    """A user at a glance."""
+
+    object: Literal["user"]
+    id: UUID
+    name: str | None
+    first_seen_at: datetime | None
+    last_seen_at: datetime | None
+    time_zone: str | None
+    threads: int
+    messages: int
+    facts: dict[str, int] = Field(description="By status.")
+    turns: int = Field(description="Those that are recorded.")
+    spent_micro_usd: MicroUsd
+    turns_of_unknown_price: int
+    scores: list[MeanScore]
+    limits: list[LimitUsed]
+
+
+class Erased(BaseModel):
+    """What was deleted."""
+
+    object: Literal["user.erased"]
+    user_id: UUID
+    deleted: dict[str, int] = Field(description="Rows by table.")
+
+
+class Erasable(BaseModel):
+    """What would be deleted."""
+
+    object: Literal["user.erasure"]
+    user_id: UUID
+    would_delete: dict[str, int] = Field(description="Rows by table.")
+
+
+class Thread(BaseModel):
+    """One conversation of a user."""
+
+    object: Literal["thread"]
+    thread_id: str | None = Field(description="Null is the default one.")
+    messages: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class ThreadList(BaseModel):
+    """A page of threads, the one spoken in last first."""
+
+    object: Literal["list"] = "list"
+    data: list[Thread]
+    has_more: bool
+    last_id: str | None
+
+
+class Score(BaseModel):
+    """What a judge says of a turn's reply by one criterion."""
+
+    judge: str
+    criterion: str
+    value: int
+    reasoning: str | None
+    judged_at: datetime
+
+
+class UserScore(Score):
+    """A score, and of what."""
+
+    turn_id: UUID
+    agent: str
+    experiment: str | None
+
+
+class Feedback(BaseModel):
+    """What the user says of a turn's reply."""
+
+    score: int | None
+    thumb: Literal["up", "down"] | None
+    comment: str | None
+    updated_at: datetime
+
+
+class UserFeedback(Feedback):
+    """Feedback, and on what."""
+
+    turn_id: UUID
+    agent: str
+    experiment: str | None
+
+
+class ScoreList(BaseModel):
+    """A page of scores, the newest first, with the means of all and the feedback."""
+
+    object: Literal["list"] = "list"
+    data: list[UserScore]
+    has_more: bool
+    last_id: str | None
+    means: list[MeanScore]
+    feedback: list[UserFeedback]
+
+
+class ToldFact(BaseModel):
+    """A fact that was learnt from a message, or that a turn was told."""
+
+    id: str
+    content: str
+    category: Category
+    status: str
+
+
+class MessageCall(BaseModel):
+    """A call of a tool by the agent, long texts cut."""
+
+    name: str
+    kind: str
+    target: str | None
+    seconds: float | None
+    arguments: str
+    result: str | None
+    error: str | None
+
+
+class MessageTurn(BaseModel):
+    """The turn a message is the last of, as far as it is recorded."""
+
+    id: UUID
+    object: Literal["turn"]
+    completion_id: str
+    agent: str
+    experiment: str | None
+    variant: str | None
+    origin: str
+    stream: bool
+    started_at: datetime
+    seconds: float
+    outcome: str
+    finish_reason: str | None
+    usage: TurnUsage
+    cost_usd: float | None
+    request_id: str | None
+    error: str | None
+
+
+class Message(BaseModel):
+    """A message; a turn's last one tells of the turn."""
+
+    object: Literal["message"]
+    position: int
+    turn_id: UUID
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+    parts: list[str] = Field(description="What else is in it, by name.")
+    tokens: int
+    agent: str | None
+    finish_reason: str | None
+    importance: float
+    summarised: bool
+    created_at: datetime
+    learnt: list[ToldFact]
+    calls: list[MessageCall] = []
+    turn: MessageTurn | None = None
+    scores: list[Score] = []
+    feedback: Feedback | None = None
+
+
+class FailedTurn(MessageTurn):
+    """A turn that failed before anything was said."""
+
+    user_id: UUID
+    thread_id: str | None
+    user_message: str
+
+
+class MessageList(BaseModel):
+    """Some messages of a thread, oldest first, and the turns that failed meanwhile."""
+
+    object: Literal["list"] = "list"
+    thread: Thread | None
+    data: list[Message | FailedTurn]
+    has_more: bool = Field(description="Whether there are earlier ones.")
+    first_position: int | None = Field(description="The `before` of the page before.")
+
+
+def _instant(value: Any) -> Any:
+    """Return an instant as forms have it, too: a day is its beginning in UTC."""
+    if isinstance(value, str) and len(value) == len("2026-01-31"):
+        value = f"{value}T00:00:00Z"
+    return value if value is None else read_instant(value)
+
+
+When = Annotated[Instant | None, BeforeValidator(_instant)]
+
+
+class Dates(BaseModel):
+    """When a fact is so, and until when it is kept."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    valid_from: When = None
+    valid_to: When = None
+    expires_at: When = None
+
+    @model_validator(mode="after")
+    def expire_later(self) -> Self:
+        if self.expires_at is not None and self.expires_at <= datetime.now(UTC):
+            raise ValueError(
+                "'expires_at' has passed: give a later one, or delete the fact"
+            )
+        return self
+
+
+class NewFact(Dates, Remembered):
+    """A fact an operator adds."""
+
+    supersedes: str | None = Field(
+        default=None, description="The id of a fact that is no longer so."
+    )
+
+
+class FactChanges(Dates, Corrected):
+    """What changes of a fact; null clears what may be empty."""

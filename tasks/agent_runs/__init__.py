@@ -1,0 +1,3 @@
+"""Tasks that run an agent for one turn per attempt: handler, billing, completion and
+costs.
+"""

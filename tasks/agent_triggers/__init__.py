@@ -1,0 +1,1 @@
+"""Triggers that start agents: crons, webhooks, server starts and manual runs."""

@@ -1,0 +1,1 @@
+"""Read access to triggers and their runs for the studio and the terminal."""

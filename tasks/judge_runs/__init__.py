@@ -1,0 +1,3 @@
+"""Tasks in which judges score replies: sampling, backfill of past replies, results and
+score reports.
+"""

@@ -1,0 +1,160 @@
+"""What is to be judged: drawn in the transaction that stores a turn."""
+
+import random
+from typing import Any
+
+from django.db import transaction
+
+from agents.config import AgentConfig
+from config import live
+from core.ids import TurnId, UserId
+from core.reply import Reply
+from judges import judge_context
+from judges.config import JUDGES, JudgeConfig
+from judges.judge_context import Material
+from tasks.queue import lifecycle, worker_notifier
+from tasks.queue.lifecycle import Draft
+from turns.lifecycle.post_turn_hooks import Ended
+from turns.turn import Turn
+
+KIND = "judge"
+PRIORITY = -10
+"""Below all that somebody waits for."""
+MAX_FAILURES = 3
+"""Of a provider that is down, say; an answer that cannot be read fails at once."""
+ORIGIN = "judge:"
+"""What the origin of a judge's tasks begins with; its name follows."""
+
+
+def origin(judge: str) -> str:
+    """Return what a judge's tasks have as their origin."""
+    return f"{ORIGIN}{judge}"
+
+
+def judge(origin: str) -> str:
+    """Return whose tasks have this origin."""
+    return origin.removeprefix(ORIGIN)
+
+
+def key(judge: str, turn_id: TurnId) -> str:
+    """Return what is judged once only."""
+    return f"judge:{turn_id}:{judge}"
+
+
+def due(ended: Ended) -> None:
+    """Put a turn's reply down to be judged, by those judges of its agent it falls to.
+
+    Nothing is of an agent without judges, of a reply without text or whose tools the
+    client has yet to call, and of incognito turns, but those of synthetic users.
+    """
+    turn = ended.turn
+    if not turn.agent.judges or not _is_judged(turn, ended.reply):
+        return
+    is_stored = not turn.request.options.is_incognito
+    wanted = drafts(
+        turn.agent,
+        turn_id=turn.request.turn_id,
+        user_id=turn.user_id,
+        experiment=turn.experiment,
+        origin=turn.request.origin,
+        material=None if is_stored else of_turn(turn, ended.reply),
+    )
+    if wanted:
+        lifecycle.add(wanted)
+        transaction.on_commit(worker_notifier.soon)
+
+
+def _is_judged(turn: Turn, reply: Reply) -> bool:
+    is_hidden = turn.request.options.is_incognito and turn.request.origin != "smoke"
+    return is_whole(reply) and not is_hidden
+
+
+def is_whole(reply: Reply) -> bool:
+    """Return whether a reply is an answer, and no call of the client's tools."""
+    said = (reply.text or reply.refusal).strip()
+    return bool(said) and reply.finish_reason != "tool_calls"
+
+
+def of_turn(turn: Turn, reply: Reply) -> Material:
+    """Return what a judge reads of a turn that is stored nowhere."""
+    said = [message for message in turn.prompt if message.role != "system"]
+    answered = max(
+        (place for place, message in enumerate(said) if message.role == "user"),
+        default=0,
+    )
+    return judge_context.of(
+        said[:answered],
+        [*said[answered:], *reply.exchange[:-1]],
+        reply.text or reply.refusal,
+    )
+
+
+def drafts(
+    agent: AgentConfig,
+    *,
+    turn_id: TurnId,
+    user_id: UserId,
+    experiment: str = "",
+    origin: str = "chat",
+    material: Material | None = None,
+) -> list[Draft]:
+    """Draw which of an agent's judges score a reply; return the tasks that do it.
+
+    `material` is what they read, where no transcript has it.
+    """
+    judges = live.current().get(JUDGES)
+    return [
+        draft(
+            *(name, agent.name),
+            turn_id=turn_id,
+            user_id=user_id,
+            experiment=experiment,
+            reply_origin=origin,
+            material=material,
+        )
+        for name in agent.judges
+        # One that an edit took away is no longer asked.
+        if name in judges and _falls_to(judges[name], origin)
+    ]
+
+
+def _falls_to(judge: JudgeConfig, origin: str) -> bool:
+    """Draw whether a reply falls to a judge; one that is said in a test always does."""
+    rate = judge.sampling_rate
+    return rate > 0 if origin == "smoke" else is_drawn(rate)
+
+
+def is_drawn(rate: float) -> bool:
+    """Draw whether something is done, anew each time."""
+    return random.random() < rate  # noqa: S311  no secret hangs on it
+
+
+def draft(
+    judge: str,
+    agent: str,
+    *,
+    turn_id: TurnId,
+    user_id: UserId,
+    experiment: str = "",
+    reply_origin: str = "chat",
+    material: Material | None = None,
+) -> Draft:
+    """Return the task of scoring one reply by one judge."""
+    payload: dict[str, Any] = {
+        "judge": judge,
+        "experiment": experiment,
+        "origin": reply_origin,
+    }
+    if material is not None:
+        payload["material"] = material.to_json()
+    return Draft(
+        KIND,
+        user_id,
+        agent,
+        payload=payload,
+        origin=origin(judge),
+        turn_id=turn_id,
+        key=key(judge, turn_id),
+        priority=PRIORITY,
+        max_failures=MAX_FAILURES,
+    )

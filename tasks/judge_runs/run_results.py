@@ -1,0 +1,107 @@
+"""What the tasks of judges came to: how many, why not, and what they cost."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from tasks.judge_runs import judge_queue
+from tasks.models import Task
+from tasks.queue import lifecycle
+
+SHOWN = 5
+"""Failures that are told of each judge, the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What one task came to."""
+
+    cost_micro_usd: int | None = 0
+    """None where no price is known."""
+    calls: int = 0
+    skipped: str = ""
+    """Why nothing was judged, where nothing was to be."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """The tasks of one judge."""
+
+    judge: str
+    queued: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    """How many, by why."""
+    calls: int = 0
+    micro_usd: int = 0
+    unpriced: int = 0
+    """Tasks whose cost nobody knows."""
+    failures: list[Task] = field(default_factory=list)
+    """The newest that failed."""
+
+    @property
+    def due(self) -> int:
+        """How many replies fell to the judge."""
+        skipped = sum(self.skipped.values())
+        ended = self.done + self.failed + self.cancelled + skipped
+        return self.queued + self.running + ended
+
+
+def read(task: Task) -> Receipt:
+    """Return what a task's row tells of what it came to."""
+    try:
+        told: dict[str, Any] = orjson.loads(task.result)
+    except orjson.JSONDecodeError:
+        return Receipt()
+    return Receipt(
+        told.get("cost_micro_usd", 0), told.get("calls", 0), told.get("skipped", "")
+    )
+
+
+def tallies(
+    *,
+    judge: str | None = None,
+    agent: str | None = None,
+    since: datetime | None = None,
+) -> list[Tally]:
+    """Return what became of the replies that fell to judges, by the judges' names."""
+    found: dict[str, Tally] = {}
+    for task in _tasks(judge, agent, since):
+        name = judge_queue.judge(task.origin)
+        _count(found.setdefault(name, Tally(name)), task)
+    return [found[name] for name in sorted(found)]
+
+
+def _tasks(
+    judge: str | None, agent: str | None, since: datetime | None
+) -> Iterator[Task]:
+    given = (
+        *(("agent", agent), ("created_at__gte", since)),
+        ("origin", None if judge is None else judge_queue.origin(judge)),
+    )
+    wanted = {name: value for name, value in given if value is not None}
+    rows = Task.objects.filter(kind=judge_queue.KIND, **wanted).order_by("-created_at")
+    return rows.defer("prompt", "payload").iterator()
+
+
+def _count(tally: Tally, task: Task) -> None:
+    receipt = read(task)
+    tally.calls += receipt.calls
+    if receipt.cost_micro_usd is None:
+        tally.unpriced += 1
+    else:
+        tally.micro_usd += receipt.cost_micro_usd
+    if task.state == Task.State.ERRORED:
+        tally.failed += 1
+        if len(tally.failures) < SHOWN:
+            tally.failures.append(task)
+    elif receipt.skipped:
+        tally.skipped[receipt.skipped] = tally.skipped.get(receipt.skipped, 0) + 1
+    elif task.state in (*lifecycle.OPEN, Task.State.DONE, Task.State.CANCELLED):
+        setattr(tally, task.state, getattr(tally, task.state) + 1)

@@ -1,0 +1,162 @@
+"""Scores, for the terminal and as JSON."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core import money
+from core.text.sanitization import visible
+from judges.feedback import Opinion
+from judges.scores import Line
+from tasks.judge_runs.run_results import Tally
+from tasks.models import Task
+from turns.reports import text_table
+
+SCORES = (
+    "agent",
+    "judge",
+    "criterion",
+    "scores",
+    "mean",
+    "spread",
+    "lowest",
+    "highest",
+)
+PEOPLE = ("agent", "scores", "mean", "thumbs up", "down", "comments")
+TASKS = ("judge", "due", "queued", "running", "done", "skipped", "failed", "cost")
+MAX_ERROR = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What there is to tell."""
+
+    scores: Sequence[Line]
+    people: Sequence[Opinion]
+    tallies: Sequence[Tally]
+
+
+def lines(report: Report) -> Iterator[str]:
+    """Yield tables: scores, what people said, what became of the judges' tasks."""
+    if not (report.scores or report.people or report.tallies):
+        yield "nothing was judged"
+        return
+    if report.scores:
+        rows = [_score(line) for line in report.scores]
+        yield from text_table.lines(SCORES, rows, right=range(3, len(SCORES)))
+    if report.people:
+        if report.scores:
+            yield ""
+        yield "what people said:"
+        rows = [_opinion(opinion) for opinion in report.people]
+        yield from text_table.lines(PEOPLE, rows, right=range(1, len(PEOPLE)))
+    if report.tallies:
+        if report.scores or report.people:
+            yield ""
+        yield "replies that fell to judges:"
+        rows = [_tally(tally) for tally in report.tallies]
+        yield from text_table.lines(TASKS, rows, right=range(1, len(TASKS)))
+        for tally in report.tallies:
+            yield from _reasons(tally)
+
+
+def _score(line: Line) -> list[str]:
+    return [
+        *(line.agent, line.judge, line.criterion, f"{line.stats.count:,}"),
+        *(f"{line.stats.mean:.2f}", f"{_spread(line):.2f}"),
+        *(f"{line.lowest}", f"{line.highest}"),
+    ]
+
+
+def _spread(line: Line) -> float:
+    """Return how far scores are from their mean: the standard deviation."""
+    return math.sqrt(line.stats.variance)
+
+
+def _opinion(opinion: Opinion) -> list[str]:
+    mean = "-" if opinion.mean is None else f"{opinion.mean:.2f}"
+    counts = (opinion.up, opinion.down, opinion.comments)
+    return [
+        *(opinion.agent, f"{opinion.scores:,}", mean),
+        *(f"{count:,}" for count in counts),
+    ]
+
+
+def _tally(tally: Tally) -> list[str]:
+    counts = (tally.due, tally.queued, tally.running, tally.done)
+    return [
+        *(tally.judge, *(f"{count:,}" for count in counts)),
+        *(f"{sum(tally.skipped.values()):,}", f"{tally.failed:,}", _cost(tally)),
+    ]
+
+
+def _cost(tally: Tally) -> str:
+    if tally.unpriced and not tally.micro_usd:
+        return "unknown"
+    doubt = "+" if tally.unpriced else ""
+    return f"${money.usd(tally.micro_usd)}{doubt}"
+
+
+def _reasons(tally: Tally) -> Iterator[str]:
+    for why, count in sorted(tally.skipped.items()):
+        yield f"  {tally.judge}: {count:,} skipped: {why}"
+    for task in tally.failures:
+        yield f"  {tally.judge}: turn {task.turn_id} failed: {visible(_error(task))}"
+    if tally.failed > len(tally.failures):
+        yield f"  {tally.judge}: and {tally.failed - len(tally.failures):,} more"
+
+
+def _error(task: Task) -> str:
+    return " ".join(task.error.split())[:MAX_ERROR]
+
+
+def document(report: Report) -> dict[str, Any]:
+    """Return the same as JSON."""
+    return {
+        "object": "scores",
+        "scores": [
+            {
+                "agent": line.agent,
+                "judge": line.judge,
+                "criterion": line.criterion,
+                "count": line.stats.count,
+                "mean": line.stats.mean,
+                "spread": _spread(line),
+                "lowest": line.lowest,
+                "highest": line.highest,
+            }
+            for line in report.scores
+        ],
+        "people": [
+            {
+                "agent": opinion.agent,
+                "scores": opinion.scores,
+                "mean": opinion.mean,
+                "up": opinion.up,
+                "down": opinion.down,
+                "comments": opinion.comments,
+            }
+            for opinion in report.people
+        ],
+        "judges": [_told(tally) for tally in report.tallies],
+    }
+
+
+def _told(tally: Tally) -> dict[str, Any]:
+    return {
+        "judge": tally.judge,
+        "due": tally.due,
+        "queued": tally.queued,
+        "running": tally.running,
+        "done": tally.done,
+        "cancelled": tally.cancelled,
+        "skipped": tally.skipped,
+        "failed": tally.failed,
+        "calls": tally.calls,
+        "cost_usd": None if tally.unpriced else tally.micro_usd / 1_000_000,
+        "failures": [
+            {"turn_id": str(task.turn_id), "error": _error(task)}
+            for task in tally.failures
+        ],
+    }

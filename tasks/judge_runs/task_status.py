@@ -1,0 +1,98 @@
+"""What became of the replies that fell to a judge, and another try for what failed."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.db.models import BooleanField, Count, ExpressionWrapper, Q, QuerySet
+
+from tasks.judge_runs import judge_queue, run_results
+from tasks.models import Task
+from tasks.queue import lifecycle
+from telemetry.statistics.time_buckets import Plain
+
+SKIPPED = '"skipped"'
+"""What the receipts of those have that there was nothing to judge of."""
+MOST_AT_ONCE = 1_000
+"""Tasks that are put back together."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """The tasks of one judge, of some time."""
+
+    queued: int = 0
+    running: int = 0
+    done: int = 0
+    """Judged."""
+    failed: int = 0
+    cancelled: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    """How many, by why."""
+
+    @property
+    def due(self) -> int:
+        """How many replies fell to the judge."""
+        ended = self.done + self.failed + self.cancelled + sum(self.skipped.values())
+        return self.queued + self.running + ended
+
+
+def counts(judge: str, since: datetime) -> Counts:
+    """Return what became of the replies that fell to a judge since then."""
+    found = Task.objects.filter(origin=judge_queue.origin(judge), created_at__gte=since)
+    is_skipped = ExpressionWrapper(
+        Q(state=Task.State.DONE, result__contains=SKIPPED), BooleanField()
+    )
+    rows = found.values_list("state", is_skipped).annotate(Count("pk")).order_by()
+    by_state = {state: count for state, skipped, count in rows if not skipped}
+    told = Counts(
+        queued=by_state.get(Task.State.QUEUED, 0),
+        running=by_state.get(Task.State.RUNNING, 0),
+        done=by_state.get(Task.State.DONE, 0),
+        failed=by_state.get(Task.State.ERRORED, 0),
+        cancelled=by_state.get(Task.State.CANCELLED, 0),
+    )
+    if any(skipped for _, skipped, _ in rows):
+        told.skipped = _reasons(found)
+    return told
+
+
+def _reasons(found: QuerySet[Task]) -> dict[str, int]:
+    """Return why tasks had nothing to judge, and how many each."""
+    skipped = found.filter(state=Task.State.DONE, result__contains=SKIPPED)
+    whys = (run_results.read(task).skipped for task in skipped.only("result"))
+    return dict(Counter(why or "unknown" for why in whys))
+
+
+def failures(judge: str, limit: int) -> list[Task]:
+    """Return the tasks of a judge that failed, the newest first."""
+    found = Task.objects.alias(has_failed=lifecycle.HAS_FAILED, whose=Plain("origin"))
+    mine = found.filter(
+        has_failed=True, state=Task.State.ERRORED, whose=judge_queue.origin(judge)
+    )
+    rows = mine.defer("prompt", "payload", "result").order_by("-created_at", "id")
+    return list(rows[:limit])
+
+
+def failed(judges: Collection[str], since: datetime) -> dict[str, int]:
+    """Return how many tasks of judges failed since then; in one query."""
+    found = Task.objects.alias(has_failed=lifecycle.HAS_FAILED, whose=Plain("origin"))
+    rows = (
+        found.filter(
+            has_failed=True,
+            state=Task.State.ERRORED,
+            created_at__gte=since,
+            whose__in=[judge_queue.origin(name) for name in judges],
+        )
+        .order_by()
+        .values_list("origin")
+        .annotate(Count("pk"))
+    )
+    return {judge_queue.judge(origin): count for origin, count in rows}
+
+
+def retry(judge: str) -> int:
+    """Put back what a judge failed to score, the newest of it; return how many."""
+    rows: Sequence[Task] = failures(judge, MOST_AT_ONCE)
+    return lifecycle.replay([row.pk for row in rows])

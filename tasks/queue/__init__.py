@@ -1,0 +1,3 @@
+"""The task queue: rows that are added, claimed under a lease, closed, recovered and
+deleted.
+"""

@@ -1,0 +1,111 @@
+"""Workers take what is due, under a lease: plain SQL, for it is done for every task."""
+
+import uuid
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+from django.db import connection
+
+from core.ids import UserId
+from tasks.queue import worker_identity
+from tasks.queue.claimed_task import Work
+from tasks.queue.column_values import stored
+from tasks.queue.lifecycle import LEASE_SECONDS, MAX_INTERRUPTIONS
+
+TAKE = """
+    WITH found AS MATERIALIZED (
+        SELECT id FROM tasks_task
+        WHERE state IN ('queued', 'running') AND due_at <= %s {wanted} AND (
+            state = 'queued'
+            OR NOT is_cancelled AND interruptions < %s {again}
+        )
+        ORDER BY priority DESC, round, created_at
+        LIMIT %s {lock}
+    )
+    UPDATE tasks_task SET
+        state = 'running',
+        attempts = attempts + 1,
+        interruptions = interruptions + CASE state WHEN 'running' THEN 1 ELSE 0 END,
+        due_at = %s,
+        started_at = %s,
+        worker = %s
+    WHERE id IN (SELECT id FROM found)
+    RETURNING id, kind, user_id, agent, prompt, payload, origin, turn_id, token_id,
+        request_id, attempts, failures, max_failures, priority, round,
+        created_at
+"""
+LOCKS = {"postgresql": "FOR UPDATE SKIP LOCKED"}
+"""SQLite has one writer at a time."""
+
+
+def take(
+    limit: int,
+    kinds: Collection[str],
+    *,
+    users: Collection[UserId] | None = None,
+    once: Collection[str] = (),
+    now: datetime | None = None,
+) -> list[Work]:
+    """Take up to `limit` pieces of work, and return them.
+
+    The highest priority first, of one priority by its rounds, each user's oldest first;
+    with `users` only theirs. Those whose lease ran out are taken again, unless they are
+    of kinds that run `once`. Two workers never take the same one.
+    """
+    now = now or datetime.now(UTC)
+    statement = TAKE.format(
+        wanted=_in("kind", kinds) + ("" if users is None else _in("user_id", users)),
+        again=_in("kind", once, negated=True) if once else "",
+        lock=LOCKS.get(connection.vendor, ""),
+    )
+    values = [
+        *(stored("due_at", now), *kinds),
+        *(stored("user_id", user_id) for user_id in users or ()),
+        *(MAX_INTERRUPTIONS, *once, limit),
+        stored("due_at", now + timedelta(seconds=LEASE_SECONDS)),
+        *(stored("started_at", now), worker_identity.own()),
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        taken: list[Any] = cursor.fetchall()
+    # They come in any order.
+    taken.sort(key=lambda row: (-row[-3], *row[-2:]))
+    return [_work(row) for row in taken]
+
+
+def _in(name: str, values: Collection[Any], *, negated: bool = False) -> str:
+    """Return the condition that a column holds one of so many values, or none."""
+    if not values:
+        # No list may be empty.
+        return " AND 1 = 0"
+    word = "NOT IN" if negated else "IN"
+    return f" AND {name} {word} ({', '.join(['%s'] * len(values))})"
+
+
+def _work(row: Sequence[Any]) -> Work:
+    task_id, kind, user_id, agent, prompt, payload, origin = row[:7]
+    turn_id, token_id, request_id, attempts, failures, max_failures, priority = row[
+        7:14
+    ]
+    return Work(
+        id=_uuid(task_id),
+        kind=kind,
+        user_id=UserId(_uuid(user_id)),
+        agent=agent,
+        prompt=prompt,
+        payload=orjson.loads(payload) if isinstance(payload, str) else payload,
+        origin=origin,
+        turn_id=None if turn_id is None else _uuid(turn_id),
+        token_id=None if token_id is None else _uuid(token_id),
+        request_id=request_id,
+        attempts=attempts,
+        failures=failures,
+        max_failures=max_failures,
+        priority=priority,
+    )
+
+
+def _uuid(value: uuid.UUID | str) -> uuid.UUID:
+    return value if isinstance(value, uuid.UUID) else uuid.UUID(value)

@@ -1,0 +1,67 @@
+"""Whose turn it is: of tasks of one priority each user has one in every round.
+
+A task comes into the round after the one the queue is at, or after the last one its
+user has a task in. So who asks for a thousand keeps nobody waiting for more than two of
+them; and what comes later never comes into an earlier round, so nobody waits for ever.
+Source: Golestani, "A self-clocked fair queueing scheme", 1994, for tasks of one size.
+"""
+
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+
+from django.db import connection
+
+from tasks.models import Task
+from tasks.queue.column_values import stored
+
+LAST = """
+    SELECT
+        (SELECT round FROM tasks_task
+         WHERE state IN ('queued', 'running') AND priority = %s AND due_at <= %s
+         ORDER BY round LIMIT 1),
+        (SELECT round FROM tasks_task
+         WHERE state IN ('queued', 'running') AND user_id = %s AND priority = %s
+            AND due_at <= %s
+         ORDER BY round DESC LIMIT 1)
+"""
+"""Plain SQL: it is done for every task. What runs is not due, as long as its lease
+is kept."""
+WAITING = """
+    SELECT count(*) FROM tasks_task
+    WHERE state IN ('queued', 'running') AND user_id = %s AND priority = %s
+        AND due_at > %s AND state = 'queued'
+"""
+
+
+def draw(rows: Sequence[Task], now: datetime) -> None:
+    """Set the rounds of tasks that are about to be queued, in their order."""
+    known: dict[tuple[uuid.UUID, int, bool], int] = {}
+    for row in rows:
+        is_due = row.due_at <= now
+        line = (row.user_id, row.priority, is_due)
+        if line in known:
+            row.round = known[line] + 1
+        else:
+            row.round = (_of_due if is_due else of_waiting)(*line[:2], now)
+        known[line] = row.round
+
+
+def of_waiting(user_id: uuid.UUID, priority: int, now: datetime) -> int:
+    """Return the round of one more task of a user that waits for a time.
+
+    Nobody knows which round the queue is at when that has come. It is ahead of most
+    then, though not all of a user's together.
+    """
+    user, at = stored("user_id", user_id), stored("due_at", now)
+    with connection.cursor() as cursor:
+        cursor.execute(WAITING, [user, priority, at])
+        return 1 + int(cursor.fetchone()[0])
+
+
+def _of_due(user_id: uuid.UUID, priority: int, now: datetime) -> int:
+    """Return the round of one more task of a user that may be taken at once."""
+    user, at = stored("user_id", user_id), stored("due_at", now)
+    with connection.cursor() as cursor:
+        cursor.execute(LAST, [priority, at, user, priority, at])
+        return 1 + max(value or 0 for value in cursor.fetchone())

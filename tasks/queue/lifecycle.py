@@ -1,0 +1,359 @@
+"""The queue: rows that are added, taken under a lease, and closed.
+
+A row is the truth about a piece of work; whoever wakes a worker only saves it time. A
+worker that takes a row has it until its lease runs out, and extends that as long as it
+is at it. Who takes a row counts its attempts up, and closes it by that number: one
+whose lease was lost can write nothing.
+"""
+
+import random
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import connection, models, transaction
+from django.db.models import Case, F, Q, QuerySet, Value, When
+from django.db.models.expressions import RawSQL
+
+from core.errors import CoulisseError
+from core.ids import UserId
+from core.runtime import request_ids
+from core.text import redaction
+from tasks.models import Task
+from tasks.queue import fair_scheduling, worker_identity
+from tasks.queue.claimed_task import Work
+from tasks.queue.column_values import stored
+from telemetry.live_turns.active_turns import BOARD
+from telemetry.storage.stored_text import storable
+from turns.errors import Unwanted
+
+LEASE_SECONDS = 30.0
+"""How long a worker may be silent; it extends its leases every ten seconds."""
+MAX_INTERRUPTIONS = 3
+"""How often a task may lose its worker before it is given up."""
+FIRST_PAUSE_SECONDS = 2.0
+LONGEST_PAUSE_SECONDS = 600.0
+MAX_ERROR_LENGTH = 2_000
+INTERRUPTED = "process restarted before task completed"
+"""Source: "Boot-time reaping" of the reference."""
+
+OPEN = (Task.State.QUEUED, Task.State.RUNNING)
+CLOSED = (Task.State.DONE, Task.State.ERRORED, Task.State.CANCELLED)
+FAILED = (Task.State.ERRORED, Task.State.CANCELLED)
+
+IS_OPEN = RawSQL(
+    "state IN ('queued', 'running')", (), output_field=models.BooleanField()
+)
+"""As the indexes `tasks_task_open…` have it: SQLite goes by those for the same words
+alone, and else looks at all there ever was."""
+
+HAS_FAILED = RawSQL(
+    "state IN ('errored', 'cancelled')", (), output_field=models.BooleanField()
+)
+"""Likewise as the indexes `tasks_task_failed…` have it: few of many end so."""
+
+DONE = """
+    UPDATE tasks_task SET
+        state = 'done', result = %s, error = '', finished_at = %s,
+        turn_id = COALESCE(%s, turn_id)
+    WHERE id = %s AND user_id = %s AND state = 'running' AND attempts = %s
+"""
+"""Plain SQL: it is done for every task."""
+
+
+class Gone(Unwanted):
+    """The task is not this worker's any more: erased, or another took it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A piece of work that is asked for."""
+
+    kind: str
+    user_id: UserId
+    agent: str
+    prompt: str = ""
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = ""
+    turn_id: uuid.UUID | None = None
+    token_id: uuid.UUID | None = None
+    key: str | None = None
+    """Of several with one key the first is done, the others are not added."""
+    priority: int = 0
+    max_failures: int = 1
+    seconds: float = 0.0
+    """How long it waits before it may be taken."""
+    id: uuid.UUID = field(default_factory=uuid.uuid4)
+
+
+def add(drafts: Sequence[Draft], *, now: datetime | None = None) -> list[Task]:
+    """Put work into the queue, in the caller's transaction if there is one.
+
+    Return the rows that were added: of those whose key is there already, none. Whoever
+    adds calls `wake.soon()` once that is committed.
+    """
+    now = now or datetime.now(UTC)
+    rows = [_row(draft, now) for draft in drafts]
+    fair_scheduling.draw(rows, now)
+    if not any(row.key for row in rows):
+        return Task.objects.bulk_create(rows)
+    with transaction.atomic():
+        Task.objects.bulk_create(rows, ignore_conflicts=True)
+        added = set(
+            Task.objects.filter(pk__in=[row.pk for row in rows]).values_list(
+                "pk", flat=True
+            )
+        )
+    return [row for row in rows if row.pk in added]
+
+
+def _row(draft: Draft, now: datetime) -> Task:
+    return Task(
+        id=draft.id,
+        kind=draft.kind,
+        user_id=draft.user_id,
+        agent=draft.agent,
+        prompt=draft.prompt,
+        payload=dict(draft.payload),
+        origin=draft.origin,
+        turn_id=draft.turn_id,
+        token_id=draft.token_id,
+        request_id=request_ids.current.get(),
+        key=draft.key,
+        priority=draft.priority,
+        max_failures=draft.max_failures,
+        created_at=now,
+        due_at=now + timedelta(seconds=draft.seconds),
+    )
+
+
+def _is_given_up(once: Collection[str]) -> Q:
+    """Return what is not begun again when its worker died."""
+    return Q(interruptions__gte=MAX_INTERRUPTIONS) | Q(kind__in=once)
+
+
+def extend(tasks: Collection[Work], *, now: datetime | None = None) -> None:
+    """Keep the leases of work in hand."""
+    lease = (now or datetime.now(UTC)) + timedelta(seconds=LEASE_SECONDS)
+    ids = [task.id for task in tasks]
+    running = Task.objects.filter(pk__in=ids, state=Task.State.RUNNING)
+    running.filter(worker=worker_identity.own()).update(due_at=lease)
+
+
+def unwanted(tasks: Collection[Work]) -> set[uuid.UUID]:
+    """Return the ids of work in hand that is to be ended; it writes nothing.
+
+    That is what somebody cancelled, what was erased, and what another worker has.
+    """
+    mine = {task.id: task.attempts for task in tasks}
+    running = Task.objects.filter(
+        pk__in=mine, state=Task.State.RUNNING, is_cancelled=False
+    )
+    found = running.values_list("pk", "attempts")
+    return mine.keys() - {pk for pk, attempts in found if mine[pk] == attempts}
+
+
+def _mine(task: Work) -> QuerySet[Task]:
+    return Task.objects.filter(
+        pk=task.id,
+        user_id=task.user_id,
+        state=Task.State.RUNNING,
+        attempts=task.attempts,
+    )
+
+
+def _wanted(task: Work) -> QuerySet[Task]:
+    """Return a task that nobody cancelled; `ended` comes after, for the other case.
+
+    Then no moment is left in which a cancellation is overlooked.
+    """
+    return _mine(task).filter(is_cancelled=False)
+
+
+def hold(task: Work) -> None:
+    """Keep everybody else from a task until the transaction ends; raises `Gone`.
+
+    What is written of an attempt that broke off is written in the same.
+    """
+    if not _mine(task).update(due_at=F("due_at")):
+        raise Gone
+
+
+def done(task: Work, result: str = "", *, turn_id: uuid.UUID | None = None) -> None:
+    """Close work that is done, in the caller's transaction; raises `Gone`.
+
+    So what it came to is stored exactly if its row says that it is done. One that
+    somebody has just cancelled is done all the same.
+    """
+    values = [
+        *(storable(result), stored("finished_at", datetime.now(UTC))),
+        *(stored("turn_id", turn_id), stored("id", task.id)),
+        *(stored("user_id", task.user_id), task.attempts),
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(DONE, values)
+        is_closed = cursor.rowcount
+    if not is_closed:
+        raise Gone
+
+
+def close(
+    task: Work, result: str = "", write: Callable[[], None] | None = None
+) -> None:
+    """Close work that is done, with what it came to, together; raises `Gone`."""
+    with transaction.atomic():
+        # First: who lost the lease writes nothing.
+        done(task, result)
+        if write is not None:
+            write()
+
+
+def failed(task: Work, error: BaseException, *, is_final: bool = False) -> bool:
+    """Note that an attempt failed; say whether the task is errored for good by it.
+
+    Otherwise it is tried again after a pause, unless somebody cancelled it. The error's
+    text is shown to its user where it is one of ours, and its type alone where it is
+    not.
+    """
+    failures = task.failures + 1
+    told = storable(describe(error))[:MAX_ERROR_LENGTH]
+    is_over = is_final or failures >= task.max_failures
+    if is_over:
+        _wanted(task).update(
+            state=Task.State.ERRORED,
+            failures=failures,
+            error=told,
+            finished_at=datetime.now(UTC),
+        )
+    else:
+        asked = getattr(error, "retry_after_seconds", None)
+        pause = _pause_seconds(failures, asked)
+        now = datetime.now(UTC)
+        _wanted(task).update(
+            state=Task.State.QUEUED,
+            failures=failures,
+            error=told,
+            due_at=now + timedelta(seconds=pause),
+            round=fair_scheduling.of_waiting(task.user_id, task.priority, now),
+        )
+    ended(task)
+    return is_over
+
+
+def describe(error: BaseException) -> str:
+    """Return what a task records of an error; users see its public part."""
+    if isinstance(error, CoulisseError):
+        return redaction.every(str(error))
+    return f"{type(error).__name__}: see the server's log"
+
+
+def _pause_seconds(failures: int, asked: float | None = None) -> float:
+    """Return how long to wait after so many failures; `asked` is the least."""
+    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 4 ** (failures - 1))
+    jitter = random.uniform(longest / 2, longest)  # noqa: S311  no secret hangs on it
+    return max(jitter, asked or 0.0)
+
+
+def put_back(tasks: Collection[Work]) -> None:
+    """Let go of work this process will not finish, for another to begin anew."""
+    now = datetime.now(UTC)
+    for task in tasks:
+        # The number goes up when it is taken, so what is still at it closes nothing.
+        _wanted(task).update(state=Task.State.QUEUED, due_at=now)
+        ended(task)
+
+
+def count_open(user_id: UserId, wanted: Collection[str], most: int) -> int:
+    """Return how many tasks of these kinds a user has that have not ended.
+
+    It counts no further than `most`.
+    """
+    rows = Task.objects.filter(IS_OPEN, user_id=user_id, kind__in=wanted)
+    return rows[:most].count()
+
+
+def cancel(task_id: uuid.UUID, *, user_id: UserId | None = None) -> Task | None:
+    """End a task that is not closed: at once where it waits, soon where it runs.
+
+    Return its row as it then is; None where there is none, or none of this user's.
+    """
+    rows = Task.objects.filter(pk=task_id)
+    if user_id is not None:
+        rows = rows.filter(user_id=user_id)
+    waits = Q(state=Task.State.QUEUED)
+    # At once, for a worker may put it back meanwhile.
+    rows.filter(state__in=OPEN).update(
+        is_cancelled=True,
+        state=Case(When(waits, then=Value(Task.State.CANCELLED)), default=F("state")),
+        finished_at=Case(When(waits, then=Value(datetime.now(UTC)))),
+    )
+    BOARD.note_tasks()
+    return rows.first()
+
+
+def ended(task: Work) -> None:
+    """Close a task whose end was asked for, once it has stopped."""
+    _mine(task).filter(is_cancelled=True).update(
+        state=Task.State.CANCELLED, finished_at=datetime.now(UTC)
+    )
+
+
+def disown(*, now: datetime | None = None) -> int:
+    """End the leases of workers of this machine that have died; return how many.
+
+    Those of other machines are given up when they run out.
+    """
+    running = Task.objects.filter(IS_OPEN, state=Task.State.RUNNING)
+    names = running.exclude(worker=worker_identity.own()).values_list(
+        "worker", flat=True
+    )
+    gone = worker_identity.gone(names.distinct())
+    if not gone:
+        return 0
+    return running.filter(worker__in=gone).update(due_at=now or datetime.now(UTC))
+
+
+def reap(*, once: Collection[str] = (), now: datetime | None = None) -> int:
+    """Close the tasks whose workers died under them; return how many.
+
+    Those that may be begun again are left to be taken; kinds that run `once` may not.
+    """
+    now = now or datetime.now(UTC)
+    lost = Task.objects.filter(IS_OPEN, state=Task.State.RUNNING, due_at__lte=now)
+    cancelled = lost.filter(is_cancelled=True).update(
+        state=Task.State.CANCELLED, finished_at=now
+    )
+    errored = lost.filter(_is_given_up(once)).update(
+        state=Task.State.ERRORED, error=INTERRUPTED, finished_at=now
+    )
+    return cancelled + errored
+
+
+def replay(ids: Collection[uuid.UUID]) -> int:
+    """Put back what failed or was cancelled, to be done anew; return how many.
+
+    What a judge left in its result stays: what was paid was paid.
+    """
+    now = datetime.now(UTC)
+    with transaction.atomic():
+        ended = Task.objects.select_for_update().filter(pk__in=ids, state__in=FAILED)
+        rows = list(
+            ended.only("user_id", "priority", "due_at").order_by("created_at", "round")
+        )
+        for row in rows:
+            row.due_at = now
+        fair_scheduling.draw(rows, now)
+        Task.objects.bulk_update(rows, ["round"], batch_size=100)
+        Task.objects.filter(pk__in=[row.pk for row in rows]).update(
+            state=Task.State.QUEUED,
+            is_cancelled=False,
+            failures=0,
+            interruptions=0,
+            error="",
+            due_at=now,
+            started_at=None,
+            finished_at=None,
+        )
+    return len(rows)

@@ -1,0 +1,61 @@
+"""The sorts of work there are; each app names its own when it is loaded."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from tasks.queue.claimed_task import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a piece of work ended."""
+
+    result: str = ""
+    write: Callable[[], None] | None = None
+    """What it came to, written in the transaction that closes its row."""
+    is_closed: bool = False
+    """Whether it has closed its row itself (`queue.done`), with what it came to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A sort of work."""
+
+    name: str
+    run: Callable[[Work], Awaitable[Ending]]
+    """Does it, on the event loop; tables are reached by `turns.database_executor`.
+    Raises what went wrong: `CoulisseError`s are told as they are."""
+    max_failures: int = 1
+    """Attempts, where a row does not say."""
+    is_listed: bool = False
+    """Whether users see it among their tasks."""
+    gives_way: bool = False
+    """Whether nobody waits for it: it leaves one place of each worker to the rest."""
+
+
+_kinds: dict[str, Kind] = {}
+
+
+def register(kind: Kind) -> None:
+    """Have workers do this sort of work."""
+    _kinds[kind.name] = kind
+
+
+def get(name: str) -> Kind | None:
+    """Return a sort of work by its name."""
+    return _kinds.get(name)
+
+
+def names() -> list[str]:
+    """Return what workers of this version can do."""
+    return list(_kinds)
+
+
+def urgent() -> list[str]:
+    """Return what gives no way to anything."""
+    return [kind.name for kind in _kinds.values() if not kind.gives_way]
+
+
+def listed() -> list[str]:
+    """Return what users see among their tasks."""
+    return [kind.name for kind in _kinds.values() if kind.is_listed]

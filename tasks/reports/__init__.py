@@ -1,0 +1,1 @@
+"""Read access to tasks for clients, operators and the terminal."""

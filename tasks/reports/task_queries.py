@@ -1,0 +1,105 @@
+"""Tasks, read: one, a page of them, how many there are."""
+
+import uuid
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, Q, QuerySet
+
+from core.ids import UserId
+from tasks.agent_runs import costs
+from tasks.errors import TaskUnknown
+from tasks.models import Task
+from tasks.queue import lifecycle, task_kinds
+from tasks.reports import serializers
+
+
+def one(task_id: uuid.UUID, user_id: UserId | None = None) -> dict[str, Any]:
+    """Tell a task; with `user_id` only one that its user may see.
+
+    Raises `TaskUnknown`.
+    """
+    task = _visible(user_id).filter(pk=task_id).first()
+    if task is None:
+        raise TaskUnknown
+    return serializers.task(task, costs.of([task])[task.pk])
+
+
+def listed(**wanted: Any) -> tuple[list[dict[str, Any]], bool]:
+    """Tell tasks as lists have them, as `page` chooses; say if there are more."""
+    tasks, has_more = page(**wanted)
+    return tell(tasks), has_more
+
+
+def tell(tasks: Sequence[Task]) -> list[dict[str, Any]]:
+    """Tell tasks as lists have them."""
+    spent = costs.of(tasks)
+    return [serializers.listed(task, spent[task.pk]) for task in tasks]
+
+
+def reported(user_id: UserId, *, state: str | None, limit: int) -> list[dict[str, Any]]:
+    """Tell a user's newest tasks as agents are told of them."""
+    tasks, _ = page(user_id=user_id, states=[state] if state else (), limit=limit)
+    return [serializers.reported(task) for task in tasks]
+
+
+def page(
+    *,
+    user_id: UserId | None = None,
+    is_all: bool = False,
+    states: Collection[str] = (),
+    agent: str | None = None,
+    kind: str | None = None,
+    after: tuple[datetime, uuid.UUID] | None = None,
+    limit: int = 20,
+) -> tuple[list[Task], bool]:
+    """Return tasks, the newest first, and whether there are more.
+
+    With `user_id` those that this user may see, or all that are theirs. `after` is
+    the `created_at` and the id of the last one of the page before.
+    """
+    wanted = {"agent": agent, "kind": kind, "state__in": list(states) or None}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    rows = _visible(user_id, is_all=is_all).filter(_beyond(after), **given)
+    if states and set(states) <= set(lifecycle.FAILED):
+        rows = rows.filter(lifecycle.HAS_FAILED)
+    elif list(states) == [Task.State.RUNNING]:
+        # Few of many run, and they are among the open ones.
+        rows = rows.filter(lifecycle.IS_OPEN)
+    found = list(rows.order_by("-created_at", "id")[: limit + 1])
+    return found[:limit], len(found) > limit
+
+
+def place(task_id: uuid.UUID, user_id: UserId) -> tuple[datetime, uuid.UUID] | None:
+    """Return where a task of this user stands among the others, or None."""
+    found = _visible(user_id).filter(pk=task_id)
+    return found.values_list("created_at", "id").first()
+
+
+def _visible(user_id: UserId | None, *, is_all: bool = False) -> QuerySet[Task]:
+    if user_id is None:
+        return Task.objects.all()
+    own = Task.objects.filter(user_id=user_id)
+    return own if is_all else own.filter(kind__in=task_kinds.listed())
+
+
+def _beyond(after: tuple[datetime, uuid.UUID] | None) -> Q:
+    if after is None:
+        return Q()
+    at, last_id = after
+    # The first condition is where an index begins.
+    return Q(created_at__lte=at) & (Q(created_at__lt=at) | Q(id__gt=last_id))
+
+
+def counts() -> list[tuple[str, str, int]]:
+    """Return how many tasks there are of each kind in each state."""
+    rows = Task.objects.order_by("kind", "state").values_list("kind", "state")
+    return list(rows.annotate(count=Count("*")))
+
+
+def reasons(limit: int = 10) -> list[tuple[str, str, int]]:
+    """Return why tasks are errored: kind, error and how often, the commonest first."""
+    failed = Task.objects.filter(lifecycle.HAS_FAILED, state=Task.State.ERRORED)
+    rows = failed.values_list("kind", "error")
+    return list(rows.annotate(count=Count("*")).order_by("-count", "kind")[:limit])

@@ -1,0 +1,3 @@
+"""How users, agents and operators submit tasks: validation, idempotency, limits and
+manual retries.
+"""

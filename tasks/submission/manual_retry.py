@@ -1,0 +1,61 @@
+"""Has work done again by hand: what failed is put back, what is done is asked anew."""
+
+import uuid
+
+from django.db import transaction
+
+from core.errors import Conflict
+from core.ids import UserId
+from tasks.agent_runs import agent_handler
+from tasks.errors import TaskUnknown
+from tasks.models import Task
+from tasks.queue import lifecycle
+from tasks.queue.lifecycle import Draft
+
+
+class NotNow(Conflict):
+    """This task has not ended: cancel it first, or wait."""
+
+    code = "task_not_ended"
+
+
+class DoneForGood(Conflict):
+    """What this task did is kept, and it is done once only."""
+
+    code = "task_done"
+
+
+def again(task_id: uuid.UUID) -> uuid.UUID:
+    """Have a task done again, and return the id of the one that does it.
+
+    One that failed or was cancelled is put back. One that is done stays as it is, and
+    another one of the same is added. Whoever calls wakes a worker after the commit.
+    Raises `TaskUnknown`, `NotNow` and `DoneForGood`.
+    """
+    with transaction.atomic():
+        task = Task.objects.select_for_update().filter(pk=task_id).first()
+        if task is None:
+            raise TaskUnknown
+        if task.state in lifecycle.OPEN:
+            raise NotNow
+        if task.state != Task.State.DONE:
+            lifecycle.replay([task_id])
+            return task_id
+        if task.kind != agent_handler.NAME:
+            raise DoneForGood
+        (added,) = lifecycle.add([_copy(task)])
+        return added.pk
+
+
+def _copy(task: Task) -> Draft:
+    return Draft(
+        task.kind,
+        UserId(task.user_id),
+        task.agent,
+        task.prompt,
+        payload=task.payload,
+        origin=task.origin,
+        token_id=task.token_id,
+        priority=task.priority,
+        max_failures=task.max_failures,
+    )

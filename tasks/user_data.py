@@ -1,0 +1,37 @@
+"""A user's tasks, for the export of all there is about them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from core.errors import public
+from memory.user_data.registry import Belongings
+from tasks.models import Task
+from tasks.queue import task_kinds
+
+
+def _describe(rows: list[Task]) -> Iterator[dict[str, Any]]:
+    """Tell tasks as an export has them.
+
+    What came of work they never see, such as judging, names models and what they cost;
+    the scores themselves are told apart.
+    """
+    seen = task_kinds.listed()
+    for row in rows:
+        is_seen = row.kind in seen
+        yield {
+            "id": row.id,
+            "kind": row.kind,
+            "state": row.state,
+            "agent": row.agent,
+            "prompt": row.prompt,
+            "result": row.result if is_seen else None,
+            "error": public(row.error) if is_seen else None,
+            "origin": row.origin,
+            "created_at": row.created_at,
+            "finished_at": row.finished_at,
+        }
+
+
+TASKS = Belongings(
+    "tasks", lambda user_id: Task.objects.filter(user_id=user_id), _describe
+)

@@ -1,0 +1,213 @@
+"""Works the queue off: takes tasks, keeps their leases, closes them.
+
+One of a process, on the event loop that all code of agents shares (`providers.
+blocking`). It looks for work when it is woken, when a task ends, and every few seconds
+in any case: a message that was lost costs that long.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Collection
+from functools import partial
+
+from config import live
+from core.errors import CoulisseError
+from core.ids import UserId
+from core.runtime import request_ids
+from tasks.config import TASKS
+from tasks.errors import DeadlinePassed
+from tasks.queue import claim, lease_recovery, lifecycle, task_kinds
+from tasks.queue.claimed_task import Work
+from tasks.queue.task_kinds import Ending
+from tasks.worker import retry_policy
+from telemetry.live_turns.active_turns import BOARD
+from turns import database_executor
+from turns.errors import DatabaseDown
+
+LOOK_SECONDS = 5.0
+CANCEL_SECONDS = 1.0
+"""For what is broken off to close its streams."""
+HEARTBEAT_SECONDS = 1.0
+"""How soon what somebody cancelled is ended."""
+BEATS_A_LEASE = 10
+"""Every so many of them the leases are extended, which last three times as long."""
+
+logger = logging.getLogger(__name__)
+
+
+class Runner:
+    """Does up to so many tasks at a time."""
+
+    def __init__(
+        self,
+        slots: Callable[[], int],
+        *,
+        users: Collection[UserId] | None = None,
+        only: Collection[str] | None = None,
+    ) -> None:
+        """`slots` says how many; it is asked at each look, so an edit takes effect.
+
+        With `users` it does theirs alone, with `only` those of some kinds: for a
+        command that works for them.
+        """
+        self._slots = slots
+        self._users = users
+        self._only = only
+        self._in_hand: dict[Work, asyncio.Task[None]] = {}
+        self._kicked = asyncio.Event()
+        self._is_stopping = False
+        self._taking = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Work until `stop`."""
+        heart = asyncio.create_task(self._beat())
+        try:
+            while not self._is_stopping:
+                self._kicked.clear()
+                if not await self._take():
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(LOOK_SECONDS):
+                            await self._kicked.wait()
+            if self._in_hand:
+                # What is cancelled while it is waited for ends as soon as ever.
+                await asyncio.wait(self._in_hand.values())
+        finally:
+            heart.cancel()
+
+    def kick(self) -> None:
+        """Have it look at once. For the event loop's own thread."""
+        self._kicked.set()
+
+    async def stop(self, seconds: float) -> None:
+        """Begin nothing more; put back what has not ended in so many seconds."""
+        async with self._taking:
+            self._is_stopping = True
+        self._kicked.set()
+        if self._in_hand:
+            await asyncio.wait(self._in_hand.values(), timeout=seconds)
+        if left := dict(self._in_hand):
+            logger.info("%d tasks are put back: this worker stops", len(left))
+            # First: from then on they store nothing.
+            await database_executor.run_to_end(lifecycle.put_back, list(left))
+            for work in left.values():
+                work.cancel()
+            await asyncio.wait(left.values(), timeout=CANCEL_SECONDS)
+
+    async def _take(self) -> bool:
+        """Take what there is room for; say whether there may be more."""
+        async with self._taking:
+            free = self._slots() - len(self._in_hand)
+            if free <= 0 or self._is_stopping:
+                return False
+            wanted, most = self._wanted(free)
+            try:
+                taken = await database_executor.run_to_end(
+                    claim.take,
+                    most,
+                    wanted,
+                    users=self._users,
+                    once=lease_recovery.once(),
+                )
+            except DatabaseDown:
+                return False
+            except Exception:
+                # A fault of ours, which must not end the loop.
+                logger.exception("could not look for work")
+                return False
+            for task in taken:
+                work = asyncio.create_task(self._work(task))
+                self._in_hand[task] = work
+                work.add_done_callback(partial(self._let_go, task))
+                BOARD.note_tasks()
+            return len(taken) == most
+
+    def _wanted(self, free: int) -> tuple[Collection[str], int]:
+        """Return which kinds there is room for, and for how many of them.
+
+        What nobody waits for leaves one place to the rest, if there are two: it may
+        hang, on a judge's model say, while somebody waits.
+        """
+        if self._only is not None:
+            return self._only, free
+        urgent = task_kinds.urgent()
+        patient = sum(task.kind not in urgent for task in self._in_hand)
+        room = max(len(self._in_hand) + free - 1, 1) - patient
+        return (task_kinds.names(), min(free, room)) if room > 0 else (urgent, free)
+
+    def _let_go(self, task: Work, _: "asyncio.Task[None]") -> None:
+        self._in_hand.pop(task, None)
+        self._kicked.set()
+        BOARD.note_tasks()
+
+    async def _work(self, task: Work) -> None:
+        request_ids.current.set(task.request_id or f"task_{task.id.hex}")
+        try:
+            await self._do_and_close(task)
+        except DatabaseDown:
+            logger.error("task %s: the database is away; its lease runs out", task.id)
+        except Exception:
+            logger.exception("task %s was not closed; its lease runs out", task.id)
+
+    async def _do_and_close(self, task: Work) -> None:
+        try:
+            ending = await self._do(task)
+            if not ending.is_closed:
+                await database_executor.run_to_end(
+                    lifecycle.close, task, ending.result, ending.write
+                )
+        except lifecycle.Gone:
+            logger.info("task %s is no longer ours", task.id)
+            await database_executor.run_to_end(lifecycle.ended, task)
+        except asyncio.CancelledError:
+            await database_executor.run_to_end(lifecycle.ended, task)
+        except DatabaseDown:
+            raise
+        except Exception as exc:
+            if not isinstance(exc, CoulisseError):
+                logger.exception("task %s", task.id)
+            is_final = not retry_policy.may_pass(exc)
+            is_over = await database_executor.run_to_end(
+                lifecycle.failed, task, exc, is_final=is_final
+            )
+            logger.warning(
+                "task %s of %s failed%s: %s",
+                *(task.id, task.agent, "" if is_over else " and is tried again"),
+                lifecycle.describe(exc),
+            )
+
+    async def _do(self, task: Work) -> Ending:
+        kind = task_kinds.get(task.kind)
+        if kind is None:
+            raise LookupError(f"no worker does tasks of kind '{task.kind}'")
+        seconds = live.current().get(TASKS).timeout_seconds
+        try:
+            async with asyncio.timeout(seconds) as deadline:
+                return await kind.run(task)
+        except TimeoutError as exc:
+            if not deadline.expired():
+                raise
+            raise DeadlinePassed(seconds) from exc
+
+    async def _beat(self) -> None:
+        """Keep the leases, and end what somebody cancelled."""
+        due = BEATS_A_LEASE
+        while True:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            due -= 1
+            held = dict(self._in_hand)
+            if not held:
+                continue
+            try:
+                if due <= 0:
+                    await database_executor.run_to_end(lifecycle.extend, list(held))
+                    due = BEATS_A_LEASE
+                over = await database_executor.run(lifecycle.unwanted, list(held))
+            except DatabaseDown:
+                continue
+            except Exception:
+                logger.exception("could not keep the leases of %d tasks", len(held))
+                continue
+            for task, work in held.items():
+                if task.id in over:
+                    work.cancel()

@@ -1,0 +1,299 @@
+"""Tells who watches what happens in this process: one beside each event loop of agents.
+
+Between processes it goes by Channels. Who watches says so every few seconds to all; who
+hears it sends what has changed, in one message every quarter of a second, until nothing
+is heard any more. While nobody watches nothing is looked at and nothing sent. Without a
+broker a process tells those who watch from within it, and nobody else.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import orjson
+from channels.layers import get_channel_layer  # type: ignore[import-untyped]
+
+from telemetry.live_turns import running_turn_serializer
+from telemetry.live_turns.active_turns import BOARD, Board
+
+FLUSH_SECONDS = 0.25
+ANNOUNCE_SECONDS = 3.0
+"""How often who watches says so, and so how often others tell at least."""
+WATCH_SECONDS = 10.0
+"""How long somebody is believed to watch who said so."""
+STAY_SECONDS = 10.0
+"""How often a process says that it can be reached; the layer forgets who does not."""
+PATIENCE_SECONDS = 2.0
+"""For the broker."""
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 5.0
+REPORTERS = "live.reporters"
+WATCHERS = "live.watchers"
+
+logger = logging.getLogger(__name__)
+
+Told = dict[str, Any]
+"""A turn as `running.told` has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What changed in one process."""
+
+    process: str
+    is_whole: bool
+    """Whether `turns` are all there are, and not only those that changed."""
+    turns: dict[str, Told | None]
+    """None is one that is no longer shown."""
+    count: int
+    """How many run, those included that are not told of."""
+    has_ended: bool
+    """Whether a turn has ended: its record may be read."""
+    has_tasks: bool
+    """Whether a task is in another state than before."""
+
+
+Sink = Callable[[Frame], None]
+
+
+class Layer(Protocol):
+    """What is used of a channel layer."""
+
+    async def group_add(self, group: str, channel: str) -> None: ...
+    async def group_discard(self, group: str, channel: str) -> None: ...
+    async def group_send(self, group: str, message: dict[str, Any]) -> None: ...
+    async def receive(self, channel: str) -> dict[str, Any]: ...
+
+
+class Reporter:
+    """Tells of one board."""
+
+    def __init__(
+        self,
+        board: Board = BOARD,
+        *,
+        layer: Callable[[], Layer | None] = get_channel_layer,
+    ) -> None:
+        self._board = board
+        self._load = layer
+        self._layer: Layer | None = None
+        self._process = uuid.uuid4().hex
+        self._channel = f"live.{self._process}"
+        self._sinks: list[Sink] = []
+        self._told: dict[str, Told] = {}
+        self._is_whole = True
+        """Whether somebody is to be told who knows nothing."""
+        self._is_due = False
+        """Whether to tell that nothing happened: somebody asks who is there."""
+        self._others_until = -1.0
+        """How long somebody watches from another process."""
+        self._is_unknown = True
+        """Whether others have not heard that somebody watches here."""
+        self._is_joined = False
+        """Whether others tell this process."""
+        self._is_down = False
+        self._woken = asyncio.Event()
+        self._listening = asyncio.Event()
+
+    async def run(self) -> None:
+        """Tell until it is cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for part in (self._tell, self._hear, self._announce):
+                    tasks.create_task(part())
+        finally:
+            await self._leave()
+
+    def listen(self, sink: Sink) -> None:
+        """Have a function be called with each frame, of this process and of others.
+
+        The first ones are whole.
+        """
+        self._sinks.append(sink)
+        self._is_unknown = True
+        self._be_watched(is_new=True)
+        self._listening.set()
+
+    def stop_listening(self, sink: Sink) -> None:
+        """Call it no more."""
+        self._sinks.remove(sink)
+        self._listening.set()
+
+    def _be_watched(self, *, is_new: bool) -> None:
+        self._board.watch(WATCH_SECONDS)
+        self._is_whole = self._is_whole or is_new
+        self._is_due = True
+        self._woken.set()
+
+    # Telling.
+
+    async def _tell(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            while self._board.is_watched():
+                try:
+                    await self._flush()
+                except Exception:
+                    logger.exception("what happens could not be told")
+                await asyncio.sleep(FLUSH_SECONDS)
+            self._told, self._is_whole = {}, True
+
+    async def _flush(self) -> None:
+        frame = self._frame()
+        if frame is None:
+            return
+        for sink in self._sinks:
+            sink(frame)
+        if time.monotonic() < self._others_until:
+            message = {"type": "live.frame", "frame": orjson.dumps(asdict(frame))}
+            if not await self._reach(WATCHERS, message):
+                # What was lost is told again to who asks next.
+                self._others_until, self._is_whole = -1.0, True
+
+    def _frame(self) -> Frame | None:
+        """Return what changed since the last one; None if nobody needs to hear it."""
+        turns = {
+            told["id"]: told
+            for told in map(running_turn_serializer.told, self._board.running())
+        }
+        known, self._told = self._told, turns
+        changed: dict[str, Told | None] = {
+            key: told for key, told in turns.items() if known.get(key) != told
+        }
+        changed |= dict.fromkeys(known.keys() - turns.keys())
+        news = self._board.news()
+        is_whole, self._is_whole = self._is_whole, False
+        is_due, self._is_due = self._is_due, False
+        if not (is_whole or is_due or changed or news.has_ended or news.has_tasks):
+            return None
+        return Frame(
+            process=self._process,
+            is_whole=is_whole,
+            turns={**turns} if is_whole else changed,
+            count=self._board.count(),
+            has_ended=news.has_ended,
+            has_tasks=news.has_tasks,
+        )
+
+    # Hearing.
+
+    async def _hear(self) -> None:
+        """Hear who watches and what others tell; wait for a broker that is away."""
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                if self._layer is None:
+                    # Off the loop: it takes a tenth of a second.
+                    self._layer = await asyncio.to_thread(self._load)
+                if self._layer is None:
+                    return
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    await self._join(self._layer)
+                pause = FIRST_PAUSE_SECONDS
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._stay(self._layer))
+                    tasks.create_task(self._receive(self._layer))
+            except Exception as exc:  # Whatever the layer's own client raises.
+                self._say_down(exc)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+    async def _join(self, layer: Layer) -> None:
+        await layer.group_add(REPORTERS, self._channel)
+        if self._sinks:
+            await layer.group_add(WATCHERS, self._channel)
+            self._is_joined = True
+        if self._is_down:
+            self._is_down, self._is_unknown = False, True
+            self._listening.set()
+
+    async def _stay(self, layer: Layer) -> None:
+        while True:
+            await asyncio.sleep(STAY_SECONDS)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._join(layer)
+
+    async def _receive(self, layer: Layer) -> None:
+        while True:
+            message = await layer.receive(self._channel)
+            if message.get("type") == "live.frame":
+                self._take(message["frame"])
+            elif message.get("from") != self._process:
+                now = time.monotonic()
+                is_new = bool(message.get("is_new")) or now > self._others_until
+                self._others_until = now + WATCH_SECONDS
+                self._be_watched(is_new=is_new)
+
+    def _take(self, body: bytes) -> None:
+        frame = Frame(**orjson.loads(body))
+        if frame.process != self._process:
+            for sink in self._sinks:
+                sink(frame)
+
+    # Watching.
+
+    async def _announce(self) -> None:
+        """Say to all that somebody watches here, as long as somebody does."""
+        while True:
+            self._listening.clear()
+            if self._sinks:
+                # Of this process, too, something is heard now and then.
+                self._be_watched(is_new=False)
+                await self._say_watching()
+            elif self._is_joined:
+                await self._stop_watching()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ANNOUNCE_SECONDS if self._sinks else None):
+                    await self._listening.wait()
+
+    async def _say_watching(self) -> None:
+        if self._layer is None or self._is_down:
+            return
+        is_new, self._is_unknown = self._is_unknown, False
+        message = {"type": "live.watch", "from": self._process, "is_new": is_new}
+        is_said = await self._tried(self._join(self._layer)) and await self._reach(
+            REPORTERS, message
+        )
+        self._is_unknown = self._is_unknown or not is_said
+
+    async def _stop_watching(self) -> None:
+        self._is_joined = False
+        if self._layer is not None and not self._is_down:
+            await self._tried(self._layer.group_discard(WATCHERS, self._channel))
+
+    async def _reach(self, group: str, message: dict[str, Any]) -> bool:
+        """Send a message; return whether the broker took it."""
+        if self._layer is None:
+            return False
+        return await self._tried(self._layer.group_send(group, message))
+
+    async def _leave(self) -> None:
+        if self._layer is not None and not self._is_down:
+            for group in (REPORTERS, WATCHERS):
+                await self._tried(self._layer.group_discard(group, self._channel))
+
+    async def _tried(self, step: Coroutine[Any, Any, None]) -> bool:
+        """Do something at the broker; return whether it could be done."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await step
+        except Exception as exc:  # Whatever the layer's own client raises.
+            self._say_down(exc)
+            return False
+        return True
+
+    def _say_down(self, error: BaseException) -> None:
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if not self._is_down:
+            self._is_down = True
+            told = str(error) or type(error).__name__
+            # At a start the broker may take a moment longer, and nobody minds.
+            level = logging.INFO if self._sinks else logging.DEBUG
+            logger.log(level, "the live board waits for the broker: %s", told)

@@ -1,0 +1,106 @@
+"""How a record of the log is written: as a line of text, or of JSON.
+
+Either says which request it is about, has no secret in it, and nothing from outside in
+it begins a line. `extra={"fields": …}` is for JSON alone; with
+`extra={"has_lines": True}` the line breaks in a message are our own, and stay.
+"""
+
+import logging
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from core.runtime import request_ids
+from core.text import redaction
+from core.text.sanitization import visible
+
+PROCESS = "COULISSE_PROCESS"
+"""The variable that tells a child its name."""
+INDENT = "    "
+
+
+class Text(logging.Formatter):
+    """`2026-03-01 09:30:02,114 INFO telemetry.log_output.logs [req_…] turn …`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line; what went wrong follows, set in."""
+        at = datetime.fromtimestamp(record.created, UTC)
+        asked = request_ids.current.get()
+        about = f"[{asked}] " if asked else ""
+        line = (
+            f"{at:%Y-%m-%d %H:%M:%S},{at.microsecond // 1000:03d} {record.levelname} "
+            f"{record.name} {about}{_message(record, INDENT)}"
+        )
+        trouble = _trouble(self, record)
+        return f"{line}\n{INDENT}{_lines(trouble, INDENT)}" if trouble else line
+
+
+class Json(logging.Formatter):
+    """One object on a line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._process = process_name()
+        self._pid = os.getpid()
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the object; what is not known is left out."""
+        at = datetime.fromtimestamp(record.created, UTC)
+        told: dict[str, Any] = {
+            "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": _message(record, ""),
+        }
+        if asked := request_ids.current.get():
+            told["request_id"] = asked
+        told |= {"process": self._process, "pid": self._pid}
+        for name, value in getattr(record, "fields", {}).items():
+            told.setdefault(name, _safe(value) if isinstance(value, str) else value)
+        if trouble := _trouble(self, record):
+            told["exception"] = _lines(trouble, "")
+        return orjson.dumps(told, default=_as_text).decode()
+
+
+def process_name() -> str:
+    """Return what this process is called: `web-1`, `worker`, or a command's name."""
+    if given := os.environ.get(PROCESS):
+        return given
+    program, *words = sys.argv or [""]
+    if Path(program).name == "manage.py" and words:
+        return "supervisor" if words[0] == "start" else words[0]
+    return Path(program).stem or "python"
+
+
+def _message(record: logging.LogRecord, indent: str) -> str:
+    try:
+        said = record.getMessage()
+    except Exception:
+        # logging would write all of it to stderr itself, secrets and all.
+        said = f"{record.msg} {record.args!r}"
+    if getattr(record, "has_lines", False):
+        return _lines(said, indent)
+    return _safe(said)
+
+
+def _trouble(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    told = formatter.formatException(record.exc_info) if record.exc_info else ""
+    if record.stack_info:
+        told += formatter.formatStack(record.stack_info)
+    return told
+
+
+def _safe(said: str) -> str:
+    return visible(redaction.every(said))
+
+
+def _lines(said: str, indent: str) -> str:
+    return f"\n{indent}".join(map(visible, redaction.every(said).splitlines()))
+
+
+def _as_text(value: object) -> str:
+    return _safe(str(value))

@@ -1,0 +1,114 @@
+"""The log on stderr: its switch, `telemetry.fmt.enabled`, what Python itself writes
+there, and the line of a turn.
+
+Light to import: processes that read no YAML have it too, and need the rest only once
+they log.
+"""
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import TracebackType
+
+from django.utils.module_loading import import_string
+
+from core import money
+from core.trace import Call, ToolCall
+from telemetry.types import Record
+
+logger = logging.getLogger(__name__)
+
+
+class Switch(logging.Filter):
+    """Lets through the records that are wanted."""
+
+    def __init__(self, is_wanted: str) -> None:
+        """Take where the function of a level is that knows; it is loaded when asked."""
+        super().__init__()
+        self._path = is_wanted
+        self._is_wanted: Callable[[int], bool] | None = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is written."""
+        # Whatever goes wrong here is worse untold than told too much.
+        with suppress(Exception):
+            if self._is_wanted is None:
+                self._is_wanted = import_string(self._path)
+            return self._is_wanted(record.levelno)
+        return True
+
+
+def take_over() -> None:
+    """Have the log say what Python writes to stderr by itself: warnings, and what
+    nobody expected.
+
+    There it would be text among JSON, and would have its secrets.
+    """
+    logging.captureWarnings(True)
+    sys.excepthook = _process_ends
+    threading.excepthook = _thread_ends
+    sys.unraisablehook = _cannot_be_raised
+
+
+def _process_ends(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+        return
+    logger.critical("the process ends", exc_info=(kind, error, trace))
+
+
+def _thread_ends(ended: threading.ExceptHookArgs) -> None:
+    if issubclass(ended.exc_type, SystemExit):
+        return
+    name = "?" if ended.thread is None else ended.thread.name
+    error = ended.exc_value or ended.exc_type()
+    logger.error("the thread %s ended", name, exc_info=error)
+
+
+def _cannot_be_raised(found: "sys.UnraisableHookArgs") -> None:
+    told = found.err_msg or "what nobody could catch, in"
+    logger.error("%s %r", told, found.object, exc_info=found.exc_value)
+
+
+def turn_ended(record: Record) -> None:
+    """Say in a line that a turn ended, and nothing of what was said in it."""
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    count = _tool_calls(record.calls)
+    cost, token_id = record.cost_micro_usd, record.token_id
+    logger.info(
+        "turn %s of %s: %s in %.2f s, %d + %d tokens, %d tool call%s%s%s",
+        *(record.turn_id, record.agent, record.outcome, record.seconds),
+        *(record.usage.input_tokens, record.usage.output_tokens),
+        *(count, "" if count == 1 else "s"),
+        "" if cost is None else f", ${money.usd(cost)}",
+        "" if token_id is None else f", token {token_id.hex[:8]}",
+        extra={"fields": _fields(record, count)},
+    )
+
+
+def _fields(record: Record, tool_calls: int) -> dict[str, object]:
+    told = {
+        "turn_id": str(record.turn_id),
+        "agent": record.agent,
+        "experiment": record.experiment or None,
+        "variant": record.agent if record.experiment else None,
+        "origin": None if record.origin == "chat" else record.origin,
+        "outcome": record.outcome,
+        "seconds": round(record.seconds, 4),
+        "input_tokens": record.usage.input_tokens,
+        "output_tokens": record.usage.output_tokens,
+        "tool_calls": tool_calls,
+        "cost_micro_usd": record.cost_micro_usd,
+        "token_id": None if record.token_id is None else str(record.token_id),
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _tool_calls(calls: Sequence[Call]) -> int:
+    made = [call for call in calls if isinstance(call, ToolCall)]
+    return len(made) + sum(_tool_calls(call.calls) for call in made)

@@ -1,0 +1,1 @@
+"""Recorded turns as JSON, as lines for the terminal, and as previews for lists."""

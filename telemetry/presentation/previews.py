@@ -1,0 +1,70 @@
+"""Parts of turns, for those who look at many of them at once."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import Q
+from django.db.models.functions import Substr
+
+from core.ids import UserId
+from telemetry.models import Outcome, ToolCall, Turn
+from telemetry.storage import turn_store
+from telemetry.types import Outline
+
+MOST = 4_000
+"""Characters of a text that are shown; the turn's own page has the rest."""
+MOST_FAILED = 50
+
+
+@dataclass(frozen=True, slots=True)
+class TopCall:
+    """A call of a tool that the agent itself made."""
+
+    turn_id: UUID
+    position: int
+    name: str
+    kind: str
+    target: str
+    seconds: float | None
+    arguments: str
+    result: str | None
+    error: str | None
+
+
+def outlines(user_id: UserId, turn_ids: Collection[UUID]) -> dict[UUID, Outline]:
+    """Return what is recorded of these turns of a user, by their ids."""
+    turns = Turn.objects.filter(pk__in=turn_ids, user_id=user_id)
+    return {turn.turn_id: turn for turn in turn_store.outlines(turns)}
+
+
+def top_calls(turn_ids: Collection[UUID]) -> list[TopCall]:
+    """Return the calls of tools by the agents of turns, in order, long texts cut."""
+    rows = ToolCall.objects.filter(turn__in=turn_ids, depth=0)
+    found = rows.order_by("turn", "position").values_list(
+        *("turn_id", "position", "name", "kind", "target", "seconds"),
+        *(Substr(name, 1, MOST + 1) for name in ("arguments", "result", "error")),
+    )
+    return [TopCall(*row) for row in found]
+
+
+def failed(
+    user_id: UserId,
+    thread: str | None,
+    since: datetime | None,
+    until: datetime | None,
+) -> list[Outline]:
+    """Return the newest failed turns of a user's thread, or of all, in some time."""
+    stretch = Q() if thread is None else Q(thread=thread)
+    if since is not None:
+        stretch &= Q(started_at__gte=since)
+    if until is not None:
+        stretch &= Q(started_at__lt=until)
+    turns = Turn.objects.filter(
+        stretch,
+        user_id=user_id,
+        outcome=Outcome.ERROR,
+        origin__in=turn_store.USERS_OWN,
+    )
+    return turn_store.outlines(turns.order_by("-started_at", "-id")[:MOST_FAILED])

@@ -1,0 +1,122 @@
+"""A turn as clients and operators are told of it: JSON in place of our own values.
+
+Instants are ISO 8601 in UTC, durations seconds. What broke off has neither duration nor
+result.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from core.errors import public
+from core.events import Usage
+from core.trace import Call, ModelCall, ToolCall
+from telemetry.types import Listed, Outline, Record
+
+COMPLETION = "chatcmpl-"
+"""What the id of a chat's reply begins with; the turn's follows, in hexadecimal."""
+
+
+def turn(record: Record) -> dict[str, Any]:
+    """Return a turn as a `turn` object, with the tree of its calls."""
+    return {
+        **outline(record),
+        "error": record.error,
+        "recalled": list(record.recalled),
+        "calls": list(calls(record.calls)),
+    }
+
+
+def listed(turn: Listed) -> dict[str, Any]:
+    """Return a turn as lists have it: its calls are counted."""
+    counts = {"model_calls": turn.model_calls, "tool_calls": turn.tool_calls}
+    return {**outline(turn), "error": turn.error, **counts}
+
+
+def for_user(told: dict[str, Any]) -> dict[str, Any]:
+    """Return a turn or call without the details of errors, which are for operators."""
+    told = {**told, "error": told["error"] and public(told["error"])}
+    for name in ("calls", "attempts"):
+        if name in told:
+            told[name] = [for_user(each) for each in told[name]]
+    return told
+
+
+def outline(turn: Outline) -> dict[str, Any]:
+    """Return what the user has seen of a turn anyway, and what it used."""
+    return {
+        "id": str(turn.turn_id),
+        "object": "turn",
+        "completion_id": f"{COMPLETION}{turn.turn_id.hex}",
+        "user_id": str(turn.user_id),
+        "thread_id": turn.thread or None,
+        "agent": turn.agent,
+        "experiment": turn.experiment or None,
+        "variant": turn.agent if turn.experiment else None,
+        "origin": turn.origin,
+        "user_message": turn.user_message,
+        "stream": turn.is_streamed,
+        "started_at": instant(turn.started_at),
+        "seconds": turn.seconds,
+        "outcome": turn.outcome,
+        "finish_reason": turn.finish_reason or None,
+        "usage": asdict(turn.usage),
+        "cost_usd": usd(turn.cost_micro_usd),
+        "request_id": turn.request_id or None,
+    }
+
+
+def calls(made: Sequence[Call]) -> Iterator[dict[str, Any]]:
+    """Yield calls, each with those within it."""
+    for call in made:
+        if isinstance(call, ModelCall):
+            yield _model_call(call)
+        else:
+            yield _tool_call(call)
+
+
+def _model_call(call: ModelCall) -> dict[str, Any]:
+    return {
+        "object": "model_call",
+        "agent": call.agent,
+        "provider": call.provider,
+        "model": call.model,
+        "started_at": instant(call.started_at),
+        "seconds": call.seconds,
+        "finish_reason": call.finish_reason or None,
+        "error": call.error,
+        "usage": _usage(call.usage),
+        "cost_usd": usd(call.cost_micro_usd),
+        "attempts": [asdict(attempt) for attempt in call.attempts],
+    }
+
+
+def _tool_call(call: ToolCall) -> dict[str, Any]:
+    return {
+        "object": "tool_call",
+        "id": call.id or None,
+        "name": call.name,
+        "kind": call.kind,
+        "target": call.target or None,
+        "arguments": call.arguments,
+        "started_at": instant(call.started_at),
+        "seconds": call.seconds,
+        "result": call.result,
+        "error": call.error,
+        "calls": list(calls(call.calls)),
+    }
+
+
+def _usage(usage: Usage | None) -> dict[str, Any] | None:
+    return None if usage is None else asdict(usage)
+
+
+def usd(micro_usd: int | None) -> float | None:
+    """Return micro-dollars as dollars; None stays unknown."""
+    return None if micro_usd is None else micro_usd / 1_000_000
+
+
+def instant(at: datetime) -> str:
+    """Return an instant as JSON has it."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

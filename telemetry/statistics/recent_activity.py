@@ -1,0 +1,202 @@
+"""What the last hours were like: turns, users, tokens, cost, errors, how long it took.
+
+Of what users and tasks asked for; trials of other variants stand apart. All is read
+from one index, so the texts of turns are not.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from django.db.models import Count, Q, QuerySet, Sum
+
+from telemetry.models import Expense, Origin, Outcome, Turn
+from telemetry.statistics.time_buckets import Hour, Plain
+
+HOUR = timedelta(hours=1)
+
+
+@dataclass(slots=True)
+class Figures:
+    """What some turns were like together."""
+
+    turns: int = 0
+    errors: int = 0
+    cancelled: int = 0
+    """Their client left."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    micro_usd: int = 0
+    """As far as it is known."""
+    unpriced: int = 0
+    """Turns that cost more than is known."""
+
+    @property
+    def error_rate(self) -> float | None:
+        """The share of turns that failed; None of none."""
+        return self.errors / self.turns if self.turns else None
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(slots=True)
+class HourFigures(Figures):
+    """Those of one hour."""
+
+    at: datetime = datetime.min
+    """When it began."""
+    users: int = 0
+    """How many different ones."""
+    p50_seconds: float | None = None
+    """Half of its whole replies took no longer."""
+    p95_seconds: float | None = None
+
+
+@dataclass(slots=True)
+class AgentFigures(Figures):
+    """Those of one agent."""
+
+    agent: str = ""
+    p50_seconds: float | None = None
+    """Half of its whole replies took no longer."""
+    p95_seconds: float | None = None
+
+
+@dataclass(slots=True)
+class Glance(Figures):
+    """Those of all, and by hour and agent."""
+
+    since: datetime = datetime.min
+    users: int = 0
+    """How many different ones."""
+    trials: int = 0
+    """Turns of other variants, tried in the background; in no other figure."""
+    judges_micro_usd: int = 0
+    """What judges cost besides, as far as it is known."""
+    judges_unpriced: int = 0
+    p50_seconds: float | None = None
+    p95_seconds: float | None = None
+    hours: list[HourFigures] = field(default_factory=list)
+    """Every one, in their order."""
+    agents: list[AgentFigures] = field(default_factory=list)
+    """Those that were asked, the busiest first."""
+
+
+def since(at: datetime, now: datetime) -> Glance:
+    """Return what it was like since then; in five queries.
+
+    The first hour and the last are those parts of theirs that are within.
+    """
+    turns = Turn.objects.filter(started_at__gte=at)
+    asked = turns.exclude(origin=Origin.SHADOW)
+    glance = Glance(since=at)
+    glance.hours = [HourFigures(at=hour) for hour in _hours(at, now)]
+    by_hour = {f"{each.at:%Y-%m-%d %H}": each for each in glance.hours}
+    _count(glance, asked, by_hour)
+    _count_users(asked, by_hour)
+    _time(glance, asked, by_hour)
+    told = turns.aggregate(
+        users=Count("user_id", distinct=True, filter=~Q(origin=Origin.SHADOW)),
+        trials=Count("id", filter=Q(origin=Origin.SHADOW)),
+    )
+    glance.users, glance.trials = told["users"], told["trials"]
+    judges = Expense.objects.filter(spent_at__gte=at).aggregate(
+        known=Sum("cost_micro_usd"), unpriced=Count("id", filter=Q(cost_micro_usd=None))
+    )
+    glance.judges_micro_usd = int(judges["known"] or 0)
+    glance.judges_unpriced = judges["unpriced"]
+    return glance
+
+
+def _hours(at: datetime, now: datetime) -> Iterator[datetime]:
+    hour = at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    while hour <= now:
+        yield hour
+        hour += HOUR
+
+
+SUMS = {
+    "count": Count("id"),
+    "unpriced": Count("id", filter=Q(cost_micro_usd=None)),
+    "input_sum": Sum("input_tokens"),
+    "output_sum": Sum("output_tokens"),
+    "known_sum": Sum("known_micro_usd"),
+}
+
+
+def _count(
+    glance: Glance, turns: QuerySet[Turn], by_hour: Mapping[str, HourFigures]
+) -> None:
+    """Add up by hour and agent."""
+    by_agent: dict[str, AgentFigures] = {}
+    groups = turns.values(
+        hour=Hour("started_at"), of=Plain("agent"), how=Plain("outcome")
+    )
+    rows = groups.annotate(**SUMS).order_by()
+    for hour, agent, outcome, *sums in rows.values_list("hour", "of", "how", *SUMS):
+        one = by_agent.setdefault(agent, AgentFigures(agent=agent))
+        # A clock that was ahead may have written of an hour to come.
+        for figures in filter(None, (glance, one, by_hour.get(hour))):
+            _add(figures, outcome, *map(int, (value or 0 for value in sums)))
+    glance.agents = sorted(
+        by_agent.values(), key=lambda each: (-each.turns, each.agent)
+    )
+
+
+def _add(
+    figures: Figures,
+    outcome: str,
+    count: int,
+    unpriced: int,
+    input_sum: int,
+    output_sum: int,
+    known_sum: int,
+) -> None:
+    figures.turns += count
+    figures.errors += count if outcome == Outcome.ERROR else 0
+    figures.cancelled += count if outcome == Outcome.CANCELLED else 0
+    figures.unpriced += unpriced
+    figures.input_tokens += input_sum
+    figures.output_tokens += output_sum
+    figures.micro_usd += known_sum
+
+
+def _count_users(turns: QuerySet[Turn], by_hour: Mapping[str, HourFigures]) -> None:
+    groups = turns.values(hour=Hour("started_at")).order_by()
+    for row in groups.annotate(users=Count("user_id", distinct=True)):
+        if row["hour"] in by_hour:
+            by_hour[row["hour"]].users = row["users"]
+
+
+def _time(
+    glance: Glance, turns: QuerySet[Turn], by_hour: Mapping[str, HourFigures]
+) -> None:
+    """Find how long whole replies took: errors are quick, and none."""
+    of_agent: dict[str, list[float]] = defaultdict(list)
+    of_hour: dict[str, list[float]] = defaultdict(list)
+    whole = turns.filter(outcome=Outcome.OK).annotate(hour=Hour("started_at"))
+    for hour, agent, took in whole.values_list("hour", "agent", "seconds"):
+        of_agent[agent].append(took)
+        of_hour[hour].append(took)
+    for one in glance.agents:
+        one.p50_seconds, one.p95_seconds = _percentiles(of_agent[one.agent])
+    for name, each in by_hour.items():
+        each.p50_seconds, each.p95_seconds = _percentiles(of_hour[name])
+    together = (took for each in of_agent.values() for took in each)
+    glance.p50_seconds, glance.p95_seconds = _percentiles(together)
+
+
+def _percentiles(seconds: Iterable[float]) -> tuple[float | None, float | None]:
+    ordered = sorted(seconds)
+    return percentile(ordered, 0.5), percentile(ordered, 0.95)
+
+
+def percentile(ordered: Sequence[float], share: float) -> float | None:
+    """Return the least value that this share of all does not pass; None of none."""
+    if not ordered:
+        return None
+    return ordered[math.ceil(len(ordered) * share) - 1]

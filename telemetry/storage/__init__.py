@@ -1,0 +1,1 @@
+"""How turns and costs are written to the tables, read back, and deleted by age."""

@@ -1,0 +1,71 @@
+"""Turns and expenses that are old enough are deleted."""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from config import live
+from core.runtime import batches
+from telemetry.config import TELEMETRY
+from telemetry.models import Expense, ModelCall, ToolCall, Turn
+
+BATCH = 100
+"""Rows of one transaction: who writes meanwhile waits for it on SQLite."""
+MOST_SECONDS = 600.0
+"""Of one run; the next one goes on."""
+
+logger = logging.getLogger(__name__)
+
+
+def run(now: datetime) -> int:
+    """Delete the turns that began more than `keep_days` ago; return how many.
+
+    That also where turns are no longer recorded: those that were grow old all the same.
+    What was spent on judges is kept for as long.
+    """
+    keep_days = live.current().get(TELEMETRY).sqlite.keep_days
+    if keep_days is None:
+        return 0
+    before = now - timedelta(days=keep_days)
+    deleted = _delete_old(partial(_delete_turns, before))
+    if deleted:
+        logger.info("deleted %d turns older than %d days", deleted, keep_days)
+    _delete_old(partial(_delete_expenses, before))
+    return deleted
+
+
+def _delete_old(batch: Callable[[], int]) -> int:
+    return batches.run(batch, size=BATCH, seconds=MOST_SECONDS)
+
+
+def _delete_turns(before: datetime) -> int:
+    """Delete the oldest turns, with all they called."""
+    with transaction.atomic():
+        old = Turn.objects.filter(started_at__lt=before).order_by("started_at", "id")
+        # What another run is deleting at this moment, it will have deleted.
+        claimed = old.select_for_update(skip_locked=True).values_list("id", flat=True)
+        ids = list(claimed[:BATCH])
+        if ids:
+            _delete(ModelCall.objects.filter(turn__in=ids))
+            _delete(ToolCall.objects.filter(turn__in=ids))
+            _delete(Turn.objects.filter(pk__in=ids))
+    return len(ids)
+
+
+def _delete_expenses(before: datetime) -> int:
+    """Delete the oldest of what was spent outside of turns."""
+    old = Expense.objects.filter(spent_at__lt=before).order_by("spent_at", "id")
+    ids = list(old.values_list("id", flat=True)[:BATCH])
+    if ids:
+        _delete(Expense.objects.filter(pk__in=ids))
+    return len(ids)
+
+
+def _delete(rows: QuerySet[Any]) -> None:
+    # One DELETE. `delete()` reads every row to find what hangs on it.
+    rows._raw_delete(rows.db)

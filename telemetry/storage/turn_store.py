@@ -1,0 +1,182 @@
+"""The record of every turn: kept, read back, listed."""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from django.db import connection
+from django.db.models import Q, QuerySet
+
+from core.ids import TurnId, UserId
+from telemetry.config import TelemetryConfig
+from telemetry.models import ModelCall as ModelCallRow
+from telemetry.models import ToolCall as ToolCallRow
+from telemetry.models import Turn
+from telemetry.storage import row_mapping
+from telemetry.storage.row_mapping import Row
+from telemetry.types import Listed, Origin, Outcome, Outline, Record
+
+BATCH = 500
+"""Rows of one INSERT: databases limit the values of a statement."""
+
+USERS_OWN: tuple[Origin, ...] = ("chat", "task")
+"""What users began themselves, so they may see it."""
+
+
+def insert(record: Record, settings: TelemetryConfig) -> None:
+    """Keep a turn and all it called, unless turns are not recorded.
+
+    Plain SQL in the caller's transaction, one INSERT for each table. Texts longer than
+    `max_payload_bytes` are cut, which they then say.
+    """
+    if not settings.sqlite.enabled:
+        return
+    stored = row_mapping.Rows(record, settings.sqlite.max_payload_bytes)
+    _insert(Turn, row_mapping.TURN, [stored.turn])
+    _insert(ModelCallRow, row_mapping.MODEL_CALL, stored.model_calls)
+    _insert(ToolCallRow, row_mapping.TOOL_CALL, stored.tool_calls)
+
+
+def _insert(model: type[Any], names: tuple[str, ...], values: Sequence[Row]) -> None:
+    for start in range(0, len(values), BATCH):
+        batch = values[start : start + BATCH]
+        with connection.cursor() as cursor:
+            cursor.execute(
+                _statement(model._meta.db_table, names, len(batch)),
+                [value for row in batch for value in row],
+            )
+
+
+@lru_cache(maxsize=64)
+def _statement(table: str, names: tuple[str, ...], count: int) -> str:
+    """Return the INSERT of so many rows."""
+    marks = ", ".join([f"({', '.join(['%s'] * len(names))})"] * count)
+    columns = ", ".join(names)
+    return f"INSERT INTO {table} ({columns}) VALUES {marks}"  # noqa: S608  names alone
+
+
+def is_there(turn_id: TurnId) -> bool:
+    """Return whether a turn has a record."""
+    return Turn.objects.filter(pk=turn_id).exists()
+
+
+def is_any() -> bool:
+    """Return whether any turn was ever recorded and is kept."""
+    return Turn.objects.exists()
+
+
+def tree(turn_id: TurnId, user_id: UserId | None = None) -> Record | None:
+    """Return a turn with all it called, or None; with `user_id` only one of their own.
+
+    Trials that were made of what they said are not that.
+    """
+    found = Turn.objects.filter(pk=turn_id)
+    if user_id is not None:
+        found = found.filter(user_id=user_id, origin__in=USERS_OWN)
+    return next(iter(whole(found)), None)
+
+
+def whole(turns: QuerySet[Turn]) -> list[Record]:
+    """Return turns with all they called, in three queries."""
+    found = list(turns.values_list(*row_mapping.OUTLINE, row_mapping.RECALLED))
+    ids = [row[0] for row in found]
+    model_calls = _by_turn(ModelCallRow, row_mapping.MODEL_CALL, ids)
+    tool_calls = _by_turn(ToolCallRow, row_mapping.TOOL_CALL, ids)
+    calls = ((model_calls[row[0]], tool_calls[row[0]]) for row in found)
+    return [
+        Record(
+            *(
+                *row_mapping.outline(row[:-1]),
+                row[-1].split(),
+                row_mapping.nested(*called),
+            )
+        )
+        for row, called in zip(found, calls, strict=True)
+    ]
+
+
+def outlines(turns: QuerySet[Turn]) -> list[Outline]:
+    """Return turns without what they called, in one query."""
+    found = turns.values_list(*row_mapping.OUTLINE)
+    return [Outline(*row_mapping.outline(row)) for row in found]
+
+
+def place(turn_id: TurnId, user_id: UserId) -> tuple[datetime, uuid.UUID] | None:
+    """Return where a turn of this user stands among the others, or None."""
+    found = Turn.objects.filter(pk=turn_id, user_id=user_id)
+    return found.values_list("started_at", "id").first()
+
+
+def oldest_first(
+    user_id: UserId, after: tuple[datetime, uuid.UUID] | None
+) -> QuerySet[Turn]:
+    """Return a user's turns, those that follow a place."""
+    turns = Turn.objects.filter(user_id=user_id)
+    if after is not None:
+        at, last_id = after
+        later = Q(started_at__gt=at) | Q(id__gt=last_id)
+        turns = turns.filter(Q(started_at__gte=at) & later)
+    return turns.order_by("started_at", "id")
+
+
+def _by_turn(
+    model: type[Any], names: Sequence[str], ids: Sequence[uuid.UUID]
+) -> dict[uuid.UUID, list[Row]]:
+    found = defaultdict(list)
+    for row in model.objects.filter(turn__in=ids).values_list(*names):
+        found[row[0]].append(row)
+    return found
+
+
+def page(
+    *,
+    user_id: UserId | None = None,
+    agent: str | None = None,
+    experiment: str | None = None,
+    origins: Collection[Origin] | None = None,
+    outcome: Outcome | None = None,
+    request_id: str | None = None,
+    since: datetime | None = None,
+    after: tuple[datetime, uuid.UUID] | None = None,
+    limit: int = 20,
+) -> tuple[list[Listed], bool]:
+    """Return turns, the newest first, and whether there are more.
+
+    `after` is the `started_at` and the id of the last turn of the page before.
+    """
+    given = {
+        *(("user_id", user_id), ("agent", agent), ("outcome", outcome)),
+        *(("experiment", experiment), ("origin__in", origins)),
+        *(("request_id", request_id), ("started_at__gte", since)),
+    }
+    wanted = {name: value for name, value in given if value is not None}
+    turns = Turn.objects.filter(_beyond(after), **wanted)
+    newest = turns.order_by("-started_at", "-id")
+    found = list(
+        newest.values_list(*row_mapping.OUTLINE, *row_mapping.COUNTS)[: limit + 1]
+    )
+    listed = [
+        Listed(*row_mapping.outline(row[:-2]), *row[-2:]) for row in found[:limit]
+    ]
+    return listed, len(found) > limit
+
+
+def _beyond(after: tuple[datetime, uuid.UUID] | None) -> Q:
+    if after is None:
+        return Q()
+    at, last_id = after
+    # The first condition is where an index begins.
+    return Q(started_at__lte=at) & (Q(started_at__lt=at) | Q(id__lt=last_id))
+
+
+def owned(user_id: UserId) -> dict[str, QuerySet[Any]]:
+    """Return every row of a user by table, in an order they can be deleted in."""
+    turns = Turn.objects.filter(user_id=user_id)
+    return {
+        "model_calls": ModelCallRow.objects.filter(turn__in=turns),
+        "tool_calls": ToolCallRow.objects.filter(turn__in=turns),
+        "turns": turns,
+    }

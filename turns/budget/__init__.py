@@ -1,0 +1,1 @@
+"""What turns and other requests may use: reserved before the work, settled after it."""

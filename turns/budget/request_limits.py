@@ -1,0 +1,106 @@
+"""Limits on requests that are no turns: searches of memory, exports, lists.
+
+They count as a turn does: what they may use is reserved before the work and settled
+after it, by the same functions. A request without a limit, token or budget does not
+use the database for this.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from access.limits import dollars
+from access.limits.usage_counters import Charge
+from config.sections import Config
+from providers.embeddings import usage_collector
+from providers.embeddings.usage_collector import EmbeddingCall
+from providers.pricing import call_costs
+from turns import database_executor
+from turns.budget import async_reservations, request_usage, reservations
+from turns.budget.request_usage import UsageRequest
+from turns.budget.reservations import Allowance
+from turns.errors import DatabaseDown
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Admitted:
+    """A request that is being answered."""
+
+    headers: Mapping[str, str]
+    """`x-ratelimit-*`: what is left of the tightest limit."""
+    request: UsageRequest
+    allowance: Allowance
+    calls: Sequence[EmbeddingCall] = ()
+    is_streamed: bool = False
+
+    def stream(self, content: AsyncIterable[T]) -> AsyncGenerator[T]:
+        """Keep the reservation until this content is sent, or the client leaves."""
+        self.is_streamed = True
+        return self._settled_after(content)
+
+    async def _settled_after(self, content: AsyncIterable[T]) -> AsyncGenerator[T]:
+        try:
+            async for piece in content:
+                yield piece
+        finally:
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Charge the embeddings, and release the reservation."""
+        settling = replace(
+            self.allowance, charged=self.allowance.charged if self.calls else ()
+        )
+        if not settling.is_charged:
+            return
+        charge = charge_of(self.request.config, self.calls)
+        try:
+            await database_executor.run_to_end(reservations.settle, settling, charge)
+        except DatabaseDown:
+            # The reservation lapses by itself; only the charge is lost.
+            logger.error(
+                "%d tokens of embeddings, %s, are not charged: the database was away",
+                charge.tokens,
+                dollars.short(charge.micro_usd),
+            )
+
+
+@asynccontextmanager
+async def admitted(request: UsageRequest) -> AsyncGenerator[Admitted]:
+    """Reserve what a request may use, and settle what its embeddings cost.
+
+    Raises `LimitReached`, `BudgetSpent`, `PriceUnknown` and `CredentialRefused`.
+    """
+    allowance = await _reserve(request)
+    with usage_collector.collected() as calls:
+        admitted = Admitted(allowance.headers, request, allowance, calls)
+        try:
+            yield admitted
+        finally:
+            if not admitted.is_streamed:
+                await admitted.settle()
+
+
+async def _reserve(request: UsageRequest) -> Allowance:
+    if request.caps():
+        return await async_reservations.reserved(request_usage.grant, request)
+    # Authentication has just asked the database whether its token is valid.
+    has_token = request.caller.token is not None
+    return Allowance(request.charged() if has_token else ())
+
+
+def charge_of(config: Config, calls: Sequence[EmbeddingCall]) -> Charge:
+    """Return what calls of embedding APIs are charged."""
+    costs = [
+        call_costs.embedding_cost(config, call.source, call.tokens) for call in calls
+    ]
+    return Charge(
+        sum(call.tokens for call in calls),
+        sum(cost for cost in costs if cost is not None),
+        is_priced=None not in costs,
+    )

@@ -1,0 +1,104 @@
+"""What a request that is not a turn may use, and its reservation.
+
+The reservation is made by the functions that make a turn's, in `granting`, on the
+database's threads.
+"""
+
+import time
+from dataclasses import dataclass, field, replace
+
+from access.errors import CredentialRefused, PriceUnknown
+from access.limits import usage_limits
+from access.limits.usage_counters import Key
+from access.limits.usage_limits import Cap
+from access.users.caller import Caller
+from config.sections import Config
+from core.ids import UserId
+from memory import memory_settings
+from providers.pricing import call_costs
+from providers.resilience.error_mapping import Source
+from turns.budget import reservations
+from turns.budget.reservations import Allowance
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRequest:
+    """What a request asks to use."""
+
+    config: Config
+    caller: Caller
+    user_id: UserId
+    embedding_tokens: int = 0
+    """About how many tokens of text it has embedded; 0 where it embeds nothing."""
+    needs_budget: bool = True
+    """Whether a token with a spent budget may not send it, even where it is free."""
+    now: int = field(default_factory=lambda: int(time.time()))
+    """Seconds since 1970."""
+
+    def paid_embedder(self) -> Source | None:
+        """Return the API that makes its vectors; None where none is called."""
+        if not self.embedding_tokens:
+            return None
+        users = memory_settings.of_users(self.config)
+        service = None if users is None else users.embedder.service
+        return None if service is None else service.source
+
+    def caps(self) -> list[Cap]:
+        """Return the limits that apply: tokens and money only if it may use any."""
+        holding = usage_limits.of(
+            self.config, self.caller, self.user_id, None, asked={}, now=self.now
+        )
+        is_paid = self.paid_embedder() is not None
+        return [
+            cap
+            for cap in holding
+            if is_paid
+            or cap.figure.counted in ("requests", "turns")
+            or (cap.is_budget and self.needs_budget)
+        ]
+
+    def charged(self) -> list[Key]:
+        """Return the meters that are charged for its embeddings."""
+        keys = usage_limits.user_keys(self.user_id, now=self.now)
+        if self.caller.token is not None:
+            keys += usage_limits.token_keys(self.caller.token, now=self.now)
+        return keys
+
+
+def grant(request: UsageRequest) -> Allowance:
+    """Set aside what a request may use.
+
+    Raises `LimitReached`, `BudgetSpent`, `PriceUnknown` and `CredentialRefused`.
+    """
+    allowance = _granted(request)
+    if allowance is None:
+        caller = reservations.renewed(request.config, request.caller, request.user_id)
+        allowance = _granted(replace(request, caller=caller))
+    if allowance is None:
+        raise CredentialRefused
+    return allowance
+
+
+def _granted(request: UsageRequest) -> Allowance | None:
+    caps, source = request.caps(), request.paid_embedder()
+    return reservations.reserve(
+        caps,
+        request.charged(),
+        request.caller.token,
+        tokens=0 if source is None else request.embedding_tokens,
+        micro_usd=_priced(request, source) if usage_limits.needs_price(caps) else 0,
+        now=request.now,
+    )
+
+
+def _priced(request: UsageRequest, source: Source | None) -> int:
+    if source is None:
+        return 0
+    known = call_costs.embedding_cost(request.config, source, request.embedding_tokens)
+    if known is None:
+        raise PriceUnknown(
+            "this request needs an embedding, which is refused where spending is "
+            f"limited: the price of {source.name}/{source.model} is not known",
+            detail="set it under prices: in coulisse.yaml",
+        )
+    return known

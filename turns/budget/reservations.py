@@ -1,0 +1,253 @@
+"""What a turn may use: set aside before its model is called, charged when it ends.
+
+In the trip that reads the past, and in the one that writes the turn down; DESIGN's
+tenth decision. All of it runs on the database's threads.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import transaction
+
+from access.errors import CredentialRefused, PriceUnknown
+from access.limits import usage_counters, usage_limits
+from access.limits.config import LIMITS
+from access.limits.usage_counters import Charge, Key, Reservation
+from access.limits.usage_limits import Cap
+from access.tokens import api_tokens
+from access.users import identity
+from access.users.caller import Caller, Token, by_token
+from agents import fallback_chain
+from agents.config import AgentConfig
+from agents.fallback_chain import Model
+from config.sections import Config
+from core.ids import UserId
+from memory.context import turn_context
+from memory.context.turn_context import Gathered, Wanted
+from providers.pricing import call_costs
+from turns.preparation import routing
+
+MOST_REPLY_TOKENS = 128_000
+"""What no model says more than in one reply, whatever it is asked for: else a single
+request could set aside all that a limit leaves to everyone."""
+
+REPLY_TOKENS = 1_000
+"""What a reply is taken to have where the request does not limit it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a request asks to use."""
+
+    config: Config
+    caller: Caller
+    user_id: UserId
+    agent: AgentConfig
+    experiment: str
+    """What was asked for, where the agent is a variant of it; else ""."""
+    asked: Mapping[str, int]
+    """The request's own limits on its user's tokens, by period."""
+    count_prompt: Callable[[Gathered], int]
+    """Returns about how many tokens it sends, with what is read of the past."""
+    parameters: Mapping[str, Any]
+    """The request's, by OpenAI's names; each model has its own besides."""
+    now: int
+    """Seconds since 1970."""
+    is_incognito: bool = False
+    """Whether it leaves no trace of its user, but where a limit needs one."""
+    is_exempt: bool = False
+    """Whether it is a trial of ours, which counts towards no limit."""
+
+    def caps(self) -> list[Cap]:
+        """Return what holds for it."""
+        if self.is_exempt:
+            return []
+        return usage_limits.of(
+            self.config,
+            self.caller,
+            self.user_id,
+            self.agent.name,
+            experiment=self.experiment,
+            asked=self.asked,
+            now=self.now,
+        )
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the database may have to be asked before it begins."""
+        return (
+            bool(self.asked)
+            or self.caller.token is not None
+            or bool(self.config.get(LIMITS))
+        )
+
+    def charged(self) -> list[Key]:
+        """Return the meters it is charged to, whatever holds."""
+        keys: list[Key] = []
+        if self.is_exempt:
+            return keys
+        if not self.is_incognito:
+            keys += usage_limits.user_keys(self.user_id, now=self.now)
+        if self.caller.token is not None:
+            keys += usage_limits.token_keys(self.caller.token, now=self.now)
+        return keys
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a turn was granted, and where it is charged."""
+
+    charged: Sequence[Key]
+    reservation: Reservation | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """What the client is told of what is left."""
+
+    @property
+    def is_charged(self) -> bool:
+        """Whether anything need be written down when the turn ends."""
+        return bool(self.charged) or self.reservation is not None
+
+
+def reply_tokens(parameters: Mapping[str, Any]) -> int:
+    """Return how long a reply is taken to be, in tokens, from its parameters."""
+    most = parameters.get("max_completion_tokens", parameters.get("max_tokens"))
+    return REPLY_TOKENS if most is None else min(int(most), MOST_REPLY_TOKENS)
+
+
+def grant(wanted: Wanted, wish: Wish) -> tuple[Gathered, Allowance]:
+    """Read what a turn wants of the past and set aside what it may use.
+
+    Raises `LimitReached`, `BudgetSpent` and `PriceUnknown`; `CredentialRefused` for a
+    token that is no longer valid, `AgentUnknown` and `IdentityRefused` for one that has
+    changed and no longer is for this turn's agent or user.
+    """
+    past = (
+        turn_context.gather(wish.user_id, wanted)
+        if wanted.is_anything
+        else Gathered(())
+    )
+    allowance = _reserved(wish, past)
+    if allowance is None:
+        allowance = _reserved(_renewed(wish), past)
+    if allowance is None:
+        raise CredentialRefused
+    return past, allowance
+
+
+def check(wish: Wish) -> None:
+    """Raise as `grant` does where no turn at all would be granted; reserve nothing."""
+    with transaction.atomic():
+        _reserved(replace(wish, count_prompt=lambda _: 0), Gathered(()))
+        transaction.set_rollback(True)
+
+
+def _reserved(wish: Wish, past: Gathered) -> Allowance | None:
+    """Set aside what a turn may use; None where its token is not as remembered."""
+    caps, charged, token = wish.caps(), wish.charged(), wish.caller.token
+    if not caps:
+        is_valid = token is None or usage_counters.is_valid(token, now=wish.now)
+        return Allowance(charged) if is_valid else None
+    models = fallback_chain.of(wish.config, wish.agent)
+    prompt_tokens = wish.count_prompt(past)
+    # Whichever of them answers.
+    longest = max(_reply_tokens(wish, model) for model in models)
+    guess = prompt_tokens + longest
+    micro_usd = 0
+    if usage_limits.needs_price(caps):
+        micro_usd = max(_priced(wish, prompt_tokens, model) for model in models)
+    return reserve(
+        caps, charged, token, tokens=guess, micro_usd=micro_usd, now=wish.now
+    )
+
+
+def reserve(
+    caps: Sequence[Cap],
+    charged: Sequence[Key],
+    token: Token | None,
+    *,
+    tokens: int,
+    micro_usd: int,
+    now: int,
+) -> Allowance | None:
+    """Set an estimate aside; None where the token is not as remembered.
+
+    `charged` are the meters to charge besides. Raises `LimitReached` and `BudgetSpent`.
+    """
+    with transaction.atomic():
+        used = usage_counters.reserve(
+            {cap.key for cap in caps},
+            token,
+            tokens=tokens,
+            micro_usd=micro_usd,
+            now=now,
+        )
+        if not used:
+            return None
+        states = usage_limits.states(
+            caps, used, tokens=tokens, micro_usd=micro_usd, now=now
+        )
+        usage_limits.check(states)
+    epochs = {key: each.epoch for key, each in used.items()}
+    reservation = Reservation(epochs, tokens, micro_usd)
+    return Allowance(charged, reservation, usage_limits.headers(states))
+
+
+def _reply_tokens(wish: Wish, model: Model) -> int:
+    return reply_tokens(model.parameters(wish.parameters))
+
+
+def _priced(wish: Wish, prompt_tokens: int, model: Model) -> int:
+    """Return the most a call of this model may cost."""
+    known = call_costs.estimate(
+        wish.config,
+        model.provider_name,
+        model.name,
+        prompt_tokens,
+        _reply_tokens(wish, model),
+    )
+    if known is None:
+        raise PriceUnknown(
+            f"agent '{wish.agent.name}' cannot be called where spending is limited: "
+            f"the price of {model} is not known",
+            detail="set it under prices: in coulisse.yaml",
+        )
+    return known
+
+
+def _renewed(wish: Wish) -> Wish:
+    """Return the wish of a caller whose token is as it is now, or raise as `grant`."""
+    caller = renewed(wish.config, wish.caller, wish.user_id)
+    # The turn came this far by what was remembered.
+    name = wish.experiment or wish.agent.name
+    routing.check(wish.config, name, offered=caller.agents)
+    return replace(wish, caller=caller)
+
+
+def renewed(config: Config, caller: Caller, user_id: UserId) -> Caller:
+    """Return a caller with their token as it is now in the database.
+
+    Raises `CredentialRefused` where it is no longer valid, and `IdentityRefused` where
+    it is no longer this user's.
+    """
+    known = caller.token
+    token = None if known is None else api_tokens.again(known, datetime.now(UTC))
+    if token is None:
+        raise CredentialRefused
+    caller = by_token(token)
+    identity.check_user(caller, user_id)
+    return caller
+
+
+def settle(allowance: Allowance, charge: Charge) -> None:
+    """Charge a turn that ended and give back what was set aside for it."""
+    usage_counters.settle(
+        allowance.charged, allowance.reservation, charge, now=int(time.time())
+    )
+
+
+def release(reservation: Reservation) -> None:
+    """Give back what was set aside for a turn that does not begin."""
+    usage_counters.release(reservation, now=int(time.time()))

@@ -1,0 +1,140 @@
+"""The database lane: the one crossing from the async request to the tables.
+
+A few threads of our own keep their Django connections open for life. A hop onto them
+costs about 80 µs, one through `sync_to_async` about 500 (docs/performance.md). SQLite
+has one writer at a time anyway, so it gets one thread.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from django.conf import settings
+from django.db import connection
+from django.db.utils import (
+    DatabaseError,
+    DataError,
+    IntegrityError,
+    InterfaceError,
+)
+
+from core.runtime import request_ids
+from turns.errors import DatabaseDown, Unwanted
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+MAX_WAIT_SECONDS = 10
+
+_executor = ThreadPoolExecutor(settings.COULISSE_DATABASE_THREADS, "database")
+_unfinished: set[asyncio.Future[Any]] = set()
+
+
+async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that reads on a database thread and return what it returns.
+
+    It is called again if the connection was lost meanwhile. Raises `DatabaseDown` when
+    the database cannot be reached, has not the tables, or keeps others waiting (a lock)
+    so long that no model should be paid for an answer that cannot be stored.
+    """
+    try:
+        async with asyncio.timeout(MAX_WAIT_SECONDS):
+            return await _begin(_read, function, args, kwargs)
+    except TimeoutError as exc:
+        raise DatabaseDown from exc
+
+
+async def run_to_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that writes, once, to its end even if the caller is cancelled.
+
+    What must not be lost goes through here: a client that leaves cancels the request,
+    not the write. Raises as `run` does.
+    """
+    trip = _begin(_write, function, args, kwargs)
+    _unfinished.add(trip)
+    trip.add_done_callback(_unfinished.discard)
+    try:
+        return await asyncio.shield(trip)
+    except asyncio.CancelledError:
+        trip.add_done_callback(_tell_fault)
+        raise
+
+
+def _tell_fault(trip: asyncio.Future[Any]) -> None:
+    """Log what went wrong when nobody waited for it any more."""
+    fault = None if trip.cancelled() else trip.exception()
+    # The one is as it should be, the other is logged already.
+    if fault is not None and not isinstance(fault, Unwanted | DatabaseDown):
+        logger.error("a write whose caller had gone failed", exc_info=fault)
+
+
+async def drain() -> None:
+    """Wait for every call that must reach its end; called when the server stops.
+
+    Those of another event loop would end in its thread, and not wake this one.
+    """
+    loop = asyncio.get_running_loop()
+    while ours := [trip for trip in _unfinished.copy() if trip.get_loop() is loop]:
+        await asyncio.wait(ours)
+
+
+Arguments = tuple[object, ...]
+Keywords = dict[str, object]
+
+
+def _begin(
+    trip: Callable[[Callable[..., T], Arguments, Keywords], T],
+    function: Callable[..., T],
+    args: Arguments,
+    kwargs: Keywords,
+) -> asyncio.Future[T]:
+    loop = asyncio.get_running_loop()
+    named = partial(_named, request_ids.current.get(), trip, function, args, kwargs)
+    return loop.run_in_executor(_executor, named)
+
+
+def _named(
+    request_id: str,
+    trip: Callable[[Callable[..., T], Arguments, Keywords], T],
+    function: Callable[..., T],
+    args: Arguments,
+    kwargs: Keywords,
+) -> T:
+    # A thread of an executor inherits nothing, and copying all there is costs more.
+    request_ids.current.set(request_id)
+    return trip(function, args, kwargs)
+
+
+def _read(function: Callable[..., T], args: Arguments, kwargs: Keywords) -> T:
+    before = connection.connection
+    try:
+        return _call(function, args, kwargs)
+    except DatabaseDown:
+        if before is None:
+            raise
+        # The database may have restarted since this thread's last trip.
+        return _call(function, args, kwargs)
+
+
+def _write(function: Callable[..., T], args: Arguments, kwargs: Keywords) -> T:
+    # Asked before, because a write cannot be repeated: it may have been done when
+    # the connection was lost. SQLite answers without looking.
+    if connection.connection is not None and not connection.is_usable():
+        connection.close()
+    return _call(function, args, kwargs)
+
+
+def _call(function: Callable[..., T], args: Arguments, kwargs: Keywords) -> T:
+    try:
+        return function(*args, **kwargs)
+    except (DataError, IntegrityError):
+        raise  # A fault of ours, not the database's.
+    except (DatabaseError, InterfaceError) as exc:
+        logger.error("the database does not answer: %s", exc)
+        connection.close()
+        raise DatabaseDown from exc

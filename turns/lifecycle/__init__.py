@@ -1,0 +1,3 @@
+"""What accompanies and follows a turn: its place among the live turns, its record, its
+transaction, its hooks, its charge.
+"""

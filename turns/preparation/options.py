@@ -1,0 +1,122 @@
+"""What a client may ask of a turn through `metadata`."""
+
+import zoneinfo
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+from config.validation.suggestions import did_you_mean
+from core.errors import Invalid
+from core.text.sanitization import shortened
+from turns.preparation import reply_language
+
+MAX_THREAD_LENGTH = 512
+
+PERIODS = ("hour", "day", "month")
+"""Of which a request may limit its user's tokens."""
+
+MOST_TOKENS = 10**18
+"""A limit above is none, and would not fit where tokens are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The recognised metadata keys, checked."""
+
+    thread: str = ""
+    """The user's thread this turn belongs to; "" is their default one."""
+    language_instruction: str = ""
+    uses_client_history: bool = False
+    """The request's own messages are the conversation, not the stored ones."""
+    is_incognito: bool = False
+    """Nothing is read from memory and no row is left anywhere."""
+    is_memory_off: bool = False
+    """Nothing about the user is recalled or learnt; the conversation is kept."""
+    time_zone: str = ""
+    """The user's, by its IANA name; "" is not known."""
+    token_limits: Mapping[str, int] = field(default_factory=dict)
+    """Most tokens the user may use in an `hour`, a `day`, a `month`."""
+
+
+def read(metadata: Mapping[str, str]) -> Options:
+    """Return the options in a request's metadata; other keys are the client's own.
+
+    Raises `Invalid`, naming the key, for a value that is not understood.
+    """
+    if not metadata:
+        return Options()
+    memory = _choice(metadata, "memory", "incognito", "off")
+    incognito = memory == "incognito"
+    return Options(
+        thread=_thread(metadata),
+        language_instruction=(
+            reply_language.instruction(metadata["language"])
+            if "language" in metadata
+            else ""
+        ),
+        uses_client_history=bool(_choice(metadata, "history", "client")) or incognito,
+        is_incognito=incognito,
+        is_memory_off=memory is not None,
+        time_zone=_time_zone(metadata),
+        token_limits={
+            period: _limit(metadata, f"tokens_per_{period}")
+            for period in PERIODS
+            if f"tokens_per_{period}" in metadata
+        },
+    )
+
+
+def _limit(metadata: Mapping[str, str], key: str) -> int:
+    value = metadata[key]
+    if not (value.isascii() and value.isdecimal()):
+        raise Invalid(
+            f"metadata key '{key}' must be a non-negative integer, "
+            f"got '{shortened(value)}'",
+            param=f"metadata.{key}",
+        )
+    return min(int(value), MOST_TOKENS)
+
+
+def _choice(metadata: Mapping[str, str], key: str, *values: str) -> str | None:
+    given = metadata.get(key)
+    if given is not None and given not in values:
+        wanted = " or ".join(f"'{value}'" for value in values)
+        raise Invalid(
+            f"metadata key '{key}' must be {wanted} or left out, "
+            f"got '{shortened(given)}'",
+            param=f"metadata.{key}",
+        )
+    return given
+
+
+@cache
+def _time_zones() -> frozenset[str]:
+    return frozenset(zoneinfo.available_timezones())
+
+
+def _time_zone(metadata: Mapping[str, str]) -> str:
+    name = metadata.get("timezone", "")
+    if "timezone" in metadata and name not in _time_zones():
+        raise Invalid(
+            "metadata key 'timezone' must be the name of a time zone such as "
+            f"'Europe/Lisbon', got '{shortened(name)}'"
+            f"{did_you_mean(name, _time_zones())}",
+            param="metadata.timezone",
+        )
+    return name
+
+
+def _thread(metadata: Mapping[str, str]) -> str:
+    thread = metadata.get("thread_id", "")
+    if "thread_id" in metadata and not thread.strip():
+        raise Invalid(
+            "metadata key 'thread_id' is empty: leave it out for the default thread",
+            param="metadata.thread_id",
+        )
+    if len(thread) > MAX_THREAD_LENGTH or "\0" in thread:
+        raise Invalid(
+            f"metadata key 'thread_id' must be at most {MAX_THREAD_LENGTH} characters "
+            "without NUL",
+            param="metadata.thread_id",
+        )
+    return thread

@@ -1,0 +1,69 @@
+"""The language a reply must be in."""
+
+import re
+
+from langcodes import Language
+from langcodes.tag_parser import LanguageTagError
+
+from core.text.sanitization import shortened
+from turns.errors import LanguageInvalid
+
+NAMES = {
+    "ar": "Arabic",
+    "de": "German",
+    "en": "English",
+    "es": "Spanish",
+    "fr": "French",
+    "hi": "Hindi",
+    "it": "Italian",
+    "ja": "Japanese",
+    "ko": "Korean",
+    "nl": "Dutch",
+    "pl": "Polish",
+    "pt": "Portuguese",
+    "ru": "Russian",
+    "sv": "Swedish",
+    "tr": "Turkish",
+    "zh": "Chinese",
+}
+
+WELL_FORMED = re.compile(r"[A-Za-z]{1,8}([-_][A-Za-z0-9]{1,8})*")
+"""langcodes also takes "123" for a language."""
+
+MAX_LENGTH = 35
+"""The length RFC 5646 asks everyone to take; longer ones are nobody's language."""
+
+
+def instruction(tag: str) -> str:
+    """Return the sentence that holds a model to the language of a BCP 47 tag.
+
+    Common languages go by their English name, others by the tag itself, which models
+    read. `en_US` counts as `en-US`. Raises `LanguageInvalid` for a malformed tag.
+    """
+    language = _language(tag) if _is_well_formed(tag) else None
+    if language is None:
+        raise LanguageInvalid(
+            "invalid `metadata.language`: invalid language tag: "
+            f"'{shortened(tag, 40)}' is not a BCP 47 tag such as 'fr' or 'pt-BR'"
+        )
+    name = NAMES.get(language.language or "", language.to_tag())
+    if name in NAMES.values() and (language.territory or language.script):
+        name = f"{name} ({language.to_tag()})"
+    return (
+        f"Always reply in {name}, even when the user writes in another language. "
+        "Do not add translations into any other language."
+    )
+
+
+def _is_well_formed(tag: str) -> bool:
+    return len(tag) <= MAX_LENGTH and WELL_FORMED.fullmatch(tag) is not None
+
+
+def _language(tag: str) -> Language | None:
+    try:
+        return Language.get(tag)
+    except LanguageTagError:
+        return None
+    finally:
+        # langcodes keeps every tag it has ever seen; these come from strangers.
+        Language._PARSE_CACHE.clear()

@@ -1,0 +1,1 @@
+"""Searches of a user's memory, in turns and outside them, and their vectors."""

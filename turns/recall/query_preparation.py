@@ -1,0 +1,88 @@
+"""What clients search for and save outside any turn, and the vectors for it."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from access.audit.audit_events import Deed
+from config import live
+from core.errors import CoulisseError
+from memory import memory_settings
+from memory.config import UserState
+from memory.facts import public_ids
+from memory.types import Fusion, Query, Saved
+from providers.embeddings import embedders
+from turns.recall import query_embedding
+from turns.recall.query_embedding import Vector
+
+logger = logging.getLogger(__name__)
+
+OFF = "off"
+"""No agent remembers users, so nothing is embedded."""
+FAILED = "failed"
+"""The embedder did not answer in time, or had nothing to embed."""
+
+
+class Prepared(NamedTuple):
+    """What to search for, and how far it got."""
+
+    query: Query
+    embedding: str
+    """The embedder's id, or why words alone are searched by: `OFF` or `FAILED`."""
+
+
+async def prepare(text: str, *, fusion: Fusion | None = None) -> Prepared:
+    """Return what to search for; `fusion` overrides the configured one."""
+    users = memory_settings.of_users(live.current())
+    query = await query_embedding.query(users, text)
+    if fusion is not None:
+        query = replace(query, fusion=fusion)
+    if users is None:
+        return Prepared(query, OFF)
+    return Prepared(query, users.embedder.id if query.embedded else FAILED)
+
+
+async def embed(content: str) -> Vector:
+    """Return the vector of a fact that is about to be saved."""
+    return await query_embedding.vector(
+        memory_settings.of_users(live.current()), content
+    )
+
+
+async def embed_again(content: str, changes: Mapping[str, Any]) -> Vector:
+    """Return the vector of a fact that changes; none where searches keep the old one.
+
+    A text that is new has none yet, one that comes back may have lost it.
+    """
+    if "content" not in changes and "status" not in changes:
+        return Vector(None)
+    return await embed(changes.get("content", content))
+
+
+def telling_which(saving: Deed) -> Callable[[list[Saved]], Deed]:
+    """Return what tells of a deed which fact was saved, once that is known."""
+
+    def told(saved: list[Saved]) -> Deed:
+        (one,) = saved
+        details = {**saving.details, "outcome": one.outcome}
+        return replace(saving, target=public_ids.write(one.fact_id), details=details)
+
+    return told
+
+
+def threshold() -> float:
+    """Return the similarity from which a new fact is compared with a known one."""
+    users = memory_settings.of_users(live.current())
+    state = UserState() if users is None else users.user_state
+    return state.dedup_threshold
+
+
+def warm() -> None:
+    """Load the embedder ahead, where it is on this machine; call it from a thread."""
+    try:
+        users = memory_settings.of_users(live.current())
+        if users is not None:
+            embedders.warm(users.embedder)
+    except CoulisseError as exc:
+        logger.warning("%s; recalling by words alone", exc)

@@ -1,0 +1,1 @@
+"""What operators read: conversations, prices, and spending, as tables and as JSON."""

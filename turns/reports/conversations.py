@@ -1,0 +1,242 @@
+"""Conversations as operators look at them: what was said, and what it took.
+
+Messages are the memory's, calls and costs the record's, scores the judges'. Where the
+record is gone, or was never kept, the transcript's own calls are told.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import accumulate
+from typing import Any
+from uuid import UUID
+
+from core.ids import UserId
+from core.messages import ToolCall
+from core.text import redaction
+from judges import scores, user_score_queries
+from judges.models import Feedback, Score
+from memory.facts import public_ids
+from memory.transcript import conversation_queries
+from memory.transcript.conversation_queries import Conversation, Learnt, Said
+from telemetry.presentation import previews, turn_serializers
+from telemetry.presentation.previews import TopCall
+from telemetry.types import Outline, Record
+
+Told = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some messages of a thread, oldest first."""
+
+    data: Sequence[Told]
+    has_more: bool
+    """Whether there are earlier ones."""
+    first_position: int | None
+    """The oldest one's, before which the next page ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What there is besides the messages, by turn or by message."""
+
+    outlines: Mapping[UUID, Outline]
+    calls: Mapping[UUID, Sequence[TopCall]]
+    scores: Mapping[UUID, Sequence[Score]]
+    feedback: Mapping[UUID, Feedback]
+    learnt: Mapping[int | None, Sequence[Learnt]]
+
+
+def page(
+    user_id: UserId, thread: Conversation, *, before: int | None = None, limit: int = 40
+) -> Page:
+    """Return the newest messages of a thread, those before a position if it is given.
+
+    Turns that failed before anything was said stand among them. Seven queries, however
+    long the conversation is.
+    """
+    said, has_more = conversation_queries.messages(
+        thread.id, before=before, limit=limit
+    )
+    around = _around(user_id, said)
+    # Those of one turn are stored at once, and clocks of processes differ.
+    times = accumulate((message.created_at for message in said), max)
+    told = list(zip(times, _told(said, around), strict=True))
+    told += _failures(user_id, thread.name, said, before, has_more)
+    told.sort(key=lambda timed: timed[0])
+    first = said[0].position if said else None
+    return Page([each for _, each in told if each is not None], has_more, first)
+
+
+def failed_alone(user_id: UserId) -> Page:
+    """Return the failed turns of somebody who has no conversation yet."""
+    failed = previews.failed(user_id, None, None, None)
+    return Page([_failed(turn) for turn in reversed(failed)], False, None)
+
+
+def _around(user_id: UserId, said: Sequence[Said]) -> _Around:
+    turn_ids = {message.turn_id for message in said}
+    outlines = previews.outlines(user_id, turn_ids)
+    calls, judged, learnt = defaultdict(list), defaultdict(list), defaultdict(list)
+    for call in previews.top_calls(outlines):
+        calls[call.turn_id].append(call)
+    for score in scores.of_turns(turn_ids):
+        judged[score.turn_id].append(score)
+    for fact in conversation_queries.learnt(user_id, [message.id for message in said]):
+        learnt[fact.message_id].append(fact)
+    feedback = user_score_queries.feedback_on(user_id, turn_ids)
+    return _Around(
+        outlines, calls, judged, {row.turn_id: row for row in feedback}, learnt
+    )
+
+
+def _told(said: Sequence[Said], around: _Around) -> Iterator[Told | None]:
+    """Yield what is told of each message.
+
+    None is one that is only on the way to a reply: calls, and what they answered, are
+    told with the reply they led to.
+    """
+    results = {each.answers: each.text for each in said if each.answers}
+    last = {each.turn_id: each for each in said}
+    waiting: list[Told] = []
+    for message in said:
+        made = [_transcribed(call, results) for call in message.calls]
+        if message is not last[message.turn_id]:
+            waiting += made
+            is_step = message.role == "tool" or (message.calls and not message.text)
+            yield None if is_step else _message(message, around)
+            continue
+        recorded = [_recorded(call) for call in around.calls.get(message.turn_id, ())]
+        yield {
+            **_message(message, around),
+            **_ended(message.turn_id, around),
+            "calls": recorded or [*waiting, *made],
+        }
+        waiting = []
+
+
+def _message(message: Said, around: _Around) -> Told:
+    return {
+        "object": "message",
+        "position": message.position,
+        "turn_id": str(message.turn_id),
+        "role": message.role,
+        "content": message.text,
+        "parts": message.parts,
+        "tokens": message.tokens,
+        "agent": message.agent or None,
+        "finish_reason": message.finish_reason or None,
+        "importance": message.importance,
+        "summarised": message.is_summarised,
+        "created_at": turn_serializers.instant(message.created_at),
+        "learnt": [_fact(fact) for fact in around.learnt.get(message.id, ())],
+    }
+
+
+def recalled(turn: Record) -> list[Told]:
+    """Return the facts a turn was told, as they are now; those that are gone lack."""
+    known = [fact_id for name in turn.recalled if (fact_id := public_ids.read(name))]
+    return [_fact(fact) for fact in conversation_queries.recalled(turn.user_id, known)]
+
+
+def _fact(fact: Learnt) -> Told:
+    return {
+        "id": public_ids.write(fact.id),
+        "content": fact.content,
+        "category": fact.category,
+        "status": fact.status,
+    }
+
+
+def _ended(turn_id: UUID, around: _Around) -> Told:
+    """Return what is known of the turn a message is the last of."""
+    turn = around.outlines.get(turn_id)
+    return {
+        "turn": None if turn is None else _turn(turn),
+        "scores": [score(row) for row in around.scores.get(turn_id, ())],
+        "feedback": feedback(around.feedback.get(turn_id)),
+    }
+
+
+def _turn(turn: Outline) -> Told:
+    told = turn_serializers.outline(turn)
+    told["error"] = turn.error
+    for name in ("user_message", "user_id", "thread_id"):
+        del told[name]
+    return told
+
+
+def score(row: Score) -> Told:
+    """Return a score as it is told of a turn."""
+    return {
+        "judge": row.judge,
+        "criterion": row.criterion,
+        "value": row.value,
+        "reasoning": row.reasoning or None,
+        "judged_at": turn_serializers.instant(row.judged_at),
+    }
+
+
+def feedback(row: Feedback | None) -> Told | None:
+    """Return what the user said of a turn, if anything."""
+    if row is None:
+        return None
+    return {
+        "score": row.score,
+        "thumb": row.thumb,
+        "comment": redaction.own(row.comment) or None,
+        "updated_at": turn_serializers.instant(row.updated_at),
+    }
+
+
+def _recorded(call: TopCall) -> Told:
+    return {
+        "name": call.name,
+        "kind": call.kind,
+        "target": call.target or None,
+        "seconds": call.seconds,
+        "arguments": _cut(call.arguments),
+        "result": _cut(call.result),
+        "error": _cut(call.error),
+    }
+
+
+def _transcribed(call: ToolCall, results: Mapping[str, str]) -> Told:
+    """Return a call as the transcript has it: it knows neither whose nor how long."""
+    return {
+        "name": call.name,
+        "kind": "unknown",
+        "target": None,
+        "seconds": None,
+        "arguments": _cut(call.arguments),
+        "result": _cut(results.get(call.id)),
+        "error": None,
+    }
+
+
+def _cut(text: str | None) -> str | None:
+    if text is None or len(text) <= previews.MOST:
+        return text
+    return f"{text[: previews.MOST]}…"
+
+
+def _failures(
+    user_id: UserId,
+    thread: str,
+    said: Sequence[Said],
+    before: int | None,
+    has_more: bool,
+) -> Iterator[tuple[datetime, Told]]:
+    """Yield turns that failed between the messages of a page and left none."""
+    since = said[0].created_at if said and has_more else None
+    until = said[-1].created_at if said and before is not None else None
+    told = {message.turn_id for message in said}
+    for turn in previews.failed(user_id, thread, since, until):
+        if turn.turn_id not in told:
+            yield turn.started_at, _failed(turn)
+
+
+def _failed(turn: Outline) -> Told:
+    return {**turn_serializers.outline(turn), "error": turn.error}

@@ -1,0 +1,181 @@
+"""Replies that must be JSON: taught to the model, checked, and repaired.
+
+Source: "Structured outputs" of the reference. A model that speaks freely is held to
+the format by instruction; what it says is checked here whatever the provider promises.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from core import token_usage
+from core.events import Event, Finished, Usage
+from core.messages import Message
+from core.reply import Reply
+from core.text import lenient_json
+from core.text.sanitization import shortened
+from turns.errors import ReplyInvalid
+from turns.structured_output import reply_schema
+from turns.structured_output.reply_schema import ReplySchema
+
+MAX_REPAIRS = 2
+
+Ask = Callable[[Sequence[Message]], AsyncGenerator[Event]]
+"""Call the model with these messages."""
+
+
+class Mismatch(Exception):
+    """The reply is not what the format asks for; the message says why."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """The shape a reply must have."""
+
+    instruction: str
+    """What the model is told."""
+    schema: ReplySchema | None = None
+    """The JSON Schema; None takes any JSON object."""
+
+    async def compile(self) -> None:
+        """Compile the schema, if there is one; raises `SchemaInvalid`."""
+        if self.schema is not None:
+            await self.schema.compile()
+
+    async def clean(self, text: str) -> str:
+        """Return the JSON in a reply and nothing else; raises `Mismatch` if it is not.
+
+        As the model wrote it: to write it anew would round its long numbers.
+        """
+        found, value = parse(text)
+        error = await self._first_error(found, value)
+        if error is not None:
+            raise Mismatch(error)
+        return found
+
+    async def _first_error(self, text: str, value: Any) -> str | None:
+        if self.schema is not None:
+            return await self.schema.first_error(text, value)
+        is_object = isinstance(value, dict)
+        return None if is_object else "the reply is JSON but not an object"
+
+
+def parse(text: str) -> tuple[str, Any]:
+    """Return the JSON in a reply, and its value: bare, fenced or amid prose."""
+    try:
+        return lenient_json.first(text)
+    except ValueError as exc:
+        raise Mismatch(str(exc)) from exc
+
+
+def json_object() -> Format:
+    """Return the format of `{"type": "json_object"}`."""
+    return Format(
+        "Reply with a single valid JSON object and nothing else: no Markdown fences, "
+        "no text before or after it."
+    )
+
+
+def json_schema(name: str, schema: Any, description: str | None) -> Format:
+    """Return the format of `{"type": "json_schema"}`.
+
+    Raises `SchemaInvalid` for a schema beyond the limits; one that is malformed, or
+    refers to another document, is refused when it is compiled.
+    """
+    known = reply_schema.of(schema)
+    about = f" ({description.strip()})" if description else ""
+    return Format(
+        f"Reply with a single JSON value called '{name}'{about} that conforms to the "
+        "JSON Schema below, and nothing else: no Markdown fences, no text before or "
+        f"after it.\n\n{known.written.decode()}",
+        known,
+    )
+
+
+def of(response_format: Mapping[str, Any] | None) -> Format | None:
+    """Return the format of OpenAI's `response_format`; None for free text."""
+    if response_format is None:
+        return None
+    asked = response_format.get("json_schema")
+    if asked is None:
+        return json_object()
+    return json_schema(asked["name"], asked["schema"], asked.get("description"))
+
+
+async def checked(
+    events: AsyncGenerator[Event], format: Format
+) -> AsyncGenerator[Event]:
+    """Pass a stream on as it comes and check the whole reply at its end.
+
+    What was streamed cannot be taken back, so a mismatch raises `ReplyInvalid` instead
+    of asking again.
+    """
+    reply = Reply()
+    async with aclosing(events):
+        async for event in events:
+            reply.add(event)
+            if isinstance(event, Finished) and _must_match(reply):
+                try:
+                    await format.clean(reply.text)
+                except Mismatch as exc:
+                    raise _failed(exc, reply) from exc
+            yield event
+
+
+async def repaired(
+    ask: Ask, messages: Sequence[Message], format: Format
+) -> AsyncGenerator[Event]:
+    """Ask until the reply matches, showing the model its error, at most twice more.
+
+    Yields the events of the reply that matches, its text cleaned, its usage the sum of
+    all attempts; raises `ReplyInvalid` when none does.
+    """
+    spent = Usage()
+    repairs = 0
+    while True:
+        reply = Reply()
+        async with aclosing(ask(messages)) as events:
+            async for event in events:
+                reply.add(event)
+        spent += token_usage.of(messages, reply)
+        try:
+            text = await format.clean(reply.text) if _must_match(reply) else reply.text
+        except Mismatch as exc:
+            if repairs == MAX_REPAIRS or reply.finish_reason == "length":
+                raise _failed(exc, reply) from exc
+            repairs += 1
+            messages = [*messages, *_correction(reply.text, exc)]
+            continue
+        for event in reply.events(text=text, usage=spent):
+            yield event
+        return
+
+
+def _must_match(reply: Reply) -> bool:
+    """Whether a reply is held to the format: not a tool call, not a refusal."""
+    return not (
+        reply.tool_calls or reply.refusal or reply.finish_reason == "content_filter"
+    )
+
+
+def _correction(text: str, mismatch: Mismatch) -> list[Message]:
+    return [
+        Message("assistant", text),
+        Message(
+            "user",
+            f"Your reply did not match the required format: {mismatch}. Reply again "
+            "with only the corrected JSON.",
+        ),
+    ]
+
+
+def _failed(mismatch: Mismatch, reply: Reply) -> ReplyInvalid:
+    if reply.finish_reason == "length":
+        return ReplyInvalid(
+            "response did not match the schema: it was cut off by the token limit; "
+            "raise max_tokens"
+        )
+    # It quotes the client's schema and the reply; the model was sent more of it.
+    reason = shortened(str(mismatch))
+    return ReplyInvalid(f"response did not match the schema: {reason}")

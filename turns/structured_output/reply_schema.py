@@ -1,0 +1,139 @@
+"""The JSON Schema of a `response_format`: its limits, its validity, its check.
+
+A schema of the cheap subset is compiled and checked here, and all others in a child
+process. What was compiled or found valid is remembered by the schema's digest.
+"""
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.validation import schema_limits
+from core.validation.schema_limits import SchemaTooLarge
+from turns.errors import SchemaInvalid
+from turns.structured_output import schema_cost, schema_worker, schema_workers
+from turns.structured_output.schema_cost import Weight
+
+PARAMETER = "response_format.json_schema.schema"
+
+MAX_REMEMBERED_BYTES = 256 * 1024
+"""Of the schemas whose validators are kept; a validator takes up to 70 times more."""
+MIN_ENTRY_BYTES = 256
+
+TOO_MUCH = {"memory": "too much memory", "time": "too long"}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A valid schema."""
+
+    weight: Weight | None
+    """None for one that a child checks."""
+    validator: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplySchema:
+    """A schema within the limits; whether it is valid shows when it is compiled."""
+
+    value: Any
+    written: bytes
+    """The same as JSON."""
+    digest: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", hashlib.sha256(self.written).digest())
+
+    async def compile(self) -> Compiled:
+        """Compile it, or have a child do so; raises `SchemaInvalid`.
+
+        Raises `SchemaChecksBusy` where too many others wait for a child.
+        """
+        known = _remembered.get(self.digest)
+        if known is None:
+            known = await self._compile()
+            _remembered.put(self.digest, known, len(self.written))
+        return known
+
+    async def _compile(self) -> Compiled:
+        weight = schema_cost.weight(self.value, len(self.written))
+        if weight is not None:
+            try:
+                validator = schema_worker.compile_schema(self.value)
+            except ValueError as exc:
+                raise _invalid(str(exc)) from exc
+            return Compiled(weight, validator)
+        try:
+            error = await schema_workers.compile_error(self.written)
+        except schema_workers.TooCostly as exc:
+            raise _costly(exc, "compile") from exc
+        if error is not None:
+            raise _invalid(error)
+        return Compiled(None)
+
+    async def first_error(self, text: str, value: Any) -> str | None:
+        """Return what is wrong with a reply and where, or None.
+
+        `value` is `text` as parsed. Raises `SchemaInvalid` where the check costs too
+        much.
+        """
+        compiled = await self.compile()
+        reply = text.encode("utf-8", "surrogatepass")
+        weight = compiled.weight
+        if weight is not None and weight.is_checked_here(len(reply)):
+            if schema_worker.is_valid(compiled.validator, value):
+                return None
+            if weight.is_explained_here(len(reply)):
+                return schema_worker.first_error(compiled.validator, value)
+        try:
+            return await schema_workers.first_error(self.written, reply)
+        except schema_workers.TooCostly as exc:
+            raise _costly(exc, "check a reply against") from exc
+
+
+def of(schema: Any) -> ReplySchema:
+    """Return a client's schema; raises `SchemaInvalid` for one beyond the limits."""
+    try:
+        return ReplySchema(schema, schema_limits.check(schema))
+    except SchemaTooLarge as exc:
+        raise SchemaInvalid(f"{PARAMETER} {exc}") from exc
+
+
+def _invalid(error: str) -> SchemaInvalid:
+    return SchemaInvalid(f"{PARAMETER} is not a valid JSON Schema: {error}")
+
+
+def _costly(error: schema_workers.TooCostly, work: str) -> SchemaInvalid:
+    return SchemaInvalid(
+        f"{PARAMETER} takes {TOO_MUCH[str(error)]} to {work}: use fewer or simpler "
+        "patterns, references and alternatives"
+    )
+
+
+class _Remembered:
+    """The schemas that were compiled last, as many as fit."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[bytes, tuple[Compiled, int]] = OrderedDict()
+        self._size = 0
+
+    def get(self, digest: bytes) -> Compiled | None:
+        found = self._entries.pop(digest, None)
+        if found is None:
+            return None
+        self._entries[digest] = found
+        return found[0]
+
+    def put(self, digest: bytes, compiled: Compiled, size: int) -> None:
+        # For a schema that a child checks, only the fact that it is valid is stored.
+        size = MIN_ENTRY_BYTES + (0 if compiled.weight is None else size)
+        _, before = self._entries.pop(digest, (compiled, 0))
+        self._entries[digest] = compiled, size
+        self._size += size - before
+        while self._size > MAX_REMEMBERED_BYTES:
+            _, (_, oldest) = self._entries.popitem(last=False)
+            self._size -= oldest
+
+
+_remembered = _Remembered()

@@ -1,0 +1,158 @@
+"""Compile JSON Schemas of strangers and check JSON against them, in a child process.
+
+    python -P -m turns.structured_output.schema_worker
+
+A schema can take more memory than the machine has, and practically forever to check,
+and a library call cannot be interrupted. A process can: its memory
+and its CPU time are limited here, and the parent kills it when it takes too long.
+
+The first line it writes is a JSON string that says why its memory is not limited, or
+null. A request is a line with two lengths, and then so many bytes of the schema and of
+the value as JSON; the second length is 0 where the schema is only to be compiled. The
+answer is a line of JSON: what is wrong with the schema, and with the value, or null.
+"""
+
+import resource
+import sys
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import orjson
+
+from core.text.sanitization import MAX_QUOTED, shortened
+
+MAX_MEMORY_BYTES = 256 * 1024 * 1024
+"""Beyond what the process has when it starts."""
+MAX_CPU_SECONDS = 2
+"""Of one request."""
+MAX_PATTERN_BYTES = 4 * 1024 * 1024
+"""Of one compiled pattern; `\\p{L}{50}` takes two million."""
+MAX_STATES_BYTES = 1024 * 1024
+"""Of what a pattern may keep while it matches."""
+MAX_BACKTRACKS = 100_000
+"""Of a pattern with look-around or back-references; others need none."""
+MAX_ERROR_LENGTH = 400
+"""Characters of a mismatch, which the model reads to correct its reply: the library
+repeats the value, whatever its size."""
+MAX_VALIDATORS = 8
+
+PATTERNS = jsonschema_rs.FancyRegexOptions(
+    backtrack_limit=MAX_BACKTRACKS,
+    size_limit=MAX_PATTERN_BYTES,
+    dfa_size_limit=MAX_STATES_BYTES,
+)
+
+
+def compile_schema(schema: Any) -> Any:
+    """Return a validator that fetches nothing; raises ValueError for a bad schema."""
+    try:
+        return jsonschema_rs.validator_for(
+            schema, offline=True, pattern_options=PATTERNS
+        )
+    except jsonschema_rs.ValidationError as exc:
+        raise ValueError(_quoted(exc.message) + _hint(exc)) from exc
+    except (ValueError, TypeError) as exc:
+        raise ValueError(_quoted(str(exc))) from exc
+
+
+def is_valid(validator: Any, value: Any) -> bool:
+    """Whether a value is valid, which takes a fraction of the time of `first_error`."""
+    try:
+        return bool(validator.is_valid(value))
+    except ValueError:  # It is nested too deeply.
+        return False
+
+
+def first_error(validator: Any, value: Any) -> str | None:
+    """Return what is wrong with a value and where, in one line, or None."""
+    try:
+        # All errors at once could be millions, each with a copy of its value.
+        validator.validate(value)
+    except jsonschema_rs.ValidationError as exc:
+        message = _shortened(exc.message)
+        path = "/".join(str(step) for step in exc.instance_path)
+        return f"{message} at '{_shortened(path)}'" if path else message
+    except ValueError as exc:
+        return f"the reply is nested too deeply: {exc}"
+    return None
+
+
+def _quoted(text: str) -> str:
+    """Return an error about a client's schema, as long as answers quote clients."""
+    return shortened(_shortened(text, MAX_QUOTED - 3), MAX_QUOTED)
+
+
+def _shortened(text: str, most: int = MAX_ERROR_LENGTH) -> str:
+    """Return a text without its middle: the end says what is wrong."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]} … {text[-half:]}"
+
+
+def _hint(exc: jsonschema_rs.ValidationError) -> str:
+    """Return what to do about a pattern that cannot be compiled."""
+    if getattr(exc.kind, "format", "") != "regex":
+        return ""
+    return " (or one that is too large when compiled: repeat fewer times)"
+
+
+@lru_cache(MAX_VALIDATORS)
+def _validator(schema: bytes) -> Any:
+    return compile_schema(orjson.loads(schema))
+
+
+def answer(schema: bytes, value: bytes) -> tuple[str | None, str | None]:
+    """Return what is wrong with a schema, and with a value if there is one."""
+    try:
+        validator = _validator(schema)
+    except ValueError as exc:
+        return str(exc), None
+    return None, first_error(validator, orjson.loads(value)) if value else None
+
+
+def limit_memory() -> str | None:
+    """Limit this process's memory; return why that cannot be done, or None."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except OSError:
+        return "this system neither says nor limits what memory a process takes"
+    most = pages * resource.getpagesize() + MAX_MEMORY_BYTES
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    except (OSError, ValueError) as exc:
+        return str(exc)
+    return None
+
+
+def limit_cpu_time() -> None:
+    """Have the kernel kill the process after so much more CPU time."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = int(used.ru_utime + used.ru_stime) + 1 + MAX_CPU_SECONDS
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, hard))
+
+
+def main() -> None:
+    """Answer requests until the input ends."""
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    received, sent = sys.stdin.buffer, sys.stdout.buffer
+    written: Any = limit_memory()
+    while True:
+        sent.write(orjson.dumps(written) + b"\n")
+        sent.flush()
+        line = received.readline()
+        if not line:
+            return
+        limit_cpu_time()
+        schema, value = (received.read(int(length)) for length in line.split())
+        written = answer(schema, value)
+
+
+if __name__ == "__main__":
+    main()

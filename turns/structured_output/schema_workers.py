@@ -1,0 +1,215 @@
+"""The child processes that compile schemas of strangers and check replies against them.
+
+They are few, each has limits on its memory and CPU time (`schema_check`), and one that
+takes too long is killed and replaced.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import orjson
+from django.conf import settings
+
+from turns.errors import SchemaChecksBusy
+
+CHECK_SECONDS = 3.0
+START_SECONDS = 30.0
+"""Until a new child answers; it imports a library, on a machine that may be busy."""
+MAX_WAIT_SECONDS = 30.0
+"""Until a child is free."""
+MAX_CHILDREN = 4
+"""That work at the same time."""
+MAX_IDLE = 2
+MAX_WAITING = 32
+"""Schemas of new requests that wait for a child; more are refused with 503."""
+MAX_LINE_BYTES = 64 * 1024
+
+Answer = tuple[str | None, str | None]
+"""What is wrong with the schema, and with the value."""
+
+logger = logging.getLogger(__name__)
+
+
+class TooCostly(Exception):
+    """Compiling or checking takes too much; the message says what: time or memory."""
+
+
+class _Broken(Exception):
+    """A child ended or answered nonsense."""
+
+
+@dataclass(eq=False, slots=True)
+class _Children:
+    """The children of one event loop."""
+
+    slots: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(MAX_CHILDREN)
+    )
+    idle: list[Process] = field(default_factory=list)
+    waiting: int = 0
+
+
+_of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Children] = WeakKeyDictionary()
+
+
+async def compile_error(schema: bytes) -> str | None:
+    """Return what is wrong with a schema, or None.
+
+    Raises `TooCostly`; `SchemaChecksBusy` where too many others wait.
+    """
+    children = _mine()
+    if children.slots.locked() and children.waiting >= MAX_WAITING:
+        raise SchemaChecksBusy
+    error, _ = await _answer(children, schema, b"")
+    return error
+
+
+async def first_error(schema: bytes, value: bytes) -> str | None:
+    """Return what is wrong with a value, or with the schema, or None.
+
+    Raises as `compile_error` does, but waits however many others do: the value is the
+    reply of a model that was paid.
+    """
+    error, mismatch = await _answer(_mine(), schema, value)
+    return error or mismatch
+
+
+async def close() -> None:
+    """End the children that wait for work."""
+    idle = _mine().idle
+    while idle:
+        await _end(idle.pop())
+
+
+def _mine() -> _Children:
+    return _of_loops.setdefault(asyncio.get_running_loop(), _Children())
+
+
+async def _answer(children: _Children, schema: bytes, value: bytes) -> Answer:
+    request = b"%d %d\n%b%b" % (len(schema), len(value), schema, value)
+    async with _slot(children):
+        if children.idle:
+            # What it did before may have filled its memory: then a new one is asked.
+            with contextlib.suppress(_Broken):
+                return await _ask(children, children.idle.pop(), request)
+        try:
+            return await _ask(children, await _start(), request)
+        except _Broken as exc:
+            raise TooCostly("memory") from exc
+
+
+@asynccontextmanager
+async def _slot(children: _Children) -> AsyncGenerator[None]:
+    """Wait until a child may work, and let the next one work at the end."""
+    if children.slots.locked():
+        await _wait_for_slot(children)
+    else:
+        await children.slots.acquire()
+    try:
+        yield
+    finally:
+        children.slots.release()
+
+
+async def _wait_for_slot(children: _Children) -> None:
+    children.waiting += 1
+    try:
+        async with asyncio.timeout(MAX_WAIT_SECONDS):
+            await children.slots.acquire()
+    except TimeoutError as exc:
+        raise SchemaChecksBusy from exc
+    finally:
+        children.waiting -= 1
+
+
+async def _ask(children: _Children, child: Process, request: bytes) -> Answer:
+    """Return a child's answer; whatever goes wrong, the child is ended."""
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            answer = await _exchange(child, request)
+    except (ConnectionError, ValueError) as exc:
+        await _end(child)
+        if child.returncode == -signal.SIGXCPU:
+            raise TooCostly("time") from exc
+        raise _Broken from exc
+    except TimeoutError as exc:
+        await _end(child)
+        raise TooCostly("time") from exc
+    except BaseException:
+        await _end(child)
+        raise
+    if len(children.idle) < MAX_IDLE:
+        children.idle.append(child)
+    else:
+        await _end(child)
+    return answer
+
+
+async def _start() -> Process:
+    """Return a new child that is ready; raises `SchemaChecksBusy`."""
+    try:
+        return await _started()
+    except (OSError, TimeoutError, ValueError) as exc:
+        logger.exception("a process that checks schemas did not start")
+        raise SchemaChecksBusy from exc
+
+
+async def _started() -> Process:
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "turns.structured_output.schema_worker"),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=DEVNULL,
+        limit=MAX_LINE_BYTES,
+        # Its environment has no secrets.
+        env={"PYTHONPATH": os.pathsep.join([str(settings.BASE_DIR), *sys.path])},
+    )
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            unlimited = await _line(child)
+    except BaseException:
+        await _end(child)
+        raise
+    if unlimited is not None:
+        _warn_unlimited(unlimited)
+    return child
+
+
+@cache
+def _warn_unlimited(reason: str) -> None:
+    logger.warning(
+        "schemas of response_format are checked without a limit on memory: %s", reason
+    )
+
+
+async def _exchange(child: Process, request: bytes) -> Answer:
+    if child.stdin is None:
+        raise ConnectionError
+    child.stdin.write(request)
+    await child.stdin.drain()
+    error, mismatch = await _line(child)
+    return error, mismatch
+
+
+async def _line(child: Process) -> Any:
+    if child.stdout is None:
+        raise ConnectionError
+    # An empty line is the end of a child that broke.
+    return orjson.loads(await child.stdout.readline())
+
+
+async def _end(child: Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        child.kill()
+    await child.wait()

@@ -1,0 +1,261 @@
+"""The tools with which an agent looks after what is known of its user.
+
+Each is made for one turn and knows its user; no argument of the model's changes whose
+memory it works on.
+"""
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, TypeVar
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from core.errors import Invalid
+from core.ids import UserId
+from core.text.sanitization import shortened
+from core.trace import ToolCall
+from memory.config import UserState
+from memory.errors import FactUnknown
+from memory.extraction.injection import injection_filter
+from memory.facts import fact_store, public_ids
+from memory.memory_settings import Plan
+from memory.recall import search
+from memory.types import MAX_CONTENT_LENGTH, Category, Draft, FoundMessage, KnownFact
+from turns import database_executor
+from turns.recall import query_embedding
+
+MAX_FOUND = 20
+MAX_TEXT_LENGTH = 1000
+"""Characters of a message the model is shown."""
+MAX_COMPLAINTS = 10
+"""Faults of one call's arguments that are named."""
+
+
+class Arguments(BaseModel):
+    """What a tool is called with; unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+Shape = TypeVar("Shape", bound=Arguments)
+
+
+class SearchArguments(Arguments):
+    query: str = Field(
+        min_length=1, max_length=4000, description="What to look for, in a few words."
+    )
+    limit: int = Field(5, ge=1, le=MAX_FOUND, description="Most of each to return.")
+
+
+class SaveArguments(Arguments):
+    content: str = Field(
+        min_length=1,
+        max_length=MAX_CONTENT_LENGTH,
+        description="One fact about the user as a sentence that stands alone, with "
+        "absolute dates.",
+    )
+    category: Category = Field("general", description="What kind of fact it is.")
+    importance: int = Field(
+        5, ge=1, le=10, description="From 1, trivial, to 10, critical."
+    )
+    key: str | None = Field(
+        None,
+        max_length=255,
+        description="A name for something there is one of, such as 'home_city': "
+        "saving it again with the same category replaces it.",
+    )
+
+
+class UpdateArguments(Arguments):
+    id: str = Field(description="The fact's id, from search_memory.")
+    content: str = Field(
+        min_length=1,
+        max_length=MAX_CONTENT_LENGTH,
+        description="What is true now, as a sentence that stands alone.",
+    )
+
+
+class ForgetArguments(Arguments):
+    id: str = Field(description="The fact's id, from search_memory.")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTool:
+    """One of the tools, bound to a user."""
+
+    name: str
+    description: str
+    shape: type[Arguments]
+    do: Callable[[Any], Awaitable[Any]]
+    kind: Literal["memory"] = "memory"
+    target: str = ""
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return _schema(self.shape)
+
+    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> str:
+        return orjson.dumps(await self.do(checked(self.shape, arguments))).decode()
+
+
+def checked(shape: type[Shape], arguments: Mapping[str, Any]) -> Shape:
+    """Return what a tool is called with; raises `Invalid`, naming each fault."""
+    try:
+        return shape.model_validate(arguments)
+    except ValidationError as exc:
+        raise Invalid(_complaint(exc)) from exc
+
+
+@cache
+def _schema(shape: type[Arguments]) -> Mapping[str, Any]:
+    return shape.model_json_schema()
+
+
+def _complaint(exc: ValidationError) -> str:
+    errors = exc.errors(include_url=False, include_input=False)
+    return "; ".join(
+        f"{shortened('.'.join(map(str, error['loc'])))}: {shortened(error['msg'])}"
+        for error in errors[:MAX_COMPLAINTS]
+    )
+
+
+def make(
+    user_id: UserId, agent: str, plan: Plan | None, *, by: str = ""
+) -> Sequence[MemoryTool]:
+    """Return the four tools for one user; without a plan they go by words alone.
+
+    `by` is whose changes they are in a memory's history, where it is not the agent.
+    """
+    tools = _Tools(user_id, by or f"agent:{agent}", agent, plan)
+    return [
+        MemoryTool(
+            "search_memory",
+            "Search what is known about the user and what was said in earlier "
+            "conversations. Use it when the answer may lie in the past: preferences, "
+            "people, events, appointments, decisions.",
+            SearchArguments,
+            tools.search,
+        ),
+        MemoryTool(
+            "save_memory",
+            "Remember one fact about the user, because they asked for it or because "
+            "it will matter in later conversations.",
+            SaveArguments,
+            tools.save,
+        ),
+        MemoryTool(
+            "update_memory",
+            "Correct a fact about the user that search_memory found.",
+            UpdateArguments,
+            tools.update,
+        ),
+        MemoryTool(
+            "forget_memory",
+            "Forget a fact about the user that search_memory found, because they "
+            "asked for it or because it is wrong.",
+            ForgetArguments,
+            tools.forget,
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tools:
+    user_id: UserId
+    by: str
+    agent: str
+    plan: Plan | None
+
+    @property
+    def _threshold(self) -> float:
+        state = UserState() if self.plan is None else self.plan.user_state
+        return state.dedup_threshold
+
+    async def search(self, arguments: SearchArguments) -> Any:
+        query = await query_embedding.query(self.plan, arguments.query)
+        found, said = await database_executor.run(
+            search.both,
+            self.user_id,
+            query,
+            facts=arguments.limit,
+            messages=arguments.limit,
+        )
+        return {
+            "facts": [_fact(each.fact) for each in found],
+            "messages": list(map(_message, said)),
+        }
+
+    async def save(self, arguments: SaveArguments) -> Any:
+        draft = Draft(
+            arguments.content,
+            category=arguments.category,
+            importance=arguments.importance,
+            key=arguments.key,
+            source="agent",
+            agent=self.agent,
+            # A model that was talked round would save orders for itself.
+            held_because=injection_filter.why_held(arguments.content, ""),
+        )
+        vector = await query_embedding.vector(self.plan, arguments.content)
+        (saved,) = await database_executor.run_to_end(
+            fact_store.save,
+            self.user_id,
+            [draft],
+            [vector.embedded],
+            by=self.by,
+            threshold=self._threshold,
+            errors=[vector.error],
+        )
+        return {"id": public_ids.write(saved.fact_id), "outcome": saved.outcome}
+
+    async def update(self, arguments: UpdateArguments) -> Any:
+        if injection_filter.why_held(arguments.content, ""):
+            raise Invalid("content reads like an instruction, not like a fact")
+        vector = await query_embedding.vector(self.plan, arguments.content)
+        fact = await database_executor.run_to_end(
+            fact_store.edit,
+            self.user_id,
+            _id(arguments.id),
+            {"content": arguments.content},
+            by=self.by,
+            embedded=vector.embedded,
+            error=vector.error,
+        )
+        return _fact(fact)
+
+    async def forget(self, arguments: ForgetArguments) -> Any:
+        fact_id = _id(arguments.id)
+        await database_executor.run_to_end(
+            fact_store.forget, self.user_id, fact_id, by=self.by
+        )
+        return {"id": arguments.id, "forgotten": True}
+
+
+def _id(name: str) -> uuid.UUID:
+    fact_id = public_ids.read(name)
+    if fact_id is None:
+        raise FactUnknown(
+            f"'{shortened(name)}' is not a fact's id: use one from search_memory"
+        )
+    return fact_id
+
+
+def _fact(fact: KnownFact) -> Any:
+    return {
+        "id": public_ids.write(fact.id),
+        "content": fact.content,
+        "category": fact.category,
+        "importance": fact.importance,
+        "said_at": fact.said_at,
+    }
+
+
+def _message(message: FoundMessage) -> Any:
+    return {
+        "said_at": message.created_at,
+        "role": message.role,
+        "text": message.text[:MAX_TEXT_LENGTH],
+    }

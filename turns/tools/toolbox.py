@@ -1,0 +1,185 @@
+"""What an agent may call in a turn: its memory, its skills, other agents, MCP servers.
+
+Each tool is made for one turn and knows its user; no argument of the model's changes
+whom it works for.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from agents import fallback_chain
+from agents.config import AgentConfig
+from agents.skills import skill_registry
+from agents.subagents import Answering, Subagent
+from config.sections import Config
+from core.errors import Invalid
+from core.ids import UserId
+from core.text.sanitization import shortened
+from core.tools import Result, Tool
+from core.trace import ToolCall, ToolKind
+from core.validation import tool_names
+from mcp_bridge import toolset
+from mcp_bridge.toolset import Grant
+from memory import memory_settings
+from turns.preparation import routing
+from turns.preparation.options import Options
+from turns.tools import mcp_sessions, memory_tools, readonly_tools
+from turns.turn import TurnRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Toolbox:
+    """Makes the tools of the agents that work in one turn."""
+
+    config: Config
+    user_id: UserId
+    options: Options
+    depth: int = 0
+    """How many agents stand above those it opens for."""
+    request: TurnRequest | None = None
+    """The turn's; None where there is none."""
+    is_trial: bool = False
+    """Whether nothing may be changed: what might is answered in its place."""
+
+    async def open(self, agent: AgentConfig) -> list[Tool]:
+        """Return all an agent may call, under names that are theirs alone.
+
+        A server that cannot be reached costs its own tools and nothing else.
+        """
+        own = [
+            *self._memory(agent),
+            *self._subagents(agent),
+            *self._skills(agent),
+            *self._offered(agent),
+            *await self._servers(agent),
+        ]
+        return distinct(map(readonly_tools.harmless, own) if self.is_trial else own)
+
+    def _memory(self, agent: AgentConfig) -> Iterable[Tool]:
+        if not agent.memory_tools or self.options.is_memory_off:
+            return ()
+        _, remembering = memory_settings.of_agent(self.config, agent.name)
+        return memory_tools.make(self.user_id, agent.name, remembering)
+
+    def _subagents(self, agent: AgentConfig) -> Iterable[Tool]:
+        if not agent.subagents:
+            return
+        below = replace(self, depth=self.depth + 1)
+        for name in agent.subagents:
+            yield Subagent(
+                name,
+                routing.purpose(self.config, name),
+                partial(self._answering, name),
+                below.open,
+                depth=below.depth,
+                user=self.user_id.hex,
+            )
+
+    async def _answering(self, name: str) -> Answering:
+        route = await routing.find(self.config, name, self.user_id)
+        return Answering(route.agent, fallback_chain.of(self.config, route.agent))
+
+    def _skills(self, agent: AgentConfig) -> Iterable[Tool]:
+        return skill_registry.tools(self.config, agent.skills) if agent.skills else ()
+
+    def _offered(self, agent: AgentConfig) -> Iterable[Tool]:
+        if self.request is None:
+            return
+        for maker in _makers:
+            yield from maker(self, self.request, agent)
+
+    async def _servers(self, agent: AgentConfig) -> Iterable[Tool]:
+        if not agent.mcp_tools:
+            return ()
+        return await toolset.open_tools(
+            self.config,
+            [Grant(granted.server, granted.only) for granted in agent.mcp_tools],
+            self.user_id,
+            pool=mcp_sessions.POOL,
+            credentials=mcp_sessions.SIGN_INS,
+            is_awaited=self.request is None or self.request.origin == "chat",
+        )
+
+
+Maker = Callable[[Toolbox, TurnRequest, AgentConfig], Iterable[Tool]]
+
+_makers: list[Maker] = []
+
+
+def offer(maker: Maker) -> None:
+    """Have agents be given the tools that a maker makes for them.
+
+    For apps above this one, when they are loaded.
+    """
+    if maker not in _makers:
+        _makers.append(maker)
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """A tool under another name."""
+
+    tool: Tool
+    name: str
+
+    @property
+    def kind(self) -> ToolKind:
+        return self.tool.kind
+
+    @property
+    def target(self) -> str:
+        return self.tool.target
+
+    @property
+    def description(self) -> str:
+        return self.tool.description
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return self.tool.parameters
+
+    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> Result:
+        return await self.tool.call(arguments, record)
+
+
+def distinct(tools: Iterable[Tool]) -> list[Tool]:
+    """Return the tools with every name there once: the first keeps it.
+
+    The later ones are told apart by what they belong to, or by a number.
+    """
+    named: dict[str, Tool] = {}
+    for tool in tools:
+        name = tool.name
+        if name in named:
+            name = _free_name(tool, named)
+            tool = Renamed(tool, name)
+        named[name] = tool
+    return list(named.values())
+
+
+def _free_name(tool: Tool, taken: Mapping[str, Tool]) -> str:
+    wish = tool_names.safe(f"{tool.target or tool.kind}_{tool.name}")
+    number, name = 2, wish
+    while name in taken:
+        name = tool_names.safe(f"{wish}_{number}")
+        number += 1
+    return name
+
+
+def check_names(
+    agent: AgentConfig,
+    tools: Sequence[Tool],
+    client_tools: Sequence[dict[str, Any]],
+) -> None:
+    """Raise `Invalid` when the client brings a tool of a name the agent has taken."""
+    own = {tool.name for tool in tools}
+    for tool in client_tools:
+        name = tool["function"]["name"]
+        if name in own:
+            raise Invalid(
+                f"the tool '{shortened(name)}' has the name of one that agent "
+                f"'{agent.name}' has itself; rename yours",
+                param="tools",
+            )
