@@ -16,20 +16,9 @@ from config.loading import loader
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
-    *("core", "config", "providers", "mcp_bridge", "access", "telemetry", "agents"),
-    *(
-        "memory",
-        "experiments",
-        "judges",
-        "turns",
-        "tasks",
-        "gateway",
-        "smoke",
-        "processes",
-        "demo",
-        "studio",
-        "coulisse_site",
-    ),
+    *("core", "config", "providers", "mcp_bridge", "access", "telemetry", "testing"),
+    *("agents", "memory", "experiments", "judges", "turns", "tasks", "gateway"),
+    *("smoke", "processes", "demo", "studio", "coulisse_site"),
 )
 EXAMPLES = sorted((ROOT / "examples").glob("**/*.y*ml"))
 
@@ -40,9 +29,10 @@ DOORS = {
     "gateway.health",
 }
 PURE = {
-    *("passages.strip_subject", "queue.describe", "tokens.digest"),
-    *("tokens.REMEMBERED.forget", "tokens.REMEMBERED.recall"),
-    "tokens.REMEMBERED.remember",
+    "passages.strip_subject",
+    "lifecycle.describe",
+    "api_tokens.digest",
+    *(f"api_tokens.REMEMBERED.{verb}" for verb in ("forget", "recall", "remember")),
 }
 """Functions of table modules that touch no table."""
 ASYNC_SIDE = ("providers", "agents.loop", "turns.flow", "gateway")
@@ -112,13 +102,13 @@ def test_async_code_touches_no_table():
 def test_that_test_looks_where_the_async_code_is():
     found = set(async_modules())
     assert {
-        *(
-            "providers.client",
-            "agents.loop",
-            "turns.flow",
-            "turns.structured_output.reply_format",
-        ),
-        *("gateway.api", "gateway.openai.chat", "gateway.asgi.handler"),
+        "providers.client",
+        "agents.loop",
+        "turns.flow",
+        "turns.structured_output.reply_format",
+        "gateway.api",
+        "gateway.openai.chat",
+        "gateway.asgi.handler",
     } <= found
     assert touches_tables(imports(ROOT / "memory/transcript/message_store.py"))
     assert touches_tables(imports(ROOT / "turns/database_executor.py"))
@@ -156,19 +146,15 @@ def names_of(tables: set[str], path: Path) -> set[str]:
 
 def test_that_test_knows_the_table_modules():
     assert {
-        *(
-            "memory.user_data.erasure",
-            "memory.user_data.export",
-            "memory.facts.fact_store",
-            "memory.context.turn_context",
-        ),
-        *(
-            "memory.transcript.message_store",
-            "memory.extraction.job_queue",
-            "memory.recall.search",
-        ),
+        "memory.user_data.erasure",
+        "memory.user_data.export",
+        "memory.facts.fact_store",
+        "memory.context.turn_context",
+        "memory.transcript.message_store",
+        "memory.extraction.job_queue",
+        "memory.recall.search",
     } <= table_modules()
-    assert {"facts", "search"} <= names_of(
+    assert {"fact_store", "search"} <= names_of(
         table_modules(), ROOT / "turns/tools/memory_tools.py"
     )
 

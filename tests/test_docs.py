@@ -164,7 +164,7 @@ def test_every_id_of_a_problem_is_listed():
         *("access", "agents", "config", "experiments", "gateway", "judges"),
         *("mcp_bridge", "memory", "providers", "smoke", "tasks", "turns"),
     ):
-        for file in (BASE / folder).glob("*.py"):
+        for file in (BASE / folder).rglob("*.py"):
             used |= set(re.findall(r"\"(coulisse\.E\d{3})\"", file.read_text()))
     assert named("configuration.md", "id") == used
 

@@ -24,6 +24,19 @@ def shortened(text: str, most: int = MAX_QUOTED) -> str:
     return escaped if len(escaped) <= most else f"{escaped[: most - 1]}…"
 
 
+def without_middle(text: str, most: int) -> str:
+    """Return a text cut to about `most` characters; the end says what is wrong."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]} … {text[-half:]}"
+
+
+def quoted_ends(text: str) -> str:
+    """Return an error that quotes a client, as `shortened`, without its middle."""
+    return shortened(without_middle(text, MAX_QUOTED - 3))
+
+
 def _written_out(character: str) -> str:
     if character.isprintable():
         return character

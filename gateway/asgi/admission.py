@@ -11,10 +11,11 @@ from django.http.response import HttpResponseBase
 from access.authentication.config import AUTH
 from config import live
 from config.config import SERVER
-from core.errors import CoulisseError
+from core.errors import CoulisseError, Invalid
 from gateway import errors
 from gateway.auth import authentication
 from gateway.endpoints import webhooks
+from gateway.errors import BodyTooLarge
 from gateway.mcp_server import views
 
 SMALL_BODY_BYTES = 64 * 1024
@@ -63,7 +64,8 @@ def refuse(request: HttpRequest, error: Exception) -> HttpResponseBase:
     """Answer a request whose body is not read."""
     if not isinstance(error, CoulisseError):
         return errors.on_internal_error(request, error)
-    if request.path == MCP:
+    is_ours = isinstance(error, BodyTooLarge) or not isinstance(error, Invalid)
+    if request.path == MCP and is_ours:
         errors.log(request.method or "", request.path, error)
         return views.refusal(error)
     if request.path.startswith("/hooks/"):

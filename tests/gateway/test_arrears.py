@@ -91,7 +91,7 @@ def test_one_whose_record_cannot_be_kept_is_charged_without(
     url, fake, user, mint, monkeypatch, caplog, refuse
 ):
     secret = mint(user, budget="total", limit_micro_usd=9 * COST)
-    monkeypatch.setattr(turn_transaction.records, "insert", refuse)
+    monkeypatch.setattr(turn_transaction.turn_store, "insert", refuse)
     ended_without_database(fake, url, secret)
     until(lambda: "are charged now" in caplog.text)
     assert (meter(secret).micro_usd, meter(secret).requests) == (COST, 1)

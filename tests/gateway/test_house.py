@@ -591,7 +591,7 @@ def test_pages_of_this_machine_are_served(server, origin):
 
 def test_another_host_is_refused(server):
     answer = post(server, rpc("tools/list"), None, Host="evil.example")
-    assert answer.json()["error"]["data"]["code"] == "host_not_allowed"
+    assert answer.json()["error"]["code"] == "host_not_allowed"
 
 
 # The YAML.

@@ -185,7 +185,7 @@ def test_the_conversation_is_kept_where_the_record_cannot_be(
     def refuse(record, settings):
         Turn(pk=uuid.uuid4()).save()
 
-    monkeypatch.setattr(turn_transaction.records, "insert", refuse)
+    monkeypatch.setattr(turn_transaction.turn_store, "insert", refuse)
     ask(client, user)
     assert [text for _, text, _ in calls.stored(user)] == ["hi", "Hello from the fake."]
     assert "was not stored" in caplog.text
@@ -207,7 +207,7 @@ def test_messages_the_database_does_not_take_are_charged(
     def refuse(*arguments, **more):
         raise DataError("not text")
 
-    monkeypatch.setattr(turn_transaction.history, "append", refuse)
+    monkeypatch.setattr(turn_transaction.message_store, "append", refuse)
     calls.refused(server, body(user, "hi", **LIMITED), 500)
     assert turns(user) == []
     assert charged(user) == 10
@@ -227,8 +227,8 @@ def test_without_a_record_messages_and_charge_are_kept_together_or_not_at_all(
             raise OperationalError("gone")
         append(*arguments, **more)
 
-    monkeypatch.setattr(turn_transaction.records, "insert", refuse)
-    monkeypatch.setattr(turn_transaction.history, "append", once)
+    monkeypatch.setattr(turn_transaction.turn_store, "insert", refuse)
+    monkeypatch.setattr(turn_transaction.message_store, "append", once)
     calls.refused(server, body(user, "hi", **LIMITED), 503)
     assert calls.stored(user) == []
     assert charged(user) == 0
@@ -240,7 +240,7 @@ def test_a_conversation_that_cannot_be_kept_leaves_no_record(
     def down(*arguments, **more):
         raise OperationalError("gone")
 
-    monkeypatch.setattr(turn_transaction.history, "append", down)
+    monkeypatch.setattr(turn_transaction.message_store, "append", down)
     calls.refused(server, body(user, "hi"), 503)
     assert turns(user) == []
 

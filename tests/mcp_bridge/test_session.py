@@ -147,7 +147,7 @@ async def test_a_tool_that_changed_is_read_anew_and_called(monkeypatch, session)
         listed.append(True)
         return ()
 
-    monkeypatch.setattr(server_session.listing, "read", read)
+    monkeypatch.setattr(server_session.catalog, "read", read)
     mismatch = server_session.MCPError(mcp_types.HEADER_MISMATCH, "it changed")
     done = mcp_types.CallToolResult(content=[])
     assert await answered(monkeypatch, session, mismatch, done) is done
@@ -183,7 +183,7 @@ async def test_a_list_that_takes_long_is_not_waited_for(monkeypatch, session):
     async def read(*_):
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(server_session.listing, "read", read)
+    monkeypatch.setattr(server_session.catalog, "read", read)
     monkeypatch.setattr(server_session, "LIST_AGAIN_SECONDS", 0.01)
     session._is_listing_old = True
     async with asyncio.timeout(PATIENCE_SECONDS):

@@ -80,8 +80,8 @@ def _read(output: str) -> list[dict]:
 FAILS = """
 import logging, sys, threading, warnings
 import django
-from core import redaction
-from telemetry import logs
+from core.text import redaction
+from telemetry.log_output import logs
 
 django.setup()
 logs.take_over()

@@ -15,7 +15,7 @@ from tests.processes.conftest import MANAGE, Project, end
 
 DERIVE = (
     "import django; django.setup();"
-    "from access import identity; print(identity.derive('ada'))"
+    "from access.users import identity; print(identity.derive('ada'))"
 )
 ALICE = str(uuid.uuid5(PUBLIC, "ada"))
 

@@ -138,11 +138,11 @@ async def test_each_endpoint_has_its_own_key_address_and_headers(server, first):
 async def test_each_is_asked_in_the_words_of_its_address(server, first, monkeypatch):
     """OpenAI's own API and servers that are like it differ in a name."""
     openai = server.entry()["base_url"]
-    kind = endpoint_pool.kinds.KINDS["openai"]
+    kind = endpoint_pool.registry.KINDS["openai"]
     monkeypatch.setitem(
-        endpoint_pool.kinds.KINDS,
+        endpoint_pool.registry.KINDS,
         "openai",
-        endpoint_pool.kinds.Kind(kind.wire, base_url=openai),
+        endpoint_pool.registry.Kind(kind.wire, base_url=openai),
     )
     with FaultServer() as elsewhere:
         endpoints = [{}, {"base_url": elsewhere.entry()["base_url"]}]

@@ -221,7 +221,7 @@ def test_mismatch_quotes_little_of_schema_and_reply(server, fake, user):
     wanted = schema({"enum": allowed})
     said = refused(server, body(user, response_format=wanted), 502)["message"]
     assert len(said) <= len("response did not match the schema: ") + 100
-    assert said.endswith("…")
+    assert "…" in said
     # The model is sent more of it, to mend its reply.
     assert "x" * 200 in prompt(fake.requests[-1])[-1][1]
 

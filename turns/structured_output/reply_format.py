@@ -14,7 +14,7 @@ from core.events import Event, Finished, Usage
 from core.messages import Message
 from core.reply import Reply
 from core.text import lenient_json
-from core.text.sanitization import shortened
+from core.text.sanitization import quoted_ends
 from turns.errors import ReplyInvalid
 from turns.structured_output import reply_schema
 from turns.structured_output.reply_schema import ReplySchema
@@ -177,5 +177,5 @@ def _failed(mismatch: Mismatch, reply: Reply) -> ReplyInvalid:
             "raise max_tokens"
         )
     # It quotes the client's schema and the reply; the model was sent more of it.
-    reason = shortened(str(mismatch))
+    reason = quoted_ends(str(mismatch))
     return ReplyInvalid(f"response did not match the schema: {reason}")

@@ -22,7 +22,7 @@ from typing import Any
 import jsonschema_rs
 import orjson
 
-from core.text.sanitization import MAX_QUOTED, shortened
+from core.text.sanitization import quoted_ends, without_middle
 
 MAX_MEMORY_BYTES = 256 * 1024 * 1024
 """Beyond what the process has when it starts."""
@@ -53,9 +53,9 @@ def compile_schema(schema: Any) -> Any:
             schema, offline=True, pattern_options=PATTERNS
         )
     except jsonschema_rs.ValidationError as exc:
-        raise ValueError(_quoted(exc.message) + _hint(exc)) from exc
+        raise ValueError(quoted_ends(exc.message) + _hint(exc)) from exc
     except (ValueError, TypeError) as exc:
-        raise ValueError(_quoted(str(exc))) from exc
+        raise ValueError(quoted_ends(str(exc))) from exc
 
 
 def is_valid(validator: Any, value: Any) -> bool:
@@ -72,25 +72,16 @@ def first_error(validator: Any, value: Any) -> str | None:
         # All errors at once could be millions, each with a copy of its value.
         validator.validate(value)
     except jsonschema_rs.ValidationError as exc:
-        message = _shortened(exc.message)
+        message = without_middle(exc.message, MAX_ERROR_LENGTH)
         path = "/".join(str(step) for step in exc.instance_path)
-        return f"{message} at '{_shortened(path)}'" if path else message
+        return (
+            f"{message} at '{without_middle(path, MAX_ERROR_LENGTH)}'"
+            if path
+            else message
+        )
     except ValueError as exc:
         return f"the reply is nested too deeply: {exc}"
     return None
-
-
-def _quoted(text: str) -> str:
-    """Return an error about a client's schema, as long as answers quote clients."""
-    return shortened(_shortened(text, MAX_QUOTED - 3), MAX_QUOTED)
-
-
-def _shortened(text: str, most: int = MAX_ERROR_LENGTH) -> str:
-    """Return a text without its middle: the end says what is wrong."""
-    if len(text) <= most:
-        return text
-    half = most // 2
-    return f"{text[:half]} … {text[-half:]}"
 
 
 def _hint(exc: jsonschema_rs.ValidationError) -> str:

@@ -125,7 +125,8 @@ def test_another_process_reads_what_the_first_made(file):
     program = (
         "import django; from django.conf import settings;"
         f"settings.configure(COULISSE_SECRETS_FILE={str(file)!r});"
-        "from mcp_bridge import secrets; print(secrets.load().vault.key_id)"
+        "from mcp_bridge.oauth.crypto import secret_keys;"
+        "print(secret_keys.load().vault.key_id)"
     )
     ran = [
         subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
