@@ -418,3 +418,11 @@ def test_every_field_of_an_mcp_server_is_listed():
 )
 def test_every_field_of_a_smoke_test_is_listed(heading, shape):
     assert named("smoke-tests.md", heading) == shape.model_fields.keys()
+
+
+def test_files_named_in_architecture_exist():
+    text = (BASE / "docs" / "architecture.md").read_text()
+    paths = re.findall(r"`([a-z_]+/[a-z_./]+)`", text)
+    own = [path for path in paths if not path.startswith("management/")]
+    assert len(own) > 30
+    assert [path for path in own if not (BASE / path).exists()] == []
