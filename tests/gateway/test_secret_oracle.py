@@ -6,17 +6,22 @@ two answers must be the same, but for the text itself.
 
 import json
 import re
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import httpx2
 import pytest
+from django.conf import settings
 
 from core.text import redaction
+from coulisse_site.asgi import application
 from tests.gateway.calls import basic, body, post, says, until
 from tests.gateway.test_record import turns
 
 pytestmark = pytest.mark.database
+OURS = f"{settings.BASE_DIR}/"
 
 STRONG = "q7Vd2mXw9Lr4TzK8bNf3HcYs"
 SECRETS = {
@@ -277,3 +282,55 @@ def test_no_guessable_secret_is_known_by_its_value():
     for name in GUESSABLE:
         assert not any(SECRETS[name] in known for known in redaction._known)
         assert redaction.own(SECRETS[name]) == SECRETS[name]
+
+
+# What takes longer is told, too. Steps are counted: they do not depend on the machine.
+
+COUNTED: dict[str, tuple[str, dict[str, str], Any]] = {
+    "path": ("/v1/models/TEXT", {}, None),
+    "query": ("/v1/memories?safety_identifier=u&after=TEXT", {}, None),
+    "Host": ("/v1/models", {"Host": "TEXT.example"}, None),
+    "user": ("/v1/models", {"X-Coulisse-User": "TEXT"}, None),
+    "Authorization": ("/v1/models", {"Authorization": "Bearer TEXT"}, None),
+    "model": (CHAT, {}, {**HI, "model": "TEXT"}),
+    "key of the body": (CHAT, {}, {**HI, "TEXT": 1}),
+    "webhook": ("/hooks/other", {"Authorization": "Bearer TEXT"}, {}),
+    "mcp": ("/mcp", {"X-Coulisse-User": "u"}, {"method": "TEXT", "id": 1}),
+}
+
+
+async def steps(path: str, headers: dict[str, str], shape: Any, text: str) -> int:
+    """Return how many of our functions are called to answer a request."""
+    called = 0
+
+    def count(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal called
+        file = frame.f_code.co_filename
+        called += event == "call" and file.startswith(OURS) and "/.venv/" not in file
+
+    content = None if shape is None else json.dumps(shape).replace("TEXT", text)
+    given = {name: value.replace("TEXT", text) for name, value in headers.items()}
+    if content is not None:
+        given["Content-Type"] = "application/json"
+    transport = httpx2.ASGITransport(app=application)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://here") as here:
+        asking = here.build_request(
+            "GET" if content is None else "POST",
+            path.replace("TEXT", text),
+            headers=given,
+            content=content,
+        )
+        sys.setprofile(count)
+        try:
+            await here.send(asking)
+        finally:
+            sys.setprofile(None)
+    return called
+
+
+@pytest.mark.parametrize("name", GUESSABLE)
+@pytest.mark.parametrize("where", COUNTED)
+async def test_answer_takes_as_many_steps_for_a_secret(where, name):
+    await steps(*COUNTED[where], DECOYS[name][::-1])  # What is cached by then, is.
+    found = [await steps(*COUNTED[where], text[name]) for text in (SECRETS, DECOYS)]
+    assert found[0] == found[1] > 10
