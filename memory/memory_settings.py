@@ -13,7 +13,7 @@ from providers import default_model
 from providers.config import PROVIDERS, ProviderConfig
 from providers.default_model import ModelChoice
 from providers.embeddings import embedders
-from providers.embeddings.embedders import Embedder
+from providers.embeddings.base import Embedder
 
 
 class Overrides(Protocol):

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from providers.embeddings import hash_embedder, model_catalog
+from providers.embeddings import hash_embedder, openai, voyage
 from testing.wires import Answer
 
 DIMENSIONS = 1536
@@ -79,7 +79,7 @@ def _texts(asked: dict[str, Any]) -> list[str]:
 
 def _dimensions(asked: dict[str, Any]) -> int:
     chosen = asked.get("dimensions") or asked.get("output_dimension")
-    known = {**model_catalog.OPENAI, **model_catalog.VOYAGE}.get(asked["model"])
+    known = {**openai.MODELS, **voyage.MODELS}.get(asked["model"])
     return chosen or (DIMENSIONS if known is None else known.dimensions)
 
 

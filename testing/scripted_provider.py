@@ -35,7 +35,7 @@ from typing import Any, cast
 
 import orjson
 
-from providers.embeddings import model_catalog
+from providers.embeddings import openai, voyage
 from testing import wires
 from testing.http_server import WAIT_SECONDS, FakeServer, chunk, read_request
 from testing.scripted_embeddings import VectorAnswer
@@ -43,8 +43,8 @@ from testing.wires import Answer, FakeWire, Place
 
 KEY = "sk-fake-0123456789"
 DEFAULT_MODELS = {
-    "openai": model_catalog.DEFAULT_OPENAI,
-    "voyage": model_catalog.DEFAULT_VOYAGE,
+    "openai": openai.DEFAULT_MODEL,
+    "voyage": voyage.DEFAULT_MODEL,
 }
 
 

@@ -27,7 +27,8 @@ from providers.config import (
     ProviderConfig,
     Timeouts,
 )
-from providers.embeddings import embedders, model_catalog
+from providers.embeddings import embedders, openai, voyage
+from providers.embeddings.base import EmbeddingModel
 from providers.embeddings.config import EmbedWith
 from providers.model_call import ModelCall
 from providers.registry import Kind
@@ -286,7 +287,7 @@ def test_embedding_models_are_as_the_table_says():
         (embedder.strip("`"), name.strip("`")): (int(dimensions), choices)
         for name, embedder, dimensions, choices in rows("embedders.md", "model")
     }
-    known = {"openai": model_catalog.OPENAI, "voyage": model_catalog.VOYAGE}
+    known = {"openai": openai.MODELS, "voyage": voyage.MODELS}
     assert listed == {
         (embedder, name): (model.dimensions, others(model))
         for embedder, models in known.items()
@@ -294,7 +295,7 @@ def test_embedding_models_are_as_the_table_says():
     }
 
 
-def others(model: model_catalog.EmbeddingModel) -> str:
+def others(model: EmbeddingModel) -> str:
     """The lengths that may be asked for besides a model's own, in the table's words."""
     rest = [choice for choice in model.choices if choice != model.dimensions]
     if isinstance(model.choices, range):

@@ -14,8 +14,8 @@ from config.sections import Config
 from memory.recall import passages
 from memory.types import Embedded
 from providers.embeddings import embedders, minilm
+from providers.embeddings.base import Embedder
 from providers.embeddings.config import EmbedWith
-from providers.embeddings.embedders import Embedder
 
 EMBEDDERS = {
     "hash:32": EmbedWith(provider="hash", dims=32),

@@ -14,7 +14,7 @@ from memory.models import Erasure, Passage
 from memory.recall import embedding, passages
 from memory.recall.index import hnsw_index
 from memory.recall.passages import Pending
-from providers.embeddings.embedders import Embedder
+from providers.embeddings.base import Embedder
 
 logger = logging.getLogger(__name__)
 

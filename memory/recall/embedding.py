@@ -6,7 +6,7 @@ from core.errors import CoulisseError
 from memory.types import Embedded
 from providers import sync_bridge
 from providers.embeddings import embedders
-from providers.embeddings.embedders import Embedder
+from providers.embeddings.base import Embedder
 from providers.errors import RequestRefused
 
 MAX_CHARS = 8_000

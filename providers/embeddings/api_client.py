@@ -1,39 +1,20 @@
 """Embeddings from an API: OpenAI's, one that is like it, or Voyage's."""
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.trace import Attempt
 from providers import client
 from providers.embeddings import usage_collector
+from providers.embeddings.base import Limits, Rows, Service
 from providers.errors import RequestRefused
 from providers.resilience import error_mapping
 from providers.resilience.error_mapping import Source
 from providers.wires import usage_parsing
-
-Rows = NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What an API takes in one request.
-
-    Tokens are not counted but bounded by bytes: none is shorter than one, and two a
-    token are a careful average.
-    """
-
-    batch_texts: int
-    batch_bytes: int
-    text_bytes: int
-    safe_text_bytes: int
-    """What to send of each text after a request was refused."""
-
 
 # 2,048 texts, 300,000 tokens, 8,191 a text; smaller batches fail and retry faster.
 OPENAI_LIMITS = Limits(256, 300_000, 2 * 8191, 8191)
@@ -41,19 +22,6 @@ OPENAI_LIMITS = Limits(256, 300_000, 2 * 8191, 8191)
 VOYAGE_LIMITS = Limits(256, 120_000, 32_000, 16_000)
 # Servers of one's own are often set to batches of 32, and their models to 512 tokens.
 COMPATIBLE_LIMITS = Limits(32, 100_000, 2 * 8191, 1500)
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """One model of an API, and how to ask it."""
-
-    source: Source
-    dimensions: int
-    limits: Limits
-    extra: Mapping[str, Any]
-    """Fields of the request besides the texts and the model."""
-    input_types: bool = False
-    """Whether it wants to know what is a query and what a document."""
 
 
 async def embed(service: Service, texts: Sequence[str], *, query: bool) -> Rows:

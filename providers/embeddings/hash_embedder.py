@@ -5,6 +5,7 @@ Weinberger et al. 2009), the more the oftener it occurs, but ever less. Scripts 
 write no spaces give pairs of characters.
 """
 
+import asyncio
 import functools
 import hashlib
 import itertools
@@ -15,7 +16,23 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+
+from config.sections import Config
+from providers.config import ProviderConfig
+from providers.embeddings.base import (
+    Embedder,
+    EmbedderKind,
+    Problem,
+    Rows,
+    offline_problems,
+    similarity_threshold,
+)
+from providers.embeddings.config import EmbedWith
+
+SIMILARITY_THRESHOLD = 0.05
+LANGUAGES = "any, by its words"
+MAX_INLINE_CHARS = 5_000
+"""Longer texts are hashed on a thread: they take milliseconds."""
 
 DEFAULT_DIMENSIONS = 1024
 PLAIN_DIMENSIONS = 32
@@ -62,7 +79,36 @@ STOP_WORDS = frozenset(
 )
 
 
-def vectors(texts: Sequence[str], dimensions: int) -> NDArray[np.float32]:
+class HashEmbedder(EmbedderKind):
+    """The embedder of last resort: it needs no model, no network, no installation."""
+
+    warning = (
+        "the embedder 'hash' has no semantic understanding: it finds facts by "
+        "their words alone. Set embed_with to local, openai or voyage"
+    )
+
+    def problems(
+        self, config: Config, asked: EmbedWith, entry: ProviderConfig | None
+    ) -> Iterator[Problem]:
+        """Yield the fields that it does not take."""
+        yield from offline_problems(asked)
+        if asked.model is not None:
+            yield "model", "'hash' has no models: leave it out"
+
+    def build(self, asked: EmbedWith, entry: ProviderConfig | None) -> Embedder:
+        """Return the embedder, with any number of dimensions."""
+        dimensions = asked.dims or DEFAULT_DIMENSIONS
+        threshold = similarity_threshold(asked, SIMILARITY_THRESHOLD)
+        return Embedder(f"hash:{dimensions}", dimensions, threshold, LANGUAGES)
+
+    async def embed(self, embedder: Embedder, texts: list[str], *, query: bool) -> Rows:
+        """Hash the words of each text."""
+        if sum(map(len, texts)) < MAX_INLINE_CHARS:
+            return vectors(texts, embedder.dimensions)
+        return await asyncio.to_thread(vectors, texts, embedder.dimensions)
+
+
+def vectors(texts: Sequence[str], dimensions: int) -> Rows:
     """Return a row for each text, not yet of unit length; without words it is zero."""
     rows = np.zeros((len(texts), dimensions), dtype=np.float32)
     for row, text in zip(rows, texts, strict=True):

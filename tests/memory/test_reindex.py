@@ -14,7 +14,7 @@ from memory.models import Passage
 from memory.recall import embedding, passages, search
 from memory.recall.index import hnsw_index, postgres_index
 from memory.types import Embedded, Query
-from providers.embeddings.embedders import Embedder
+from providers.embeddings.base import Embedder
 from tests.memory.test_search import learn, say, toward
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]

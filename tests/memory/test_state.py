@@ -18,7 +18,7 @@ from memory.transcript import message_store
 from memory.transcript.message_rows import Entry
 from memory.types import Draft, Embedded
 from providers.config import ProviderConfig
-from providers.embeddings.embedders import Embedder
+from providers.embeddings.base import Embedder
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 

@@ -2,15 +2,16 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from config.sections import Config
 from core.errors import Invalid
 from providers.config import PROVIDERS
-from providers.embeddings import embedders, minilm, model_catalog
+from providers.embeddings import embedders, minilm, openai, registry, voyage
+from providers.embeddings.base import Embedder, EmbedderKind
 from providers.embeddings.config import EmbedWith
-from providers.embeddings.embedders import Embedder
 from providers.errors import EmbedderMisconfigured
 
 KEY = "sk-very-secret-0123456789"
@@ -148,9 +149,9 @@ def test_what_is_asked_for_is_chosen(asked, identity):
 
 
 def test_every_known_model_can_be_chosen():
-    for name in model_catalog.OPENAI:
+    for name in openai.MODELS:
         assert chosen({"provider": "openai", "model": name}, openai=ENTRY)
-    for name in model_catalog.VOYAGE:
+    for name in voyage.MODELS:
         assert chosen({"provider": "voyage", "api_key": "pa-1", "model": name})
 
 
@@ -308,3 +309,35 @@ def test_wrong_values_are_refused_without_a_secret(wrong):
 def test_every_field_is_described():
     fields = EmbedWith.model_json_schema()["properties"]
     assert all(field["description"] for field in fields.values())
+
+
+class ConstantEmbedder(EmbedderKind):
+    """Every text is the same to it."""
+
+    def problems(self, config, asked, entry):
+        """Yield nothing but a wrong `dims`."""
+        if asked.dims not in (None, 2):
+            yield "dims", "'constant' makes vectors of 2 dimensions"
+
+    def build(self, asked, entry):
+        """Return the embedder."""
+        return Embedder("constant:2", 2, 0.5)
+
+    async def embed(self, embedder, texts, *, query):
+        """Return the same row for each text."""
+        return np.ones((len(texts), 2), dtype=np.float32)
+
+
+async def test_new_embedder_needs_one_class_and_one_registry_line(monkeypatch):
+    monkeypatch.setitem(registry.EMBEDDERS, "constant", ConstantEmbedder())
+
+    embedder = chosen({"provider": "constant"})
+    rows = await embedders.embed(embedder, ["tea", " ", "coffee"])
+
+    assert embedder.is_offline
+    assert rows == pytest.approx(np.array([[0.5**0.5] * 2, [0, 0], [0.5**0.5] * 2]))
+    embedders.warm(embedder)
+    with pytest.raises(EmbedderMisconfigured, match="vectors of 2 dimensions"):
+        chosen({"provider": "constant", "dims": 3})
+    with pytest.raises(EmbedderMisconfigured, match="did you mean 'constant'"):
+        chosen({"provider": "constnt"})

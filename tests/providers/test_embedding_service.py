@@ -10,8 +10,8 @@ import pytest
 from config.sections import Config
 from core.errors import CoulisseError
 from providers.embeddings import api_client, embedders
+from providers.embeddings.base import Embedder, Limits
 from providers.embeddings.config import EmbedWith
-from providers.embeddings.embedders import Embedder
 from providers.errors import (
     BrokenReply,
     Disconnected,
@@ -144,7 +144,7 @@ async def test_many_texts_go_in_batches(fake):
 
 
 def test_batches_keep_to_the_limits():
-    limits = api_client.Limits(3, 10, 100, 100)
+    limits = Limits(3, 10, 100, 100)
     sizes = [4, 4, 4, 1, 1, 1, 1, 50, 1]
     batches = list(api_client._batches([b"x" * size for size in sizes], limits))
     found = [[len(text) for text in batch] for batch in batches]

@@ -8,10 +8,9 @@ import pytest
 
 from memory.config import MemoryConfig, UserState
 from memory.memory_settings import Plan
-from providers.embeddings import embedders
-from providers.embeddings.api_client import OPENAI_LIMITS, Service
-from providers.embeddings.embedders import Embedder
-from providers.embeddings.model_catalog import DEFAULT_OPENAI
+from providers.embeddings import embedders, openai
+from providers.embeddings.api_client import OPENAI_LIMITS
+from providers.embeddings.base import Embedder, Service
 from providers.errors import ProviderFailed, RequestRefused
 from providers.resilience.error_mapping import Source
 from turns.recall import query_embedding
@@ -44,7 +43,7 @@ def remote(monkeypatch) -> Remote:
 
 @pytest.fixture
 def remembering(fake) -> Plan:
-    source = Source("openai", fake.provider(), DEFAULT_OPENAI)
+    source = Source("openai", fake.provider(), openai.DEFAULT_MODEL)
     service = Service(source, 3, OPENAI_LIMITS, {})
     embedder = Embedder("ours", 3, 0.2, service=service)
     return Plan(embedder, None, UserState(), MemoryConfig())

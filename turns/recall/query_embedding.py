@@ -12,7 +12,7 @@ from memory.memory_settings import Plan
 from memory.recall import passages
 from memory.types import Embedded, Query
 from providers.embeddings import embedders
-from providers.embeddings.embedders import Embedder
+from providers.embeddings.base import Embedder
 
 MAX_QUERY_LENGTH = 4000
 """Characters to search by; a longer message is searched by its end."""

@@ -16,7 +16,7 @@ from memory.recall import embedding, passages
 from memory.recall.index import hnsw_index
 from memory.recall.passages import Pending
 from memory.types import Embedded
-from providers.embeddings.embedders import Embedder
+from providers.embeddings.base import Embedder
 
 BATCH = 64
 MOST_FAILURES = 3

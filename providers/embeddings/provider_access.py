@@ -1,4 +1,4 @@
-"""Where embeddings are made: what `embed_with` and `providers:` come to."""
+"""Which entry under `providers:` an `embed_with` uses, and how its API is called."""
 
 from collections.abc import Collection
 
@@ -10,7 +10,6 @@ from providers.embeddings.config import EmbedWith
 EMBEDDING_KINDS: Collection[KindName] = ("cohere", "gemini", "openai")
 """The kinds of provider whose API has embeddings, all as OpenAI's."""
 
-VOYAGE_URL = "https://api.voyageai.com/v1"
 MAX_SECONDS = 60.0
 """A provider may take minutes over a reply, but not over a vector."""
 
@@ -18,7 +17,7 @@ MAX_SECONDS = 60.0
 def find(config: Config, name: str) -> ProviderConfig | None:
     """Return an entry under `providers:` if its API has embeddings.
 
-    Of several endpoints, as if the first were the only one.
+    An entry with several endpoints is reduced to the first.
     """
     entry = config.get(PROVIDERS).get(name)
     if entry is None or entry.kind not in EMBEDDING_KINDS:
@@ -26,13 +25,8 @@ def find(config: Config, name: str) -> ProviderConfig | None:
     return entry.each()[0]
 
 
-def is_elsewhere(provider: ProviderConfig) -> bool:
-    """Return whether a provider is at another address than its kind's own."""
-    return registry.is_elsewhere(provider)
-
-
-def of(asked: EmbedWith, entry: ProviderConfig | None) -> ProviderConfig:
-    """Return where the calls go: the entry, with what `embed_with` has in its place."""
+def resolve(asked: EmbedWith, entry: ProviderConfig | None) -> ProviderConfig:
+    """Return how to call the API: the entry, overridden by `embed_with`."""
     if entry is None:
         entry = ProviderConfig(
             kind="openai", api_key=asked.api_key, base_url=asked.base_url

@@ -1,0 +1,79 @@
+"""What the embedders that call an API share."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from providers.config import ProviderConfig
+from providers.embeddings import api_client
+from providers.embeddings.base import (
+    Embedder,
+    EmbedderKind,
+    EmbeddingModel,
+    Limits,
+    Rows,
+    Service,
+    similarity_threshold,
+)
+from providers.embeddings.config import EmbedWith
+from providers.resilience.error_mapping import Source
+
+SIMILARITY_THRESHOLD = 0.2
+
+
+class ApiEmbedder(EmbedderKind):
+    """An embedder behind an API like OpenAI's `/embeddings`."""
+
+    async def embed(self, embedder: Embedder, texts: list[str], *, query: bool) -> Rows:
+        """Call the API, in batches."""
+        if embedder.service is None:
+            raise ValueError(f"the embedder {embedder.id} has no service")
+        return await api_client.embed(embedder.service, texts, query=query)
+
+
+def build(
+    asked: EmbedWith,
+    provider: ProviderConfig,
+    kind: str,
+    *,
+    model: str,
+    models: Mapping[str, EmbeddingModel],
+    dims_field: str,
+    is_other_server: bool,
+    limits: Limits,
+    input_types: bool = False,
+) -> Embedder:
+    """Return the embedder for a model of an API.
+
+    `dims_field` is the request field that asks for shorter vectors.
+    """
+    own = models.get(model)
+    dimensions = asked.dims or (own.dimensions if own else 0)
+    # Servers refuse the field for a model whose length is fixed.
+    is_chosen = own is not None and dimensions != own.dimensions
+    extra: dict[str, Any] = {dims_field: dimensions} if is_chosen else {}
+    has_own_access = asked.api_key is not None or asked.base_url is not None
+    parts = [kind, model, str(dimensions)]
+    if is_other_server:
+        parts.append(_digest(provider.base_url or ""))
+    return Embedder(
+        ":".join(parts),
+        dimensions,
+        similarity_threshold(asked, SIMILARITY_THRESHOLD),
+        service=Service(
+            Source(
+                asked.provider,
+                provider,
+                model,
+                "embed_with" if has_own_access else f"providers.{asked.provider}",
+            ),
+            dimensions,
+            limits,
+            extra=extra,
+            input_types=input_types,
+        ),
+    )
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()

@@ -1,0 +1,161 @@
+"""What an embedder is, and what each kind of embedder implements."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from config.sections import Config
+from config.validation.suggestions import did_you_mean
+from providers.config import ProviderConfig
+from providers.embeddings.config import EmbedWith
+from providers.resilience.error_mapping import Source
+
+ANY_LANGUAGE = "many"
+
+Rows = NDArray[np.float32]
+
+Problem = tuple[str, str]
+"""A field of `embed_with`, and what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an API takes in one request.
+
+    Tokens are not counted but bounded by bytes: none is shorter than one, and two a
+    token are a careful average.
+    """
+
+    batch_texts: int
+    batch_bytes: int
+    text_bytes: int
+    safe_text_bytes: int
+    """What to send of each text after a request was refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One model of an API, and how to ask it."""
+
+    source: Source
+    dimensions: int
+    limits: Limits
+    extra: Mapping[str, Any]
+    """Fields of the request besides the texts and the model."""
+    input_types: bool = False
+    """Whether it wants to know what is a query and what a document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embedder:
+    """An embedder as configured; a value, the same in every process."""
+
+    id: str
+    """Names the vector space, the same in every version. It begins with the kind's
+    name and a colon."""
+    dimensions: int
+    floor: float
+    """The cosine similarity below which two texts are unrelated."""
+    languages: str = ANY_LANGUAGE
+    service: Service | None = field(default=None, repr=False, compare=False)
+    """The API that computes the vectors; None for embedders on this machine."""
+
+    @property
+    def is_offline(self) -> bool:
+        """Return whether no text leaves the machine."""
+        return self.service is None
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingModel:
+    """One model of an API."""
+
+    dimensions: int
+    """Unless `dims` asks for others."""
+    choices: Collection[int] = ()
+    """The values that `dims` may have; empty where the length is fixed."""
+
+
+class EmbedderKind(ABC):
+    """One kind of embedder: one module, and one line in `registry.EMBEDDERS`.
+
+    `entry` is the entry under `providers:` that `embed_with.provider` names, if any.
+    """
+
+    warning: str | None = None
+    """What the operator should know about this kind."""
+
+    @abstractmethod
+    def problems(
+        self, config: Config, asked: EmbedWith, entry: ProviderConfig | None
+    ) -> Iterator[Problem]:
+        """Yield each problem of `embed_with`."""
+
+    @abstractmethod
+    def build(self, asked: EmbedWith, entry: ProviderConfig | None) -> Embedder:
+        """Return the embedder for an `embed_with` without problems."""
+
+    @abstractmethod
+    async def embed(self, embedder: Embedder, texts: list[str], *, query: bool) -> Rows:
+        """Return a row for each text, of any length; no text is blank."""
+
+    def load(self) -> None:  # noqa: B027 (most kinds have nothing to load)
+        """Load what the first call would have to wait for; it blocks."""
+
+
+def similarity_threshold(asked: EmbedWith, default: float) -> float:
+    """Return `embed_with.floor`, or the default of the kind."""
+    return default if asked.floor is None else asked.floor
+
+
+def model_problems(
+    asked: EmbedWith,
+    models: Mapping[str, EmbeddingModel],
+    *,
+    default: str | None,
+    is_other_server: bool,
+) -> Iterator[Problem]:
+    """Yield what is wrong with `model` and `dims`, given the models of an API.
+
+    Another server that speaks the same API may have any model.
+    """
+    if asked.model is None and is_other_server:
+        yield "model", f"is needed: which embedding model of '{asked.provider}'?"
+        return
+    name = asked.model or default or ""
+    model = models.get(name)
+    if model is not None:
+        yield from _dims_problems(asked.dims, name, model)
+    elif not is_other_server:
+        hint = did_you_mean(name, models) or "."
+        yield (
+            "model",
+            f"'{asked.provider}' has no embedding model '{name}'{hint} "
+            f"There are {', '.join(models)}",
+        )
+    elif asked.dims is None:
+        yield "dims", f"is needed: how many dimensions do the vectors of '{name}' have?"
+
+
+def _dims_problems(
+    dims: int | None, name: str, model: EmbeddingModel
+) -> Iterator[Problem]:
+    if dims in (None, model.dimensions) or dims in model.choices:
+        return
+    choices: Sequence[int] = tuple(model.choices) or (model.dimensions,)
+    if isinstance(model.choices, range):
+        can = f"from {choices[0]} to {choices[-1]}"
+    else:
+        can = " or ".join(map(str, choices))
+    yield "dims", f"'{name}' makes vectors of {can} dimensions, not {dims}"
+
+
+def offline_problems(asked: EmbedWith) -> Iterator[Problem]:
+    """Yield the fields that an embedder on this machine does not take."""
+    for name in ("api_key", "base_url"):
+        if getattr(asked, name) is not None:
+            yield name, f"'{asked.provider}' works offline: leave it out"

@@ -1,0 +1,71 @@
+"""Embeddings of OpenAI, and of every server that speaks its API."""
+
+from collections.abc import Iterator, Mapping
+
+from config.sections import Config
+from providers import registry
+from providers.config import PROVIDERS, ProviderConfig
+from providers.embeddings import api_client, api_embedder, provider_access
+from providers.embeddings.api_embedder import ApiEmbedder
+from providers.embeddings.base import (
+    Embedder,
+    EmbeddingModel,
+    Problem,
+    model_problems,
+)
+from providers.embeddings.config import EmbedWith
+
+DEFAULT_MODEL = "text-embedding-3-small"
+
+# https://platform.openai.com/docs/guides/embeddings
+MODELS: Mapping[str, EmbeddingModel] = {
+    "text-embedding-3-small": EmbeddingModel(1536, range(1, 1537)),
+    "text-embedding-3-large": EmbeddingModel(3072, range(1, 3073)),
+    "text-embedding-ada-002": EmbeddingModel(1536),
+}
+
+
+class OpenAIEmbedder(ApiEmbedder):
+    """OpenAI, or the entry under `providers:` that `embed_with` names."""
+
+    def problems(
+        self, config: Config, asked: EmbedWith, entry: ProviderConfig | None
+    ) -> Iterator[Problem]:
+        """Yield what is wrong with the key, the model and `dims`."""
+        if entry is None and asked.api_key is None and asked.base_url is None:
+            clash = config.get(PROVIDERS).get("openai")
+            yield (
+                "provider",
+                "'openai' needs an api_key here or under providers.openai, for example "
+                "${OPENAI_API_KEY}"
+                + (f"; providers.openai is of kind '{clash.kind}'" if clash else ""),
+            )
+            return
+        provider = provider_access.resolve(asked, entry)
+        if provider.kind == "openai":
+            yield from model_problems(
+                asked,
+                MODELS,
+                default=DEFAULT_MODEL,
+                is_other_server=registry.is_elsewhere(provider),
+            )
+        else:
+            yield from model_problems(asked, {}, default=None, is_other_server=True)
+
+    def build(self, asked: EmbedWith, entry: ProviderConfig | None) -> Embedder:
+        """Return the embedder; its id begins with the kind of the provider."""
+        provider = provider_access.resolve(asked, entry)
+        is_other_server = registry.is_elsewhere(provider)
+        is_openai = provider.kind == "openai"
+        return api_embedder.build(
+            asked,
+            provider,
+            provider.kind,
+            model=asked.model or DEFAULT_MODEL,
+            models=MODELS if is_openai else {},
+            dims_field="dimensions",
+            is_other_server=is_other_server,
+            limits=api_client.OPENAI_LIMITS
+            if is_openai and not is_other_server
+            else api_client.COMPATIBLE_LIMITS,
+        )

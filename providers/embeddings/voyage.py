@@ -1,0 +1,65 @@
+"""Embeddings of Voyage AI."""
+
+from collections.abc import Iterator, Mapping
+
+from config.sections import Config
+from providers.config import ProviderConfig
+from providers.embeddings import api_client, api_embedder, provider_access
+from providers.embeddings.api_embedder import ApiEmbedder
+from providers.embeddings.base import (
+    Embedder,
+    EmbeddingModel,
+    Problem,
+    model_problems,
+)
+from providers.embeddings.config import EmbedWith
+
+URL = "https://api.voyageai.com/v1"
+DEFAULT_MODEL = "voyage-3.5"
+
+# https://docs.voyageai.com/docs/embeddings
+_CHOICES = (256, 512, 1024, 2048)
+MODELS: Mapping[str, EmbeddingModel] = {
+    "voyage-3.5": EmbeddingModel(1024, _CHOICES),
+    "voyage-3-large": EmbeddingModel(1024, _CHOICES),
+    "voyage-3.5-lite": EmbeddingModel(1024, _CHOICES),
+    "voyage-code-3": EmbeddingModel(1024, _CHOICES),
+    "voyage-finance-2": EmbeddingModel(1024),
+    "voyage-law-2": EmbeddingModel(1024),
+    "voyage-code-2": EmbeddingModel(1536),
+}
+
+
+class VoyageEmbedder(ApiEmbedder):
+    """Voyage, whose API is like OpenAI's in all that the client uses."""
+
+    def problems(
+        self, config: Config, asked: EmbedWith, entry: ProviderConfig | None
+    ) -> Iterator[Problem]:
+        """Yield what is wrong with the key, the model and `dims`."""
+        if asked.api_key is None:
+            yield "api_key", "voyage needs one here, for example ${VOYAGE_API_KEY}"
+        yield from model_problems(
+            asked,
+            MODELS,
+            default=DEFAULT_MODEL,
+            is_other_server=asked.base_url not in (None, URL),
+        )
+
+    def build(self, asked: EmbedWith, entry: ProviderConfig | None) -> Embedder:
+        """Return the embedder; it tells the API which texts are queries."""
+        address = asked.base_url or URL
+        provider = provider_access.resolve(
+            asked.model_copy(update={"base_url": address}), None
+        )
+        return api_embedder.build(
+            asked,
+            provider,
+            "voyage",
+            model=asked.model or DEFAULT_MODEL,
+            models=MODELS,
+            dims_field="output_dimension",
+            is_other_server=address != URL,
+            limits=api_client.VOYAGE_LIMITS,
+            input_types=True,
+        )
