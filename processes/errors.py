@@ -45,3 +45,7 @@ class ResetRefused(Invalid):
 
 class CannotStart(Unavailable):
     """A program cannot be started."""
+
+
+class SchemaUnknown(Invalid):
+    """The tables of the database are not those of this version or an earlier one."""

@@ -1,5 +1,8 @@
 """`migrate` by hand, before the server ever ran."""
 
+import sqlite3
+from contextlib import closing
+
 from tests.processes.conftest import Project
 
 
@@ -19,3 +22,33 @@ def test_it_says_that_it_cannot_write(project: Project) -> None:
     refused = project.run("migrate")
     assert refused.returncode == 1
     assert refused.stderr.startswith("CommandError: cannot create")
+
+
+def test_database_of_an_unknown_shape_is_refused(
+    project: Project,
+) -> None:
+    assert project.run("migrate", "--verbosity=0").returncode == 0
+    path = project.state.root / "coulisse-memory.db"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(
+            "UPDATE django_migrations SET name = '0001_of_another_shape' "
+            "WHERE app = 'memory' AND name LIKE '0001_%'"
+        )
+    for command in ("migrate", "start"):
+        refused = project.run(command)
+        assert refused.returncode == 1
+        assert "memory.0001_of_another_shape" in refused.stderr
+        assert "manage.py reset" in refused.stderr
+    assert project.run("reset", "--yes").returncode == 0
+    assert project.run("migrate", "--verbosity=0").returncode == 0
+
+
+def test_database_of_a_later_version_is_served(project: Project) -> None:
+    assert project.run("migrate", "--verbosity=0").returncode == 0
+    path = project.state.root / "coulisse-memory.db"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(
+            "INSERT INTO django_migrations (app, name, applied) "
+            "VALUES ('memory', '9999_later', '2027-01-01')"
+        )
+    assert project.run("migrate", "--verbosity=0").returncode == 0
