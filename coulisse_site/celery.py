@@ -1,4 +1,4 @@
-"""The Celery application: background jobs, in every app's `jobs.py`.
+"""The Celery application: background jobs, in every app's `tasks.py`.
 
 Whoever imports this module makes `celery.current_app` ours in all threads of the
 process, so that code below this layer sends messages and declares jobs (`shared_task`)
@@ -21,7 +21,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "coulisse_site.settings")
 
 
 def packages() -> list[str]:
-    """Return the apps that may have a `jobs.py`."""
+    """Return the apps that may have a `tasks.py`."""
     django.setup()
     return [config.name for config in apps.get_app_configs()]
 
@@ -30,7 +30,7 @@ def packages() -> list[str]:
 # installed, and a user's ./config would hide ours.
 app = Celery("coulisse", fixups=[])
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(packages, related_name="jobs")
+app.autodiscover_tasks(packages)
 app.set_default()
 # Not ours to mend, so not worth a traceback: `tell_that_it_was_away` says it.
 app.Task.throws = (OperationalError, InterfaceError)

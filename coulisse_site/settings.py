@@ -370,16 +370,16 @@ def every(seconds: int, task: str) -> dict[str, Any]:
 
 
 CELERY_BEAT_SCHEDULE = {
-    "access-prune": every(3600, "access.jobs.prune"),
-    "experiments-verdicts": every(600, "turns.jobs.verdicts"),
-    "mcp-sweep": every(600, "mcp_bridge.jobs.sweep"),
-    "memory-consolidate": every(600, "memory.jobs.consolidate"),
-    "memory-sweep": every(30, "memory.jobs.sweep"),
-    "smoke-prune": every(3600, "smoke.jobs.prune"),
-    "smoke-sweep": every(30, "smoke.jobs.sweep"),
-    "tasks-prune": every(3600, "tasks.jobs.prune"),
-    "tasks-sweep": every(30, "tasks.jobs.sweep"),
-    "telemetry-prune": every(3600, "telemetry.jobs.prune"),
+    "access-prune": every(3600, "access.tasks.prune"),
+    "experiments-verdicts": every(600, "turns.tasks.verdicts"),
+    "mcp-sweep": every(600, "mcp_bridge.tasks.sweep"),
+    "memory-consolidate": every(600, "memory.tasks.consolidate"),
+    "memory-sweep": every(30, "memory.tasks.sweep"),
+    "smoke-prune": every(3600, "smoke.tasks.prune"),
+    "smoke-sweep": every(30, "smoke.tasks.sweep"),
+    "tasks-prune": every(3600, "tasks.tasks.prune"),
+    "tasks-sweep": every(30, "tasks.tasks.sweep"),
+    "telemetry-prune": every(3600, "telemetry.tasks.prune"),
 }
 
 LOGGING = {

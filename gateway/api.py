@@ -13,11 +13,11 @@ from ninja.parser import Parser
 
 from config import live
 from core.errors import CoulisseError, Invalid
-from gateway import errors, tasks
+from gateway import errors
 from gateway.auth import authentication, request_user, usage_limits
 from gateway.auth.browser_session import LoginRequired
 from gateway.auth.request_user import CallerQuery
-from gateway.endpoints import feedback, memories, turns, user_data
+from gateway.endpoints import feedback, memories, tasks, turns, user_data
 from gateway.mcp_oauth import connections
 from gateway.openai import chat, request_conversion, serializers
 from gateway.request_validation import json_limits

@@ -30,12 +30,12 @@ from studio.monitoring.turn_views import OneTurn, Turns, UserTurns
 from studio.openapi.document import Description
 from studio.operations import table_browser
 from studio.operations.api_tokens import OneToken, Tokens, TokensEnabled
+from studio.operations.background_tasks import Again, OneTask, TaskCancelling, Tasks
 from studio.operations.playground import Playground, PlaygroundTurns
 from studio.operations.sidecar_views import Restart, Sidecars
 from studio.operations.studio_accounts import Everybody, Somebody
 from studio.operations.trigger_views import Firings, OneTrigger, Triggers
 from studio.server.access_middleware import URL_NAME
-from studio.tasks import Again, OneTask, TaskCancelling, Tasks
 from studio.user_pages.conversations import Messages, Threads
 from studio.user_pages.fact_detail import OneFact
 from studio.user_pages.fact_list import Facts

@@ -8,7 +8,7 @@ import celery
 
 from core.runtime.notifier import Wake
 
-TASK = "memory.jobs.work"
+TASK = "memory.tasks.work"
 PAUSE_SECONDS = 0.5
 """Between two messages: turns that end meanwhile share the next."""
 

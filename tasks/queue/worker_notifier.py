@@ -7,7 +7,7 @@ import celery
 from core.runtime.notifier import Wake
 from telemetry.live_turns.active_turns import BOARD
 
-TASK = "tasks.jobs.work"
+TASK = "tasks.tasks.work"
 PAUSE_SECONDS = 0.01
 
 

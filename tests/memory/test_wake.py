@@ -56,7 +56,7 @@ def test_the_message_names_the_job_and_wants_no_answer(monkeypatch):
     monkeypatch.setattr(celery, "current_app", App())
     notifier.send()
     name, options = sent[0]
-    assert name == "memory.jobs.work"
+    assert name == "memory.tasks.work"
     assert (options["ignore_result"], options["retry"]) == (True, False)
 
 

@@ -3,10 +3,10 @@
 from coulisse_site.settings import *  # noqa: F403
 from coulisse_site.settings import INSTALLED_APPS
 
-INSTALLED_APPS = [*INSTALLED_APPS, "tests.processes.small_jobs"]
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.processes.small_tasks"]
 CELERY_BEAT_SCHEDULE = {
     "tick": {
-        "task": "tests.processes.small_jobs.jobs.note",
+        "task": "tests.processes.small_tasks.tasks.note",
         "schedule": 0.5,
         "args": ["tick"],
     }

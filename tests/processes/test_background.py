@@ -20,7 +20,7 @@ from processes.supervision.run_state import ChildRecord
 from tests.processes.conftest import PATIENCE_SECONDS, Project, end, until
 
 NAMES = ["web-1", "broker", "worker", "beat"]
-JOBS = "tests.processes.small_jobs.jobs"
+JOBS = "tests.processes.small_tasks.tasks"
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from smoke import jobs
+from smoke import tasks
 from smoke.execution import run_lifecycle
 from smoke.models import Line, Run
 from tasks.models import Task
@@ -87,7 +87,7 @@ def test_the_clock_is_that_of_its_zone(cast: Cast, configure):
 
 def test_the_sweep_looks_at_the_clock(cast: Cast, configure):
     configure(with_test('schedule: "* * * * *"'))
-    jobs.sweep()
+    tasks.sweep()
     launched = Run.objects.filter(test="mine", origin="schedule", state="queued")
     assert launched.exists()
     close(list(launched))
@@ -117,9 +117,9 @@ def test_a_test_may_keep_its_runs_longer(cast: Cast, holding: Holding, configure
     configure(with_test("max_turns: 1\nkeep_days: null"))
     old = holding.hold("mine")
     Run.objects.filter(pk=old.pk).update(created_at=datetime(2020, 1, 1, tzinfo=UTC))
-    jobs.prune()
+    tasks.prune()
     assert Run.objects.filter(pk=old.pk).exists()
 
     configure(with_test("max_turns: 1\nkeep_days: 1"))
-    jobs.prune()
+    tasks.prune()
     assert not Run.objects.filter(pk=old.pk).exists()

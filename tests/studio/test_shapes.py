@@ -5,10 +5,9 @@ import pytest
 from access.tokens import api_tokens as minting
 from access.users import identity
 from gateway.endpoints.memory_schemas import SavedMemory
-from studio import tasks
 from studio.live import views
 from studio.monitoring import home, spend, turn_views
-from studio.operations import api_tokens, trigger_views
+from studio.operations import api_tokens, background_tasks, trigger_views
 from studio.user_pages import fact_detail, fact_list
 from studio.user_pages import schemas as shapes
 from tests.access.authors import ADA
@@ -62,7 +61,7 @@ def test_of_all(script, alice):
         ("", home.Day),
         ("live", views.Board),
         ("spend?since=2020-01-01", spend.Spending),
-        ("tasks", tasks.TaskList),
+        ("tasks", background_tasks.TaskList),
         ("tokens", api_tokens.TokenList),
         ("triggers", trigger_views.TriggerList),
     ],

@@ -17,7 +17,7 @@ from config import live
 from config.sections import Config
 from core.events import Usage
 from core.ids import UserId
-from telemetry import jobs
+from telemetry import tasks
 from telemetry.config import SqliteConfig, TelemetryConfig
 from telemetry.models import Expense, ModelCall, ToolCall, Turn
 from telemetry.storage import costs, retention, turn_store
@@ -180,7 +180,7 @@ def test_no_table_is_read_whole():
 
 def test_it_is_hourly():
     entry = settings.CELERY_BEAT_SCHEDULE["telemetry-prune"]
-    assert entry["task"] == jobs.prune.name
+    assert entry["task"] == tasks.prune.name
     assert entry["task"] in current_app.tasks
     assert entry["schedule"] == 3600
 
@@ -189,6 +189,6 @@ def test_it_is_hourly():
 def test_the_job_goes_by_the_clock():
     old = put(started_at=LONG_AGO).turn_id
     new = put(started_at=datetime.now(NOON.tzinfo)).turn_id
-    jobs.prune()
+    tasks.prune()
     left = set(Turn.objects.filter(pk__in=[old, new]).values_list("pk", flat=True))
     assert left == {new}

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from django.conf import settings
 
-from mcp_bridge import jobs
+from mcp_bridge import tasks
 from mcp_bridge.models import McpToken, McpUsedLink
 from mcp_bridge.oauth import token_manager, token_store, used_links
 from mcp_bridge.oauth.crypto import secret_keys
@@ -289,5 +289,5 @@ async def test_sign_ins_that_ended_are_deleted(stage, scripted):
 
 def test_the_clock_knows_the_job():
     sent = {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()}
-    assert jobs.sweep.name in sent
-    jobs.sweep()
+    assert tasks.sweep.name in sent
+    tasks.sweep()

@@ -17,19 +17,19 @@ GIVE_BACK_SECONDS = 7.0
 """After a worker is told to end; a second later it is cut off (`processes.worker`)."""
 
 
-@shared_task(name="memory.jobs.work", ignore_result=True)
+@shared_task(name="memory.tasks.work", ignore_result=True)
 def work() -> None:
     """Learn from the turns that are due."""
     extraction_worker.drain(WORK_SECONDS)
 
 
-@shared_task(name="memory.jobs.sweep", ignore_result=True)
+@shared_task(name="memory.tasks.sweep", ignore_result=True)
 def sweep() -> None:
     """Do what was left undone."""
     periodic_sweep.sweep(datetime.now(UTC))
 
 
-@shared_task(name="memory.jobs.consolidate", ignore_result=True)
+@shared_task(name="memory.tasks.consolidate", ignore_result=True)
 def consolidate() -> None:
     """Summarise old conversations, if it is time."""
     consolidation.run(datetime.now(UTC))

@@ -7,7 +7,7 @@ from celery import shared_task
 from mcp_bridge.oauth import token_store, used_links
 
 
-@shared_task(name="mcp_bridge.jobs.sweep", ignore_result=True)
+@shared_task(name="mcp_bridge.tasks.sweep", ignore_result=True)
 def sweep() -> None:
     """Delete used links and sign-ins that have expired."""
     now = datetime.now(UTC)

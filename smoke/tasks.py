@@ -6,7 +6,7 @@ from smoke.execution import run_lifecycle
 from tasks.queue import worker_notifier
 
 
-@shared_task(name="smoke.jobs.sweep", ignore_result=True)
+@shared_task(name="smoke.tasks.sweep", ignore_result=True)
 def sweep() -> None:
     """Close the runs that are over, and launch those whose time has come."""
     run_lifecycle.sweep()
@@ -14,7 +14,7 @@ def sweep() -> None:
         worker_notifier.soon()
 
 
-@shared_task(name="smoke.jobs.prune", ignore_result=True)
+@shared_task(name="smoke.tasks.prune", ignore_result=True)
 def prune() -> None:
     """Delete the runs that are old enough."""
     run_lifecycle.prune()

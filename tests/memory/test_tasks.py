@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError
 
 from config import live
-from memory import jobs
+from memory import tasks
 from memory.extraction import extraction_worker, job_queue, notifier
 from memory.facts import fact_store
 from memory.maintenance import consolidation, periodic_sweep
@@ -72,7 +72,7 @@ def remote(config, fake):
 
 
 def test_the_jobs_have_the_names_they_are_sent_by():
-    names = {"memory.jobs.work", "memory.jobs.sweep", "memory.jobs.consolidate"}
+    names = {"memory.tasks.work", "memory.tasks.sweep", "memory.tasks.consolidate"}
     assert names <= current_app.tasks.keys()
     assert notifier.TASK in names
 
@@ -80,23 +80,23 @@ def test_the_jobs_have_the_names_they_are_sent_by():
 def test_work_learns_what_is_due(config, fake, owner):
     tell(owner, "hello", "hi")
     says(fake)
-    jobs.work()
+    tasks.work()
     assert Lesson.objects.get().state == "done"
 
 
 def test_consolidate_leaves_a_receipt(config, fake, owner):
     tell(owner, *["words"] * 40)
     fake.reply("They talked.")
-    jobs.consolidate()
-    jobs.consolidate()
+    tasks.consolidate()
+    tasks.consolidate()
     assert Consolidation.objects.get().summaries == 1
 
 
 def test_a_lost_message_is_made_up_for(config, woken, owner):
-    jobs.sweep()
+    tasks.sweep()
     assert woken == []
     tell(owner, "hello", "hi")
-    jobs.sweep()
+    tasks.sweep()
     assert woken == [1]
 
 

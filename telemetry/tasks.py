@@ -7,7 +7,7 @@ from celery import shared_task
 from telemetry.storage import retention
 
 
-@shared_task(name="telemetry.jobs.prune", ignore_result=True)
+@shared_task(name="telemetry.tasks.prune", ignore_result=True)
 def prune() -> None:
     """Delete the turns that are older than they are kept."""
     retention.run(datetime.now(UTC))

@@ -6,18 +6,18 @@ import pytest
 from django.db import OperationalError
 
 from coulisse_site.celery import app
-from tasks import jobs
+from tasks import tasks
 from tasks.queue import lease_recovery
 
 
 def test_who_is_told_twice_to_stop_stops_once(monkeypatch: pytest.MonkeyPatch):
     stopped: list[bool] = []
     ending = threading.Thread(target=lambda: stopped.append(True))
-    monkeypatch.setattr(jobs, "_ending", ending)
-    jobs.end()
-    jobs.end()
-    jobs.wait()
-    jobs.end()
+    monkeypatch.setattr(tasks, "_ending", ending)
+    tasks.end()
+    tasks.end()
+    tasks.wait()
+    tasks.end()
     assert stopped == [True]
 
 
@@ -35,11 +35,11 @@ def test_a_database_that_is_away_is_told_in_a_line(
         raise fault
 
     monkeypatch.setattr(lease_recovery, "sweep", fail)
-    app.tasks["tasks.jobs.sweep"].apply()
+    app.tasks["tasks.tasks.sweep"].apply()
     told = [record for record in caplog.records if record.levelname != "INFO"]
     assert [bool(record.exc_info) for record in told] == [is_told_at_length]
     if not is_told_at_length:
         (line,) = told
         assert line.getMessage() == (
-            "tasks.jobs.sweep waits: the database does not answer: gone"
+            "tasks.tasks.sweep waits: the database does not answer: gone"
         )

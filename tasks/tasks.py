@@ -13,20 +13,20 @@ from tasks.queue import lease_recovery, retention
 from tasks.worker import service
 
 
-@shared_task(name="tasks.jobs.work", ignore_result=True)
+@shared_task(name="tasks.tasks.work", ignore_result=True)
 def work() -> None:
     """Look for work."""
     service.kick()
 
 
-@shared_task(name="tasks.jobs.sweep", ignore_result=True)
+@shared_task(name="tasks.tasks.sweep", ignore_result=True)
 def sweep() -> None:
     """Take up what was lost with its workers, and look for work."""
     lease_recovery.sweep()
     service.kick()
 
 
-@shared_task(name="tasks.jobs.prune", ignore_result=True)
+@shared_task(name="tasks.tasks.prune", ignore_result=True)
 def prune() -> None:
     """Delete the tasks that ended longer ago than they are kept."""
     retention.run(datetime.now(UTC))
