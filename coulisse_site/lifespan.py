@@ -10,13 +10,13 @@ from access.users import user_namespace
 from agents.skills import skill_registry
 from config import live
 from core.errors import CoulisseError
+from database import database_executor
+from database.errors import DatabaseDown
 from gateway.asgi.handler import Handler
 from memory.extraction import notifier
 from providers import client
 from studio.live import broadcaster
 from studio.server import event_loop_bridge
-from turns import database_executor
-from turns.errors import DatabaseDown
 from turns.recall import query_preparation
 from turns.reports import price_table
 from turns.structured_output import schema_workers

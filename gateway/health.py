@@ -7,8 +7,8 @@ from django.http import HttpRequest, HttpResponse
 
 from config import live
 from core.errors import CoulisseError
+from database import database_executor
 from gateway.errors import json_response
-from turns import database_executor
 
 DATABASE_SECONDS = 2
 """A database that takes longer is locked or overloaded."""

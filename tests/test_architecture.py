@@ -16,15 +16,15 @@ from config.loading import loader
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
-    *("core", "config", "providers", "mcp_bridge", "access", "telemetry", "testing"),
-    *("agents", "memory", "experiments", "judges", "turns", "tasks", "gateway"),
-    *("smoke", "processes", "demo", "studio", "coulisse_site"),
+    *("core", "database", "config", "providers", "mcp_bridge", "access", "telemetry"),
+    *("testing", "tasks", "agents", "memory", "experiments", "judges", "turns"),
+    *("gateway", "smoke", "processes", "demo", "studio", "coulisse_site"),
 )
 EXAMPLES = sorted((ROOT / "examples").glob("**/*.y*ml"))
 
 DOORS = {
     # The database lane: it hands functions to threads that own connections.
-    "turns.database_executor",
+    "database.database_executor",
     # A function for the lane lives beside the view that sends it there.
     "gateway.health",
 }
@@ -111,7 +111,7 @@ def test_that_test_looks_where_the_async_code_is():
         "gateway.asgi.handler",
     } <= found
     assert touches_tables(imports(ROOT / "memory/transcript/message_store.py"))
-    assert touches_tables(imports(ROOT / "turns/database_executor.py"))
+    assert touches_tables(imports(ROOT / "database/database_executor.py"))
 
 
 def table_modules() -> set[str]:

@@ -3,16 +3,6 @@
 from core.errors import Invalid, Unavailable, Upstream
 
 
-class DatabaseDown(Unavailable):
-    """The database is not available; nothing was stored. Try again."""
-
-    code = "database_unavailable"
-
-
-class Unwanted(Exception):
-    """Nobody may store this turn any more: its task was erased, or given to another."""
-
-
 class MessagesInvalid(Invalid):
     """The messages cannot be continued."""
 

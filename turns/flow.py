@@ -26,6 +26,8 @@ from core.ids import UserId
 from core.messages import Message
 from core.reply import Reply
 from core.tools import Tool
+from database import database_executor
+from database.errors import DatabaseDown, Unwanted
 from memory import memory_settings
 from memory.context import turn_context
 from memory.context.turn_context import Gathered, Wanted
@@ -37,10 +39,8 @@ from providers.embeddings import usage_collector
 from telemetry.config import TELEMETRY
 from telemetry.log_output import logs
 from telemetry.types import Outcome, Record
-from turns import database_executor
 from turns.budget import async_reservations, request_limits, reservations
 from turns.budget.reservations import Allowance, Wish
-from turns.errors import DatabaseDown, Unwanted
 from turns.lifecycle import (
     deferred_charges,
     live_registration,

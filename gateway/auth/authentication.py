@@ -21,11 +21,11 @@ from config import live
 from config.config import SERVER
 from core.errors import CoulisseError
 from core.text.sanitization import shortened
+from database import database_executor
 from gateway import errors
 from gateway.auth import browser_session
 from gateway.errors import HOSTS_REMEDY
 from gateway.request_validation import hosts
-from turns import database_executor
 
 ATTRIBUTE = "_coulisse_caller"
 

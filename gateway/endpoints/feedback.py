@@ -6,12 +6,12 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Body, Query, Router
 
 from core.ids import TurnId
+from database import database_executor
 from gateway.auth.request_user import IN_OPENAPI, CallerQuery, identify
 from gateway.endpoints.feedback_schemas import DeletedFeedback, Feedback, NewFeedback
 from gateway.errors import json_response
 from judges.errors import FeedbackUnknown, MessageUnknown
 from telemetry.presentation import turn_ids, turn_serializers
-from turns import database_executor
 from turns.evaluation import user_feedback
 
 router = Router(tags=["Feedback"])

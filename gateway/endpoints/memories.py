@@ -9,6 +9,7 @@ from ninja import Body, Query, Router
 from access.audit import audit_log
 from core.errors import Invalid
 from core.ids import UserId
+from database import database_executor
 from gateway.auth.request_audit import deed
 from gateway.auth.request_user import IN_OPENAPI, CallerQuery, identify
 from gateway.endpoints import memory_serializers
@@ -31,7 +32,6 @@ from memory.extraction.injection import injection_filter
 from memory.facts import fact_serializers, fact_store, public_ids
 from memory.recall import search
 from memory.types import FoundFact, FoundMessage
-from turns import database_executor
 from turns.recall import query_preparation
 
 BY = "user"

@@ -11,6 +11,7 @@ from ninja import Body, Query, Router
 from config import live
 from core.errors import Invalid
 from core.ids import UserId
+from database import database_executor
 from gateway.auth import authentication
 from gateway.auth.request_user import IN_OPENAPI, CallerQuery, identify
 from gateway.endpoints.task_schemas import NewTask, Task, TaskList, TasksQuery
@@ -22,7 +23,6 @@ from tasks.queue import lifecycle, worker_notifier
 from tasks.reports import task_ids, task_queries
 from tasks.submission import admission, task_requests
 from tasks.submission.task_requests import Wish
-from turns import database_executor
 
 KEY_HEADER = "Idempotency-Key"
 MAX_KEY_LENGTH = 255

@@ -6,6 +6,7 @@ from ninja import Query, Router
 from config import live
 from core.errors import NotFound
 from core.ids import TurnId, UserId
+from database import database_executor
 from gateway.auth.request_user import IN_OPENAPI, CallerQuery, identify
 from gateway.endpoints.turn_schemas import Turn, TurnList, TurnsQuery
 from gateway.errors import json_response
@@ -13,7 +14,6 @@ from gateway.responses import pagination
 from telemetry.config import TELEMETRY
 from telemetry.presentation import turn_ids, turn_serializers
 from telemetry.storage import turn_store
-from turns import database_executor
 
 router = Router(tags=["Turns"])
 

@@ -10,6 +10,7 @@ from pydantic import Field
 from access.audit import audit_log
 from config import live
 from core.ids import UserId
+from database import database_executor
 from gateway.auth.request_audit import deed
 from gateway.auth.request_user import IN_OPENAPI, CallerQuery, identify
 from gateway.endpoints.memory_schemas import Erased, ErasureAsked
@@ -18,7 +19,6 @@ from memory.facts import fact_serializers
 from memory.user_data import erasure, export
 from memory.user_data.export import Place
 from telemetry.config import TELEMETRY
-from turns import database_executor
 
 router = Router(tags=["Users"])
 

@@ -13,6 +13,7 @@ from config import live
 from config.sections import Config
 from core.errors import CoulisseError, NotFound
 from core.text.sanitization import shortened
+from database import database_executor
 from gateway import errors
 from gateway.auth import authentication
 from tasks.agent_triggers import run_log, trigger_runs, webhooks
@@ -20,7 +21,6 @@ from tasks.agent_triggers.config import WebhookTrigger, webhook
 from tasks.agent_triggers.trigger_runs import Firing
 from tasks.agent_triggers.webhooks import Post
 from tasks.queue import worker_notifier
-from turns import database_executor
 
 
 class HookUnknown(NotFound):

@@ -24,6 +24,7 @@ from config import live
 from config.sections import Config
 from core.errors import CoulisseError
 from core.ids import UserId
+from database import database_executor
 from gateway import errors
 from gateway.auth import authentication, request_audit, request_user
 from gateway.mcp_oauth.oauth_errors import problem_of
@@ -31,7 +32,6 @@ from gateway.responses.html_pages import Page, keep_secret
 from mcp_bridge.oauth.errors import NoSignIn
 from mcp_bridge.oauth.flow import Connecting, Departure, Return
 from mcp_bridge.oauth.state_tokens import LIFETIME
-from turns import database_executor
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from core.errors import Invalid
 from core.ids import UserId
-from turns import database_executor
+from database import database_executor
 
 Id = TypeVar("Id", bound=uuid.UUID)
 Place = tuple[datetime, uuid.UUID]

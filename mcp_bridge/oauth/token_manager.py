@@ -50,7 +50,7 @@ Key = tuple[asyncio.AbstractEventLoop, str, str, UserId]
 class SignIns:
     """Keeps users' sign-ins to MCP servers; one for each process.
 
-    `cross` and `cross_to_end` are `turns.database_executor.run` and `run_to_end`.
+    `cross` and `cross_to_end` are `database.database_executor.run` and `run_to_end`.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 Cross = Callable[..., Awaitable[Any]]
-"""Calls a function that touches tables: `turns.database_executor.run` or `run_to_end`.
+"""Calls a function that touches tables: `run` or `run_to_end` of the executor.
 """
 
 Note = Callable[[], None]

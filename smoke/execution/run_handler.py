@@ -15,14 +15,15 @@ from config import live
 from core.errors import CoulisseError
 from core.ids import TurnId
 from core.reply import Reply
+from database import database_executor
+from database.errors import DatabaseDown
 from smoke.errors import Silence
 from smoke.execution import dialogue, personas, run_lifecycle
 from smoke.execution.dialogue import Said, Stop, Talk
 from tasks.queue import lifecycle
 from tasks.queue.claimed_task import Work
 from tasks.queue.task_kinds import Ending, Kind
-from turns import database_executor, flow
-from turns.errors import DatabaseDown
+from turns import flow
 from turns.preparation.options import Options
 from turns.turn import TurnRequest
 

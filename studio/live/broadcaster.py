@@ -14,12 +14,12 @@ from typing import Any
 
 import orjson
 
+from database import database_executor
+from database.errors import DatabaseDown
 from studio.live import recent_activity
 from telemetry.live_turns import running_turn_serializer
 from telemetry.live_turns.active_turns import BOARD
 from telemetry.live_turns.live_publisher import Frame, Reporter, Told
-from turns import database_executor
-from turns.errors import DatabaseDown
 
 FLUSH_SECONDS = 0.25
 ROWS_SECONDS = 1.0

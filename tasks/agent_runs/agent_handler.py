@@ -6,10 +6,11 @@ from functools import partial
 
 from access.users.caller import OPEN, Caller
 from core.messages import Message
+from database import database_executor
 from tasks.agent_runs import attempt_ids, billing, completion
 from tasks.queue.claimed_task import Work
 from tasks.queue.task_kinds import Ending, Kind
-from turns import database_executor, flow
+from turns import flow
 from turns.preparation import options
 from turns.turn import TurnRequest
 

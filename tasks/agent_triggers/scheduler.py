@@ -12,13 +12,13 @@ from datetime import UTC, datetime, timedelta
 
 from config import live
 from config.sections import Config
+from database import database_executor
+from database.errors import DatabaseDown
 from tasks.agent_triggers import boot_triggers, cron_triggers, run_log
 from tasks.agent_triggers.config import CronTrigger
 from tasks.agent_triggers.config import crons as crons_of
 from tasks.agent_triggers.trigger_runs import Firing
 from tasks.queue import lease_recovery
-from turns import database_executor
-from turns.errors import DatabaseDown
 
 LOOK_SECONDS = 1.0
 """The longest sleep: an edit of the YAML and a clock that was set are seen then."""

@@ -10,6 +10,7 @@ import orjson
 
 from config import live
 from core.errors import CoulisseError
+from database import database_executor
 from judges import runner
 from judges.config import JUDGES, JudgeConfig
 from judges.errors import AnswerUnreadable
@@ -22,7 +23,6 @@ from tasks.queue.claimed_task import Work
 from tasks.queue.task_kinds import Ending, Kind
 from tasks.worker import retry_policy
 from telemetry.storage.costs import Paid
-from turns import database_executor
 
 logger = logging.getLogger(__name__)
 

@@ -21,13 +21,13 @@ from core.errors import CoulisseError
 from core.ids import UserId
 from core.runtime import request_ids
 from core.text import redaction
+from database.errors import Unwanted
 from tasks.models import Task
 from tasks.queue import fair_scheduling, worker_identity
 from tasks.queue.claimed_task import Work
 from tasks.queue.column_values import stored
 from telemetry.live_turns.active_turns import BOARD
 from telemetry.storage.stored_text import storable
-from turns.errors import Unwanted
 
 LEASE_SECONDS = 30.0
 """How long a worker may be silent; it extends its leases every ten seconds."""

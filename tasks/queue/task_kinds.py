@@ -23,7 +23,7 @@ class Kind:
 
     name: str
     run: Callable[[Work], Awaitable[Ending]]
-    """Does it, on the event loop; tables are reached by `turns.database_executor`.
+    """Does it, on the event loop; tables are reached by `database.database_executor`.
     Raises what went wrong: `CoulisseError`s are told as they are."""
     max_failures: int = 1
     """Attempts, where a row does not say."""

@@ -14,13 +14,14 @@ from config.sections import Config
 from core.errors import CoulisseError
 from core.ids import TurnId
 from core.reply import Reply
+from database import database_executor
 from memory import memory_settings
 from tasks.queue.claimed_task import Work
 from tasks.queue.task_kinds import Ending, Kind
 from tasks.shadow_runs import shadow_queue, turn_snapshot
 from tasks.shadow_runs.turn_snapshot import Trial
 from telemetry.config import TELEMETRY
-from turns import database_executor, flow
+from turns import flow
 from turns.budget.reservations import Allowance
 from turns.lifecycle import live_registration, turn_record
 from turns.preparation import prompt

@@ -14,12 +14,12 @@ from pydantic import Field
 from agents.config import AgentConfig
 from core.tools import Tool
 from core.trace import ToolCall
+from database import database_executor
 from tasks.config import TASKS
 from tasks.queue import worker_notifier
 from tasks.reports import task_queries
 from tasks.submission import admission, task_requests
 from tasks.submission.task_requests import Wish
-from turns import database_executor
 from turns.preparation import routing
 from turns.tools.memory_tools import Arguments, checked
 from turns.tools.toolbox import Toolbox

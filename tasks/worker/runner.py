@@ -15,6 +15,8 @@ from config import live
 from core.errors import CoulisseError
 from core.ids import UserId
 from core.runtime import request_ids
+from database import database_executor
+from database.errors import DatabaseDown
 from tasks.config import TASKS
 from tasks.errors import DeadlinePassed
 from tasks.queue import claim, lease_recovery, lifecycle, task_kinds
@@ -22,8 +24,6 @@ from tasks.queue.claimed_task import Work
 from tasks.queue.task_kinds import Ending
 from tasks.worker import retry_policy
 from telemetry.live_turns.active_turns import BOARD
-from turns import database_executor
-from turns.errors import DatabaseDown
 
 LOOK_SECONDS = 5.0
 CANCEL_SECONDS = 1.0

@@ -10,6 +10,8 @@ from concurrent.futures import Future
 from agents.skills import skill_registry
 from config import live
 from core.ids import UserId
+from database import database_executor
+from database.errors import DatabaseDown
 from providers import sync_bridge
 from tasks.agent_triggers import boot_triggers
 from tasks.agent_triggers.scheduler import Clock
@@ -17,8 +19,6 @@ from tasks.config import TASKS
 from tasks.queue import lease_recovery, worker_notifier
 from tasks.worker.runner import Runner
 from telemetry.live_turns.live_publisher import Reporter
-from turns import database_executor
-from turns.errors import DatabaseDown
 from turns.structured_output import schema_workers
 from turns.tools import mcp_sessions
 

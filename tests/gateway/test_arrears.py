@@ -5,13 +5,13 @@ import threading
 import pytest
 from django.db.utils import DataError
 
+from database import database_executor
+from database.errors import DatabaseDown
 from telemetry.models import Turn
 from tests.gateway.calls import stored, until
 from tests.gateway.test_budgets import COST, aside, ask, meter, mint, url
 from tests.gateway.test_errors import without_database
-from turns import database_executor
 from turns.budget import reservations
-from turns.errors import DatabaseDown
 from turns.lifecycle import deferred_charges, turn_transaction
 
 __all__ = ["mint", "url"]

@@ -9,9 +9,9 @@ from access.tokens import api_tokens
 from access.users import identity
 from config import live
 from config.loading import loader
+from database.errors import DatabaseDown
 from tests.access.authors import ADA
 from tests.gateway.hands import Hands, ok
-from turns.errors import DatabaseDown
 
 pytestmark = pytest.mark.database
 

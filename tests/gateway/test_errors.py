@@ -12,6 +12,7 @@ import pytest
 from django.conf import settings
 from django.db import OperationalError, connection
 
+from database import database_executor
 from memory.transcript import message_store
 from tests.gateway.calls import (
     PATH,
@@ -25,7 +26,6 @@ from tests.gateway.calls import (
     says,
     stored,
 )
-from turns import database_executor
 
 pytestmark = pytest.mark.database
 

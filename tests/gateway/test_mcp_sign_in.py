@@ -11,12 +11,12 @@ from mcp.shared.auth import OAuthClientInformationFull
 from access.audit import audit_log
 from access.users import identity
 from config import live
+from database.errors import DatabaseDown
 from mcp_bridge.models import McpClient, McpToken
 from tests.gateway.calls import error
 from tests.gateway.hands import Hands, ok
 from tests.mcp_bridge.authorization import Place, serve_protected
 from tests.mcp_bridge.sign_in.scripted import ISSUER, ScriptedProvider
-from turns.errors import DatabaseDown
 from turns.tools.mcp_sessions import SIGN_INS
 
 pytestmark = pytest.mark.database

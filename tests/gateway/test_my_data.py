@@ -8,13 +8,13 @@ import pytest
 from django.db import OperationalError
 
 from access.users import identity
+from database import database_executor
+from database.errors import DatabaseDown
 from gateway.endpoints import user_data
 from memory.models import Erasure
 from memory.user_data import erasure, export
 from tests.gateway.hands import ok
 from tests.memory.lives import live, rows_of, talk
-from turns import database_executor
-from turns.errors import DatabaseDown
 
 pytestmark = pytest.mark.database
 

@@ -14,10 +14,10 @@ import httpx2
 import pytest
 
 from core.runtime import request_ids
+from database import database_executor
 from telemetry.log_output import formatters
 from tests.gateway.calls import ask, body, error, frames, post, until
 from tests.gateway.test_record import the_turn
-from turns import database_executor
 
 pytestmark = pytest.mark.database
 

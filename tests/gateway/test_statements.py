@@ -7,11 +7,11 @@ import pytest
 from django.db import connection
 
 from access.tokens import api_tokens
+from database import database_executor
 from gateway.auth.request_user import HEADER
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import bearer, body, post
-from turns import database_executor
 
 pytestmark = pytest.mark.database
 

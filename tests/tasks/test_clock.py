@@ -9,6 +9,7 @@ import pytest
 from django.db import OperationalError
 
 from core.ids import UserId
+from database.errors import DatabaseDown
 from providers import sync_bridge
 from tasks.agent_triggers import boot_triggers, cron_triggers, server_start_id
 from tasks.agent_triggers.scheduler import Clock
@@ -27,7 +28,6 @@ from tests.tasks.triggers import (
     unique,
     yaml,
 )
-from turns.errors import DatabaseDown
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("server")]
 

@@ -10,9 +10,9 @@ import pytest
 from django.conf import settings
 from django.db import OperationalError, connection
 
+from database import database_executor
+from database.errors import DatabaseDown, Unwanted
 from tests.gateway.calls import ask, body, calling, refused, stored, until
-from turns import database_executor
-from turns.errors import DatabaseDown, Unwanted
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 
@@ -120,7 +120,7 @@ async def test_a_write_whose_caller_left_tells_only_faults_of_ours(fault, told, 
     ours = [
         each
         for each in caplog.records
-        if each.name in ("asyncio", "turns.database_executor")
+        if each.name in ("asyncio", "database.database_executor")
     ]
     assert [record.getMessage() for record in ours] == told
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from access.limits.usage_counters import NOTHING, Charge
+from database import database_executor
+from database.errors import DatabaseDown
 from memory.context.turn_context import Gathered, Wanted
-from turns import database_executor
 from turns.budget import reservations
 from turns.budget.reservations import Allowance, Wish
-from turns.errors import DatabaseDown
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -14,14 +14,14 @@ from typing import TypeVar
 from access.limits import dollars
 from access.limits.usage_counters import Charge
 from config.sections import Config
+from database import database_executor
+from database.errors import DatabaseDown
 from providers.embeddings import usage_collector
 from providers.embeddings.usage_collector import EmbeddingCall
 from providers.pricing import call_costs
-from turns import database_executor
 from turns.budget import async_reservations, request_usage, reservations
 from turns.budget.request_usage import UsageRequest
 from turns.budget.reservations import Allowance
-from turns.errors import DatabaseDown
 
 T = TypeVar("T")
 

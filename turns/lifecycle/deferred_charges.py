@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from access.limits import dollars
 from access.limits.usage_counters import Charge
+from database import database_executor
+from database.errors import DatabaseDown
 from telemetry.config import TelemetryConfig
 from telemetry.types import Record
-from turns import database_executor
-from turns.errors import DatabaseDown
 from turns.lifecycle import turn_transaction
 
 PAUSES_SECONDS = (1.0, 5.0, 15.0, 60.0, 120.0, 300.0)

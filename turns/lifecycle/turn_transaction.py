@@ -7,13 +7,13 @@ from functools import partial
 from django.db import transaction
 from django.db.utils import DataError, IntegrityError
 
+from database.errors import Unwanted
 from memory.extraction.job_queue import Study
 from memory.transcript import message_store
 from memory.transcript.message_rows import Entry
 from telemetry.config import TelemetryConfig
 from telemetry.storage import client_tool_results, turn_store
 from telemetry.types import Record
-from turns.errors import Unwanted
 
 UNRECORDED = "the record of turn %s was not stored"
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from config.sections import Config
 from core.ids import UserId
+from database import database_executor
+from database.errors import DatabaseDown
 from experiments import assignment
 from experiments.config import ExperimentConfig, split_metric
 from experiments.exploration import Patience
 from judges.config import JUDGES
 from judges.scores import Stats
-from turns import database_executor
-from turns.errors import DatabaseDown
 from turns.preparation import variant_scores
 
 REMEMBERED_SECONDS = 5.0

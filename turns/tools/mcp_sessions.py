@@ -1,10 +1,10 @@
 """This process's sessions with MCP servers, and its users' sign-ins to them."""
 
 from config import live
+from database import database_executor
 from mcp_bridge import toolset
 from mcp_bridge.client.session_pool import Pool
 from mcp_bridge.oauth.token_manager import SignIns
-from turns import database_executor
 
 POOL = Pool()
 SIGN_INS = SignIns(database_executor.run, database_executor.run_to_end)

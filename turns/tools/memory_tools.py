@@ -17,6 +17,7 @@ from core.errors import Invalid
 from core.ids import UserId
 from core.text.sanitization import shortened
 from core.trace import ToolCall
+from database import database_executor
 from memory.config import UserState
 from memory.errors import FactUnknown
 from memory.extraction.injection import injection_filter
@@ -24,7 +25,6 @@ from memory.facts import fact_store, public_ids
 from memory.memory_settings import Plan
 from memory.recall import search
 from memory.types import MAX_CONTENT_LENGTH, Category, Draft, FoundMessage, KnownFact
-from turns import database_executor
 from turns.recall import query_embedding
 
 MAX_FOUND = 20

@@ -8,12 +8,12 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
+from access.management.base_commands import MemoryCommand
 from config import starter
 from config.loading import loader, reader
 from config.sections import Config
 from demo import removal, sample_users
 from demo.generator import Month, Size
-from memory.management.base_commands import MemoryCommand
 
 SIZE = Size()
 

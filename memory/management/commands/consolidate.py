@@ -5,9 +5,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from access.management.base_commands import MemoryCommand
 from access.users import identity
 from memory.maintenance import consolidation
-from memory.management.base_commands import MemoryCommand
 from memory.models import Consolidation
 
 FIGURES = ("threads", "messages", "summaries", "failures", "tokens_before")

@@ -8,9 +8,9 @@ from django.core.management.base import CommandParser
 
 from access.audit import audit_events
 from access.audit.audit_events import Deed
+from access.management.base_commands import UserCommand, is_confirmed
 from access.tokens import token_queries
 from core.ids import UserId
-from memory.management.base_commands import UserCommand, is_confirmed
 from memory.user_data import erasure
 
 

@@ -8,10 +8,10 @@ from django.db import transaction
 
 from access.audit import audit_events, audit_log
 from access.audit.audit_events import Deed
+from access.management.base_commands import MemoryCommand
 from access.users import identity
 from core.ids import UserId
 from memory.extraction import job_queue
-from memory.management.base_commands import MemoryCommand
 from memory.models import Lesson
 
 SHOWN = 50

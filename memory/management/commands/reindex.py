@@ -7,10 +7,10 @@ from django.core.management.base import CommandError, CommandParser
 
 from access.audit import audit_events, audit_log
 from access.audit.audit_events import Deed
+from access.management.base_commands import INTERRUPTED, MemoryCommand
 from config import live
 from core.errors import CoulisseError
 from memory import memory_settings
-from memory.management.base_commands import INTERRUPTED, MemoryCommand
 from memory.management.progress_bar import Bar
 from memory.recall import embedding, passages
 from memory.recall.index import hnsw_index

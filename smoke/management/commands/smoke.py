@@ -8,12 +8,12 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from access.management.base_commands import INTERRUPTED, MemoryCommand
 from config import live
 from config.management import config_option
 from config.validation.suggestions import did_you_mean
 from core.ids import UserId
 from core.runtime import sigint
-from memory.management.base_commands import INTERRUPTED, MemoryCommand
 from smoke.config import SMOKE_TESTS, SmokeTest
 from smoke.errors import SmokeTestUnknown
 from smoke.execution import local_runner, run_lifecycle

@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from access import time_parsing
+from access.management.base_commands import INTERRUPTED, MemoryCommand, is_confirmed
 from agents.config import AGENTS
 from config import live
 from config.sections import Config
@@ -15,7 +16,6 @@ from config.validation.suggestions import did_you_mean
 from core import money
 from core.runtime import sigint
 from judges.config import JUDGES, JudgeConfig
-from memory.management.base_commands import INTERRUPTED, MemoryCommand, is_confirmed
 from memory.management.progress_bar import Bar
 from tasks.judge_runs import judge_queue, past_replies, run_results
 from tasks.judge_runs.past_replies import Backlog, Reply

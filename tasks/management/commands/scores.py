@@ -6,8 +6,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from access import time_parsing
+from access.management.base_commands import MemoryCommand
 from judges import feedback, scores
-from memory.management.base_commands import MemoryCommand
 from tasks.judge_runs import run_results, score_report
 
 

@@ -9,9 +9,9 @@ from django.db import transaction
 
 from access.audit import audit_events, audit_log
 from access.audit.audit_events import Deed
+from access.management.base_commands import MemoryCommand
 from access.users import identity
 from config.management import config_option
-from memory.management.base_commands import MemoryCommand
 from tasks.models import Task
 from tasks.queue import lifecycle, task_kinds
 from tasks.reports import operator_view, task_ids, task_queries, terminal

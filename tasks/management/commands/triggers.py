@@ -12,10 +12,10 @@ from django.utils.module_loading import import_string
 
 from access.audit import audit_events, audit_log
 from access.audit.audit_events import Deed
+from access.management.base_commands import MemoryCommand
 from config import live
 from config.management import config_option
 from config.sections import Config
-from memory.management.base_commands import MemoryCommand
 from tasks.agent_triggers import manual_runs
 from tasks.agent_triggers.reports import terminal, trigger_status
 from tasks.agent_triggers.trigger_runs import Firing

@@ -7,9 +7,9 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from database import database_executor
 from mcp_bridge.models import McpToken
 from tests.mcp_bridge.sign_in.users import Stage, asked, configured, new_user, returned
-from turns import database_executor
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 

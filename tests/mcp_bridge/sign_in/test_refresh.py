@@ -6,13 +6,13 @@ from datetime import timedelta
 import pytest
 from django.conf import settings
 
+from database import database_executor
 from mcp_bridge import tasks
 from mcp_bridge.models import McpToken, McpUsedLink
 from mcp_bridge.oauth import token_manager, token_store, used_links
 from mcp_bridge.oauth.crypto import secret_keys
 from mcp_bridge.oauth.errors import SignInFailed
 from tests.mcp_bridge.sign_in.users import Stage, configured, keys_in, new_user
-from turns import database_executor
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 

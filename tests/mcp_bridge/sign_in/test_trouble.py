@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from database import database_executor
 from mcp_bridge.models import McpClient, McpToken
 from mcp_bridge.oauth.errors import (
     OtherBrowser,
@@ -20,7 +21,6 @@ from mcp_bridge.oauth.errors import (
 )
 from tests.mcp_bridge.sign_in.scripted import ISSUER, OPENID, RESOURCE
 from tests.mcp_bridge.sign_in.users import Stage, asked, configured, new_user
-from turns import database_executor
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]
 

@@ -11,13 +11,13 @@ from django.test import override_settings
 
 from config.sections import Config
 from core.ids import UserId
+from database import database_executor
 from mcp_bridge.config import MCP
 from mcp_bridge.oauth.authorization_server.http_requests import Web
 from mcp_bridge.oauth.errors import SignInFailed
 from mcp_bridge.oauth.flow import Connecting, Departure, Return
 from mcp_bridge.oauth.token_manager import SignIns
 from tests.mcp_bridge.conftest import PATIENCE_SECONDS
-from turns import database_executor
 
 BASE = "http://localhost:8421"
 

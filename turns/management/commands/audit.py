@@ -7,7 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from access import time_parsing
 from access.audit import audit_log, formatting
-from memory.management.base_commands import MemoryCommand
+from access.management.base_commands import MemoryCommand
 
 SHOWN = 50
 

@@ -6,10 +6,10 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from access import time_parsing
+from access.management.base_commands import MemoryCommand
 from config import live
 from config.validation.suggestions import did_you_mean
 from experiments.config import EXPERIMENTS
-from memory.management.base_commands import MemoryCommand
 from turns.evaluation import comparison_report, experiment_formats
 
 

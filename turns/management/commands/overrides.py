@@ -8,11 +8,11 @@ from django.core.management.base import CommandParser
 
 from access.audit import audit_events, audit_log
 from access.audit.audit_events import Deed
+from access.management.base_commands import MemoryCommand
 from config import live
 from config.loading import resolution
 from config.management import config_option
 from config.overrides import formatting, override_editor
-from memory.management.base_commands import MemoryCommand
 
 
 class Command(MemoryCommand):

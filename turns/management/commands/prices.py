@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from access.management.base_commands import MemoryCommand
 from config import live
-from memory.management.base_commands import MemoryCommand
 from turns.reports import price_table
 
 

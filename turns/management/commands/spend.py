@@ -6,8 +6,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from access import time_parsing
+from access.management.base_commands import MemoryCommand
 from config.loading import loader
-from memory.management.base_commands import MemoryCommand
 from telemetry.config import TELEMETRY
 from telemetry.statistics import cost_totals
 from turns.reports import spend_table

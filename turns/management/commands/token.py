@@ -10,13 +10,13 @@ from access import time_parsing
 from access.audit import audit_events
 from access.authentication.config import AUTH
 from access.limits import dollars
+from access.management.base_commands import MemoryCommand
 from access.models import Budget
 from access.tokens import api_tokens, formatting, token_queries
 from config import live
 from config.errors import ConfigInvalid
 from config.management import config_option
 from config.sections import Config
-from memory.management.base_commands import MemoryCommand
 from turns.preparation import token_scope
 
 

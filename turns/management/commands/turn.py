@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from memory.management.base_commands import MemoryCommand
+from access.management.base_commands import MemoryCommand
 from telemetry.presentation import terminal, turn_ids, turn_serializers
 from telemetry.storage import turn_store
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from access.management.base_commands import MemoryCommand
 from access.users import identity
-from memory.management.base_commands import MemoryCommand
 from telemetry.presentation import terminal
 from telemetry.storage import turn_store
 

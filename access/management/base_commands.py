@@ -1,4 +1,4 @@
-"""What the commands about memory have in common."""
+"""What the commands about what is stored have in common."""
 
 import os
 import sys

@@ -22,7 +22,7 @@ from django.db.utils import (
 )
 
 from core.runtime import request_ids
-from turns.errors import DatabaseDown, Unwanted
+from database.errors import DatabaseDown, Unwanted
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,0 +1,1 @@
+"""How async code reaches the tables: an executor whose threads own the connections."""
