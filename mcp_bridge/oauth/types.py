@@ -8,8 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 Cross = Callable[..., Awaitable[Any]]
-"""Calls a function that touches tables: `run` or `run_to_end` of the executor.
-"""
+"""Calls a function that touches tables: `run` or `run_to_end` of the executor."""
 
 Note = Callable[[], None]
 """Called where a sign-in begins or ends, within the transaction of that."""

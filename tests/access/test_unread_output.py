@@ -9,7 +9,7 @@ import pytest
 COMMAND = """
 import sys, django
 django.setup()
-from memory.management.base_commands import MemoryCommand
+from access.management.base_commands import MemoryCommand
 
 class Command(MemoryCommand):
     requires_system_checks = []
