@@ -47,7 +47,7 @@ COULISSE_SECTIONS = [
     "smoke.config.SMOKE_TESTS",
     "studio.config.STUDIO",
     "tasks.config.TASKS",
-    "tasks.agent_triggers.config.TRIGGERS",
+    "triggers.config.TRIGGERS",
     "telemetry.config.TELEMETRY",
 ]
 COULISSE_CHECKS: list[str] = [
@@ -55,6 +55,13 @@ COULISSE_CHECKS: list[str] = [
     "turns.evaluation.experiment_checks.check_names",
     "turns.evaluation.experiment_checks.check_variants",
     "turns.evaluation.judge_checks.check_judges",
+]
+# What workers do, in the order in which lists of kinds are shown.
+COULISSE_TASK_KINDS = [
+    "turns.agent_tasks.agent_handler.KIND",
+    "tasks.judge_runs.judge_handler.KIND",
+    "turns.shadow_runs.shadow_handler.KIND",
+    "smoke.execution.run_handler.KIND",
 ]
 COULISSE_MAY_CHANGE_COMMANDS = "studio.config.may_change_commands"
 # Reads what the studio says over the YAML.
@@ -71,12 +78,13 @@ INSTALLED_APPS = [
     "mcp_bridge",
     "access",
     "telemetry",
+    "tasks",
     "agents",
     "memory",
     "experiments",
     "judges",
     "turns",
-    "tasks",
+    "triggers",
     "gateway",
     "smoke",
     "processes",
@@ -368,6 +376,9 @@ def every(seconds: int, task: str) -> dict[str, Any]:
     """
     return {"task": task, "schedule": seconds, "options": {"expires": seconds}}
 
+
+# Besides the `tasks.py` of every app.
+CELERY_IMPORTS = ["coulisse_site.worker"]
 
 CELERY_BEAT_SCHEDULE = {
     "access-prune": every(3600, "access.tasks.prune"),

@@ -26,9 +26,10 @@ from memory.models import (
     Thread,
 )
 from smoke.models import Line, Run
-from tasks.agent_triggers import trigger_runs
-from tasks.models import Task, TriggerState
+from tasks.models import Task
 from telemetry.models import Expense, ModelCall, ToolCall, Turn
+from triggers.models import TriggerState
+from triggers.runs import trigger_runs
 
 AT_ONCE = 500
 """People of one statement."""

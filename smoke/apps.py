@@ -10,9 +10,6 @@ class SmokeApp(AppConfig):
         # Only now: it leads to models, which exist from here on.
         from memory.user_data import registry
         from smoke import user_data
-        from smoke.execution import run_handler
-        from tasks.queue import task_kinds
 
-        task_kinds.register(run_handler.KIND)
         for each in user_data.ALL:
             registry.register(each)

@@ -23,8 +23,8 @@ from config.validation.suggestions import did_you_mean
 from providers import supported_parameters
 from providers.config import PROVIDERS
 from smoke import metrics
-from tasks.agent_triggers.config import Expression, TimeZone
-from tasks.agent_triggers.cron_schedule import Schedule
+from triggers.config import Expression, TimeZone
+from triggers.scheduling.cron_schedule import Schedule
 from turns.preparation import routing
 
 PARAMETERS = {"max_tokens", "reasoning_effort", "seed", "temperature", "top_p"}

@@ -73,7 +73,13 @@ class Task(models.Model):
                 name="tasks_task_state",
             )
         ]
+        # In this order: of two that cost the same, SQLite takes the newer.
         indexes = [
+            models.Index(
+                fields=["user_id", "-created_at", "id"], name="tasks_task_of_user"
+            ),
+            models.Index(fields=["-created_at", "id"], name="tasks_task_newest"),
+            models.Index(fields=["origin", "-created_at"], name="tasks_task_origin"),
             models.Index(
                 fields=["-priority", "round", "created_at", "due_at"],
                 condition=Q(state__in=["queued", "running"]),
@@ -94,11 +100,6 @@ class Task(models.Model):
                 condition=Q(state__in=["errored", "cancelled"]),
                 name="tasks_task_failed_of_user",
             ),
-            models.Index(
-                fields=["user_id", "-created_at", "id"], name="tasks_task_of_user"
-            ),
-            models.Index(fields=["-created_at", "id"], name="tasks_task_newest"),
-            models.Index(fields=["origin", "-created_at"], name="tasks_task_origin"),
             # What the studio lists. None begins with the kind: SQLite would look for
             # work that waits among all there ever was of it.
             models.Index(
@@ -113,44 +114,3 @@ class Task(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.id} of {self.agent}"
-
-
-class TriggerState(models.Model):
-    """What became of a trigger's occasions, and how far its clock has come."""
-
-    name = models.CharField(max_length=255, primary_key=True)
-    """The trigger's, by the YAML."""
-    schedule = models.CharField(max_length=600, blank=True, default="")
-    """What a cron is armed for: its expression and time zone. Empty: it is not."""
-    until = models.DateTimeField(null=True)
-    """Up to when its ticks are dealt with."""
-    fired = models.BigIntegerField(default=0)
-    fired_at = models.DateTimeField(null=True)
-    """When it last did."""
-    missed = models.BigIntegerField(default=0)
-    """Ticks that came while nothing ran, and were not caught up."""
-    missed_at = models.DateTimeField(null=True)
-    """The last of them."""
-    repeated = models.BigIntegerField(default=0)
-    """Deliveries that had been made before."""
-    skipped = models.BigIntegerField(default=0)
-    """Occasions that were left out because a run was not over."""
-
-    def __str__(self) -> str:
-        return self.name
-
-
-class Start(models.Model):
-    """A start of the server, for what is done once at each."""
-
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
-    began_at = models.DateTimeField()
-    is_apart = models.BooleanField(default=False)
-    """Whether workers run apart, and the first of them to come up is the start."""
-    workers = models.IntegerField(default=1)
-    """How many there are, apart; those that were killed still count."""
-    seen_at = models.DateTimeField(null=True)
-    """When one of them last said that it is there; null when all have gone."""
-
-    def __str__(self) -> str:
-        return f"{self.id} {self.began_at}"

@@ -32,12 +32,6 @@ def prune() -> None:
     retention.run(datetime.now(UTC))
 
 
-@signals.worker_init.connect
-def begin(**_: Any) -> None:
-    """Begin to work, even before the broker is there."""
-    service.start()
-
-
 @signals.worker_shutting_down.connect
 def end(**_: Any) -> None:
     """Begin nothing more, and let what is running end."""

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
     *("core", "database", "config", "providers", "mcp_bridge", "access", "telemetry"),
     *("testing", "tasks", "agents", "memory", "experiments", "judges", "turns"),
-    *("gateway", "smoke", "processes", "demo", "studio", "coulisse_site"),
+    *("triggers", "gateway", "smoke", "processes", "demo", "studio", "coulisse_site"),
 )
 EXAMPLES = sorted((ROOT / "examples").glob("**/*.y*ml"))
 

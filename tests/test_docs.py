@@ -33,7 +33,7 @@ from providers.embeddings.config import EmbedWith
 from providers.model_call import ModelCall
 from providers.registry import Kind
 from smoke.config import Expectations, Persona, SmokeTest
-from tasks.agent_triggers.config import BootTrigger, CronTrigger, WebhookTrigger
+from triggers.config import BootTrigger, CronTrigger, WebhookTrigger
 
 BASE = Path(settings.BASE_DIR)
 PAGES = [BASE / "README.md", *sorted((BASE / "docs").glob("*.md"))]
@@ -163,7 +163,7 @@ def test_every_id_of_a_problem_is_listed():
     used = set()
     for folder in (
         *("access", "agents", "config", "experiments", "gateway", "judges"),
-        *("mcp_bridge", "memory", "providers", "smoke", "tasks", "turns"),
+        *("mcp_bridge", "memory", "providers", "smoke", "tasks", "triggers", "turns"),
     ):
         for file in (BASE / folder).rglob("*.py"):
             used |= set(re.findall(r"\"(coulisse\.E\d{3})\"", file.read_text()))
@@ -383,7 +383,9 @@ def test_every_command_of_ours_is_listed():
     assert listed <= get_commands().keys()
 
 
-OWN_APPS = {"access", "config", "memory", "processes", "smoke", "tasks", "turns"}
+OWN_APPS = {
+    *("access", "config", "memory", "processes", "smoke", "tasks", "triggers", "turns")
+}
 
 
 def test_every_variable_of_settings_is_listed():

@@ -267,7 +267,7 @@ PROVEN = {
     "providers.embeddings.hash_embedder.TOKEN": case("all", *WORDS, "aé", "中a"),
     "smoke.reports.run_queries.PREFIX": case("fullmatch", "a"),
     "tasks.reports.task_ids.WRITTEN": case("fullmatch", "a", "task-", "-"),
-    "tasks.agent_triggers.prompt_templates.PLACE": case(
+    "triggers.webhooks.prompt_templates.PLACE": case(
         "all", "{", "{{", "{{a", "{{a}", ("{{", "a", ""), "{{{a}}"
     ),
     "telemetry.presentation.terminal.UNPRINTABLE": case("all", "a", "\x01", "\x01a"),

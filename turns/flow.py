@@ -49,14 +49,13 @@ from turns.lifecycle import (
     turn_transaction,
 )
 from turns.lifecycle.deferred_charges import Debt
-from turns.lifecycle.post_turn_hooks import Ended
 from turns.preparation import prompt, routing
 from turns.preparation.routing import Route
 from turns.recall import query_embedding
 from turns.structured_output import reply_format
 from turns.tools import toolbox
 from turns.tools.toolbox import Toolbox
-from turns.turn import Moment, Turn, TurnRequest
+from turns.turn import EndedTurn, Moment, Turn, TurnRequest
 
 Write = Callable[[], None]
 
@@ -327,7 +326,7 @@ async def finish(
         charge += request_limits.charge_of(turn.config, turn.embeddings)
     record = turn_record.record(turn, reply, outcome, error)
     settle = partial(reservations.settle, turn.allowance, charge)
-    also = partial(_follow, Ended(turn, reply, record), outcome)
+    also = partial(post_turn_hooks.write, EndedTurn(turn, reply, record, outcome))
     is_incognito = turn.request.options.is_incognito
     is_void = outcome == "error" and (
         turn.request.origin == "task" or not reply.said_something
@@ -378,13 +377,6 @@ async def _keep(
         settle=settle,
         also=also,
     )
-
-
-def _follow(ended: Ended, outcome: Outcome) -> None:
-    if outcome == "ok":
-        post_turn_hooks.write(ended)
-    elif ended.turn.request.on_break is not None:
-        ended.turn.request.on_break()
 
 
 async def _finish_early(

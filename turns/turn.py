@@ -21,7 +21,7 @@ from memory.config import MemoryConfig
 from memory.extraction.job_queue import Study
 from providers.embeddings.usage_collector import EmbeddingCall
 from telemetry.config import TelemetryConfig
-from telemetry.types import Origin
+from telemetry.types import Origin, Outcome, Record
 from turns.budget.reservations import Allowance
 from turns.preparation.options import Options
 from turns.structured_output import reply_format
@@ -104,3 +104,13 @@ class Turn:
     """What it has called until now."""
     embeddings: Sequence[EmbeddingCall] = ()
     """Its calls of embedding APIs so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTurn:
+    """A turn that is over, as hooks are handed it."""
+
+    turn: Turn
+    reply: Reply
+    record: Record
+    outcome: Outcome

@@ -16,10 +16,11 @@ from demo.rows.turn_records import Whose, record
 from demo.sample_users import Person
 from demo.simulated_turns import Actor, Played
 from demo.traffic_pattern import Calendar
-from tasks.agent_runs import agent_handler, attempt_ids
-from tasks.agent_triggers import trigger_runs
-from tasks.models import Task, TriggerState
-from tasks.queue import lifecycle
+from tasks.models import Task
+from tasks.queue import attempt_ids, lifecycle
+from triggers.models import TriggerState
+from triggers.runs import trigger_runs
+from turns.agent_tasks import task_requests
 
 FAR = timedelta(days=30)
 """Until when no worker takes what waits: nobody's model is to be called by a demo."""
@@ -98,7 +99,7 @@ class Work:
         self._inserts.add(
             Task,
             id=task_id,
-            kind=agent_handler.NAME,
+            kind=task_requests.KIND,
             user_id=whose.user_id,
             agent=agent,
             prompt=prompt,
@@ -127,7 +128,7 @@ class Work:
         self._inserts.add(
             Task,
             id=simulated_turns.uuid_of(self._chance),
-            kind=agent_handler.NAME,
+            kind=task_requests.KIND,
             user_id=person.user_id,
             agent="dramaturg",
             prompt="Read all programme notes since 1990 and list the plays.",

@@ -10,7 +10,7 @@ from gateway.endpoints.memory_schemas import Limit, without_nul
 from gateway.endpoints.turn_schemas import Cost
 from gateway.schemas import Metadata
 from tasks.config import MAX_RETRIES
-from tasks.submission.task_requests import MAX_DELAY_SECONDS, MAX_PRIORITY
+from turns.agent_tasks.task_requests import MAX_DELAY_SECONDS, MAX_PRIORITY
 
 State = Literal["queued", "running", "done", "errored", "cancelled"]
 

@@ -21,8 +21,9 @@ from tasks.config import TASKS
 from tasks.errors import TaskUnknown
 from tasks.queue import lifecycle, worker_notifier
 from tasks.reports import task_ids, task_queries
-from tasks.submission import admission, task_requests
-from tasks.submission.task_requests import Wish
+from tasks.submission import admission
+from turns.agent_tasks import task_requests
+from turns.agent_tasks.task_requests import Wish
 
 KEY_HEADER = "Idempotency-Key"
 MAX_KEY_LENGTH = 255

@@ -16,11 +16,12 @@ from core.text.sanitization import shortened
 from database import database_executor
 from gateway import errors
 from gateway.auth import authentication
-from tasks.agent_triggers import run_log, trigger_runs, webhooks
-from tasks.agent_triggers.config import WebhookTrigger, webhook
-from tasks.agent_triggers.trigger_runs import Firing
-from tasks.agent_triggers.webhooks import Post
 from tasks.queue import worker_notifier
+from triggers.config import WebhookTrigger, webhook
+from triggers.runs import run_log, trigger_runs
+from triggers.runs.trigger_runs import Firing
+from triggers.webhooks import deliveries
+from triggers.webhooks.deliveries import Post
 
 
 class HookUnknown(NotFound):
@@ -66,10 +67,10 @@ async def _answer(
         # A page in a browser of this network might post without being asked.
         authentication.check_origin(request)
     post = Post(request.headers, request.body)
-    delivery = webhooks.read(trigger, post, datetime.now(UTC))
+    delivery = deliveries.read(trigger, post, datetime.now(UTC))
     if delivery.greeting is not None:
         return dict(delivery.greeting)
-    occasion = webhooks.occasion(config, trigger, delivery)
+    occasion = deliveries.occasion(config, trigger, delivery)
     firing = await database_executor.run_to_end(trigger_runs.fire, occasion)
     run_log.came_of([firing])
     if firing.outcome == "fired":

@@ -19,8 +19,8 @@ from processes.supervision.child_process import Child, Command, base_environment
 from processes.supervision.state_directory import StateDir
 from providers.config import PROVIDERS
 from providers.registry import LOCAL_MODEL_URL
-from tasks.agent_triggers import server_start_id
 from telemetry.log_output import formatters
+from triggers.scheduling import server_start_id
 
 LOCAL_KIND = "local"
 DRAIN_SECONDS = 8

@@ -11,6 +11,7 @@ from smoke.execution import run_lifecycle
 from smoke.models import Line, Run
 from tasks.queue import worker_notifier
 from tasks.worker.service import Service
+from turns import worker_resources
 
 LOOK_SECONDS = 0.1
 SWEEP_SECONDS = 2.0
@@ -20,7 +21,7 @@ SWEEP_SECONDS = 2.0
 @contextmanager
 def at_work(users: Collection[UserId]) -> Iterator[None]:
     """Work for these users in this process, until the block is left."""
-    service = Service(users=users)
+    service = Service(users=users, resources=[worker_resources.opened])
     worker_notifier.by(service.kick)
     try:
         service.start()

@@ -8,7 +8,7 @@ from agents.config import AGENTS
 from config.sections import Config
 from experiments.config import EXPERIMENTS
 from smoke.config import SMOKE_TESTS
-from tasks.agent_triggers.config import TRIGGERS
+from triggers.config import TRIGGERS
 
 
 class Reference(NamedTuple):

@@ -1,9 +1,11 @@
 """What an operator should look at: what fails, what waits, what nobody has said."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import quote
 
+from django.db.models import Case, Count, F, Max, When
 from pydantic import BaseModel, Field
 
 from access.authentication import failed_logins
@@ -14,8 +16,7 @@ from config.sections import Config
 from memory.extraction import job_queue
 from studio.configuration.entry_types import BY_SECTION
 from tasks.judge_runs import judge_queue
-from tasks.reports import recent_failures
-from tasks.reports.recent_failures import Trouble
+from tasks.models import Task
 from telemetry.config import TELEMETRY
 from telemetry.statistics.recent_activity import Glance
 
@@ -50,7 +51,7 @@ def concerns(glance: Glance, since: datetime) -> list[Concern]:
         *_configuration(config),
         *_turns(glance),
         *_sign_ins(since + LAST_HOUR),
-        *map(_of_task, recent_failures.since(since)),
+        *map(_of_task, failed_tasks(since)),
         *_lessons(since),
         *_prices(config, glance),
         *_record(config),
@@ -113,7 +114,34 @@ def _sign_ins(since: datetime) -> Iterator[Concern]:
         )
 
 
-def _of_task(task: Trouble) -> Concern:
+@dataclass(frozen=True, slots=True)
+class FailedTasks:
+    """Tasks of one kind that failed."""
+
+    kind: str
+    name: str
+    """The judge; of other work the agent."""
+    count: int
+    last_at: datetime
+    """When the newest of them was asked for."""
+
+
+def failed_tasks(since: datetime) -> list[FailedTasks]:
+    """Return what failed of the work asked for since then, the most first."""
+    failed = Task.objects.filter(created_at__gte=since, state=Task.State.ERRORED)
+    who = Case(When(kind=judge_queue.KIND, then=F("origin")), default=F("agent"))
+    rows = failed.values("kind", who=who).annotate(
+        count=Count("id"), last_at=Max("created_at")
+    )
+    return [
+        FailedTasks(kind, judge_queue.judge(name), count, last_at)
+        for kind, name, count, last_at in rows.order_by("-count", "who").values_list(
+            "kind", "who", "count", "last_at"
+        )
+    ]
+
+
+def _of_task(task: FailedTasks) -> Concern:
     name = quote(task.name, safe="")
     if task.kind == judge_queue.KIND:
         replies = "reply" if task.count == 1 else "replies"

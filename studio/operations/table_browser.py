@@ -22,8 +22,9 @@ from memory.models import Consolidation, Fact, FactChange, Lesson, Message, Summ
 from memory.models import Thread as MemoryThread
 from smoke.models import Line, Run
 from studio.base.admin_site import site
-from tasks.models import Start, Task, TriggerState
+from tasks.models import Task
 from telemetry.models import Expense, ModelCall, ToolCall, Turn
+from triggers.models import Start, TriggerState
 
 SHOWN: dict[type[Model], Sequence[str]] = {
     AuditEntry: ("at", "action", "target", "actor", "origin"),

@@ -14,17 +14,12 @@ from access.audit import audit_log
 from access.audit.audit_events import Deed
 from config import live
 from studio.base.views import Face
-from tasks.agent_triggers import manual_runs
-from tasks.agent_triggers.config import (
-    TRIGGERS,
-    AnyTrigger,
-    CronTrigger,
-    WebhookTrigger,
-)
-from tasks.agent_triggers.reports import recent_runs, terminal, trigger_status
-from tasks.agent_triggers.trigger_runs import Firing
 from tasks.config import TASKS
 from tasks.queue import worker_notifier
+from triggers.config import TRIGGERS, AnyTrigger, CronTrigger, WebhookTrigger
+from triggers.reports import recent_runs, terminal, trigger_status
+from triggers.runs import manual_runs
+from triggers.runs.trigger_runs import Firing
 
 PLACE = "/admin/triggers"
 FEW = 10

@@ -14,8 +14,7 @@ from judges.config import JUDGES, JudgeConfig
 from judges.judge_context import Material
 from tasks.queue import lifecycle, worker_notifier
 from tasks.queue.lifecycle import Draft
-from turns.lifecycle.post_turn_hooks import Ended
-from turns.turn import Turn
+from turns.turn import EndedTurn, Turn
 
 KIND = "judge"
 PRIORITY = -10
@@ -41,7 +40,7 @@ def key(judge: str, turn_id: TurnId) -> str:
     return f"judge:{turn_id}:{judge}"
 
 
-def due(ended: Ended) -> None:
+def due(ended: EndedTurn) -> None:
     """Put a turn's reply down to be judged, by those judges of its agent it falls to.
 
     Nothing is of an agent without judges, of a reply without text or whose tools the

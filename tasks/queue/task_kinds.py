@@ -1,7 +1,11 @@
-"""The sorts of work there are; each app names its own when it is loaded."""
+"""The sorts of work there are: `settings.COULISSE_TASK_KINDS` names them."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cache
+
+from django.conf import settings
+from django.utils.module_loading import import_string
 
 from tasks.queue.claimed_task import Work
 
@@ -29,33 +33,36 @@ class Kind:
     """Attempts, where a row does not say."""
     is_listed: bool = False
     """Whether users see it among their tasks."""
+    is_turn: bool = False
+    """Whether each of its attempts is a turn (`attempt_ids`)."""
+    is_repeatable: bool = False
+    """Whether one that is done may be done anew."""
     gives_way: bool = False
     """Whether nobody waits for it: it leaves one place of each worker to the rest."""
 
 
-_kinds: dict[str, Kind] = {}
-
-
-def register(kind: Kind) -> None:
-    """Have workers do this sort of work."""
-    _kinds[kind.name] = kind
+@cache
+def _kinds() -> dict[str, Kind]:
+    # Only when they are asked for: each leads to all that does the work.
+    kinds = [import_string(path) for path in settings.COULISSE_TASK_KINDS]
+    return {kind.name: kind for kind in kinds}
 
 
 def get(name: str) -> Kind | None:
     """Return a sort of work by its name."""
-    return _kinds.get(name)
+    return _kinds().get(name)
 
 
 def names() -> list[str]:
     """Return what workers of this version can do."""
-    return list(_kinds)
+    return list(_kinds())
 
 
 def urgent() -> list[str]:
     """Return what gives no way to anything."""
-    return [kind.name for kind in _kinds.values() if not kind.gives_way]
+    return [kind.name for kind in _kinds().values() if not kind.gives_way]
 
 
 def listed() -> list[str]:
     """Return what users see among their tasks."""
-    return [kind.name for kind in _kinds.values() if kind.is_listed]
+    return [kind.name for kind in _kinds().values() if kind.is_listed]

@@ -7,11 +7,10 @@ from typing import Any
 from django.db import transaction
 
 from core.text import redaction
-from tasks.agent_runs import costs
 from tasks.errors import TaskUnknown
 from tasks.models import Task
 from tasks.queue import lifecycle
-from tasks.reports import serializers
+from tasks.reports import costs, serializers
 
 
 def one(task_id: uuid.UUID) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from datetime import datetime
 from typing import Any
 
 from core.errors import public
-from tasks.agent_runs.costs import Spent
 from tasks.models import Task
+from tasks.reports.costs import Spent
 from telemetry.presentation.turn_serializers import instant, usd
 
 MAX_LISTED = 500

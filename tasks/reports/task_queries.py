@@ -8,11 +8,10 @@ from typing import Any
 from django.db.models import Count, Q, QuerySet
 
 from core.ids import UserId
-from tasks.agent_runs import costs
 from tasks.errors import TaskUnknown
 from tasks.models import Task
 from tasks.queue import lifecycle, task_kinds
-from tasks.reports import serializers
+from tasks.reports import costs, serializers
 
 
 def one(task_id: uuid.UUID, user_id: UserId | None = None) -> dict[str, Any]:

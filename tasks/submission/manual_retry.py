@@ -6,10 +6,9 @@ from django.db import transaction
 
 from core.errors import Conflict
 from core.ids import UserId
-from tasks.agent_runs import agent_handler
 from tasks.errors import TaskUnknown
 from tasks.models import Task
-from tasks.queue import lifecycle
+from tasks.queue import lifecycle, task_kinds
 from tasks.queue.lifecycle import Draft
 
 
@@ -41,7 +40,8 @@ def again(task_id: uuid.UUID) -> uuid.UUID:
         if task.state != Task.State.DONE:
             lifecycle.replay([task_id])
             return task_id
-        if task.kind != agent_handler.NAME:
+        kind = task_kinds.get(task.kind)
+        if kind is None or not kind.is_repeatable:
             raise DoneForGood
         (added,) = lifecycle.add([_copy(task)])
         return added.pk

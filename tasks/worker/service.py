@@ -1,31 +1,32 @@
 """This process's runner: begun by its worker, kicked by messages, stopped with it."""
 
 import asyncio
-import contextlib
 import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
-from agents.skills import skill_registry
 from config import live
 from core.ids import UserId
 from database import database_executor
 from database.errors import DatabaseDown
 from providers import sync_bridge
-from tasks.agent_triggers import boot_triggers
-from tasks.agent_triggers.scheduler import Clock
 from tasks.config import TASKS
 from tasks.queue import lease_recovery, worker_notifier
 from tasks.worker.runner import Runner
-from telemetry.live_turns.live_publisher import Reporter
-from turns.structured_output import schema_workers
-from turns.tools import mcp_sessions
 
 DRAIN_SECONDS = 5.0
 """For running tasks to end; three seconds later the process is cut off."""
 
 logger = logging.getLogger(__name__)
+
+Resource = Callable[[], AbstractAsyncContextManager[None]]
+"""What the work needs: it is opened before any is taken, and closed after the last."""
+Companion = Callable[[Callable[[], None]], AbstractAsyncContextManager[None]]
+"""What goes on beside the work, and ends before it does. It is handed a function that
+has workers look for more.
+"""
 
 
 def slots() -> int:
@@ -40,13 +41,15 @@ def workers() -> int:
 
 
 class Service:
-    """A runner with all that agents need in a process, on the shared event loop."""
+    """A runner with all that its work needs in a process, on the shared event loop."""
 
     def __init__(
         self,
         *,
         users: Collection[UserId] | None = None,
         only: Collection[str] | None = None,
+        resources: Sequence[Resource] = (),
+        companions: Sequence[Companion] = (),
     ) -> None:
         """With `users` it works for them alone, with `only` at tasks of some kinds:
         even where `tasks:` is off."""
@@ -54,15 +57,13 @@ class Service:
         self._only = only
         self._runner: Runner | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._beside: list[asyncio.Task[None]] = []
-        """The clock of triggers, and who tells what happens."""
+        self._resources, self._opened = resources, AsyncExitStack()
+        self._companions, self._accompanied = companions, AsyncExitStack()
         self._running: Future[None] | None = None
-        self._skills = skill_registry.Watcher(live.current())
         self._has_begun = threading.Event()
 
     def start(self) -> None:
         """Begin to work."""
-        self._skills.start()
         self._running = sync_bridge.begin(self._run())
         self._has_begun.wait()
 
@@ -72,11 +73,14 @@ class Service:
             self._runner = Runner(slots)
         else:
             self._runner = Runner(workers, users=self._users, only=self._only)
-        self._has_begun.set()
+        try:
+            for resource in self._resources:
+                await self._opened.enter_async_context(resource())
+        finally:
+            self._has_begun.set()
         await _sweep()
-        if self._users is None and self._only is None:
-            for coroutine in (Clock(self._spread).run(), Reporter().run()):
-                self._beside.append(asyncio.create_task(coroutine))
+        for companion in self._companions:
+            await self._accompanied.enter_async_context(companion(self._spread))
         await self._runner.run()
 
     def _spread(self) -> None:
@@ -91,21 +95,15 @@ class Service:
             self._loop.call_soon_threadsafe(self._runner.kick)
 
     def stop(self) -> None:
-        """Let what is running end, put back the rest, close what agents had open."""
+        """Let what is running end, put back the rest, close what it needed."""
         if self._runner is None:
             return
         sync_bridge.wait(self._wind_up(self._runner), timeout_seconds=DRAIN_SECONDS + 2)
-        self._skills.stop()
 
     async def _wind_up(self, runner: Runner) -> None:
-        for task in self._beside:
-            task.cancel()
-        if self._beside:
-            with contextlib.suppress(DatabaseDown):
-                await database_executor.run_to_end(boot_triggers.leave)
+        await self._accompanied.aclose()
         await runner.stop(DRAIN_SECONDS)
-        await mcp_sessions.close()
-        await schema_workers.close()
+        await self._opened.aclose()
 
 
 async def _sweep() -> None:
@@ -122,10 +120,10 @@ async def _sweep() -> None:
 _service: Service | None = None
 
 
-def start() -> None:
+def start(resources: Sequence[Resource], companions: Sequence[Companion]) -> None:
     """Work the queue off in this process from now on."""
     global _service
-    _service = Service()
+    _service = Service(resources=resources, companions=companions)
     _service.start()
 
 

@@ -15,7 +15,7 @@ from access.users import identity
 from tasks.models import Task
 from tasks.queue import worker_notifier
 from tests.gateway.calls import bearer, error
-from tests.tasks.triggers import Configure, hook, runs, state, unique, yaml
+from tests.triggers.triggers import Configure, hook, runs, state, unique, yaml
 
 pytestmark = pytest.mark.database
 
@@ -361,7 +361,7 @@ def test_a_refusal_is_logged(
     http: httpx2.Client, configure: Configure, name: str, path: str, caplog
 ):
     configure(yaml(hook(name, path, LOCKED)))
-    caplog.set_level("INFO", "tasks.agent_triggers.run_log")
+    caplog.set_level("INFO", "triggers.runs.run_log")
     post(http, path, {})
     post(http, path, {}, bearer(SECRET))
     assert f"webhook trigger refused trigger={name} reason=Send this" in caplog.text

@@ -21,8 +21,8 @@ from tasks.queue import worker_notifier
 from tests import growth
 from tests.conftest import CONFIG, serve
 from tests.gateway.mcp_calls import call
-from tests.tasks.triggers import hook, unique
 from tests.test_patterns import PROVEN
+from tests.triggers.triggers import hook, unique
 
 pytestmark = pytest.mark.database
 

@@ -18,12 +18,12 @@ from config.errors import ConfigInvalid
 from config.loading import loader
 from memory.models import Thread
 from studio.operations import playground
-from tasks.agent_triggers import trigger_runs
 from tasks.models import Task
 from tests.access.authors import ADA
 from tests.gateway import mcp_calls
 from tests.gateway.calls import PATH, bearer, body, stored
 from tests.gateway.hands import CONFIG_WITH_MEMORY, Hands
+from triggers.runs import trigger_runs
 
 pytestmark = pytest.mark.database
 

@@ -9,10 +9,11 @@ from django.test.utils import CaptureQueriesContext
 from access.models import AuditEntry
 from config import live
 from studio.operations import trigger_views as faces
-from tasks.agent_triggers.config import TRIGGERS
-from tasks.agent_triggers.reports import recent_runs
-from tasks.models import Task, TriggerState
-from tests.tasks.triggers import boot, cron, hook, runs, unique, yaml
+from tasks.models import Task
+from tests.triggers.triggers import boot, cron, hook, runs, unique, yaml
+from triggers.config import TRIGGERS
+from triggers.models import TriggerState
+from triggers.reports import recent_runs
 
 pytestmark = pytest.mark.database
 

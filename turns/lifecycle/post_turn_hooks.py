@@ -1,4 +1,4 @@
-"""What follows from a turn that ended well, written in its own transaction.
+"""What follows from a turn that has ended, written in its own transaction.
 
 So that it is there exactly if the turn is: the task it was is closed, and what is to
 be done about it in the background waits in the queue.
@@ -7,39 +7,42 @@ be done about it in the background waits in the queue.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from core.reply import Reply
-from telemetry.types import Record
-from turns.turn import Turn
+from tasks.judge_runs import judge_queue
+from telemetry.types import Outcome
+from turns.shadow_runs import shadow_queue
+from turns.turn import EndedTurn
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """A turn that ended well."""
+class Hook:
+    """A function that may write more about a turn.
 
-    turn: Turn
-    reply: Reply
-    record: Record
-
-
-Follower = Callable[[Ended], None]
-
-_followers: list[Follower] = []
-
-
-def follow(follower: Follower) -> None:
-    """Have tables be written to about every turn that ended well.
-
-    For apps above this one, when they are loaded. It runs on the database's thread, in
-    the turn's transaction, and decides quickly that there is nothing to write.
+    It runs on a database thread, and decides quickly that there is nothing to write.
     """
-    if follower not in _followers:
-        _followers.append(follower)
+
+    write: Callable[[EndedTurn], None]
+    outcomes: tuple[Outcome, ...] = ("ok",)
+    is_for_incognito: bool = False
+    """Whether it is also run after a turn that leaves no trace."""
 
 
-def write(ended: Ended) -> None:
-    """Write all that follows from a turn."""
-    on_end = ended.turn.request.on_end
-    if on_end is not None:
-        on_end(ended.reply, ended.turn.record)
-    for follower in _followers:
-        follower(ended)
+HOOKS = (
+    # Replies to synthetic users are judged, and their turns are incognito.
+    Hook(judge_queue.due, is_for_incognito=True),
+    Hook(shadow_queue.due),
+)
+"""In the order in which they run."""
+
+
+def write(ended: EndedTurn) -> None:
+    """Write all that follows from a turn: what its request asks for, then the hooks."""
+    request = ended.turn.request
+    if ended.outcome == "ok" and request.on_end is not None:
+        request.on_end(ended.reply, ended.turn.record)
+    if ended.outcome != "ok" and request.on_break is not None:
+        request.on_break()
+    for hook in HOOKS:
+        if ended.outcome in hook.outcomes and (
+            hook.is_for_incognito or not request.options.is_incognito
+        ):
+            hook.write(ended)

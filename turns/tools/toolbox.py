@@ -4,7 +4,7 @@ Each tool is made for one turn and knows its user; no argument of the model's ch
 whom it works for.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from mcp_bridge.toolset import Grant
 from memory import memory_settings
 from turns.preparation import routing
 from turns.preparation.options import Options
-from turns.tools import mcp_sessions, memory_tools, readonly_tools
+from turns.tools import mcp_sessions, memory_tools, readonly_tools, task_tools
 from turns.turn import TurnRequest
 
 
@@ -52,7 +52,7 @@ class Toolbox:
             *self._memory(agent),
             *self._subagents(agent),
             *self._skills(agent),
-            *self._offered(agent),
+            *self._tasks(agent),
             *await self._servers(agent),
         ]
         return distinct(map(readonly_tools.harmless, own) if self.is_trial else own)
@@ -84,11 +84,10 @@ class Toolbox:
     def _skills(self, agent: AgentConfig) -> Iterable[Tool]:
         return skill_registry.tools(self.config, agent.skills) if agent.skills else ()
 
-    def _offered(self, agent: AgentConfig) -> Iterable[Tool]:
+    def _tasks(self, agent: AgentConfig) -> Iterable[Tool]:
         if self.request is None:
-            return
-        for maker in _makers:
-            yield from maker(self, self.request, agent)
+            return ()
+        return task_tools.make(self.config, self.user_id, self.request, agent)
 
     async def _servers(self, agent: AgentConfig) -> Iterable[Tool]:
         if not agent.mcp_tools:
@@ -101,20 +100,6 @@ class Toolbox:
             credentials=mcp_sessions.SIGN_INS,
             is_awaited=self.request is None or self.request.origin == "chat",
         )
-
-
-Maker = Callable[[Toolbox, TurnRequest, AgentConfig], Iterable[Tool]]
-
-_makers: list[Maker] = []
-
-
-def offer(maker: Maker) -> None:
-    """Have agents be given the tools that a maker makes for them.
-
-    For apps above this one, when they are loaded.
-    """
-    if maker not in _makers:
-        _makers.append(maker)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,32 @@
+"""What a worker process does from its start to its end: it works the task queue off."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from celery import signals
+
+from tasks.worker import service
+from telemetry.live_turns.live_publisher import Reporter
+from triggers.scheduling import scheduler
+from turns import worker_resources
+
+
+@signals.worker_init.connect
+def begin(**_: Any) -> None:
+    """Begin to work, even before the broker is there."""
+    service.start(
+        resources=[worker_resources.opened],
+        companions=[scheduler.running, reporting],
+    )
+
+
+@asynccontextmanager
+async def reporting(_: Callable[[], None]) -> AsyncIterator[None]:
+    """Publish what this process does, for who watches it in the studio."""
+    publishing = asyncio.create_task(Reporter().run())
+    try:
+        yield
+    finally:
+        publishing.cancel()

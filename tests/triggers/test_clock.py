@@ -1,0 +1,311 @@
+"""The clock: it fires crons when they are due, and what fires at the start once."""
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from django.db import OperationalError
+
+from core.ids import UserId
+from database.errors import DatabaseDown
+from providers import sync_bridge
+from tasks.models import Task
+from tasks.queue import lease_recovery, lifecycle
+from tasks.queue.lifecycle import Draft
+from tests.tasks.conftest import PATIENCE_SECONDS, Working, wait_until
+from tests.triggers.triggers import (
+    NOON,
+    Configure,
+    boot,
+    cron,
+    runs,
+    state,
+    ticks,
+    unique,
+    yaml,
+)
+from triggers.models import Start
+from triggers.scheduling import boot_triggers, cron_triggers, server_start_id
+from triggers.scheduling.scheduler import Clock
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("server")]
+
+
+@pytest.fixture
+def name() -> str:
+    return unique("watch")
+
+
+@pytest.fixture(autouse=True)
+def _of_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(server_start_id.ID, uuid.uuid4().hex)
+
+
+class Hands:
+    """A clock that is given the time."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+        self.kicks = 0
+        self.clock = Clock(self._kick, now=lambda: self.now)
+
+    def _kick(self) -> None:
+        self.kicks += 1
+
+    def look(self, now: datetime | None = None, *, seconds: float = 0) -> None:
+        self.now = (now or self.now) + timedelta(seconds=seconds)
+        sync_bridge.wait(self.clock.look(), timeout_seconds=PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def hands() -> Hands:
+    return Hands()
+
+
+def test_it_fires_at_each_tick_and_has_the_work_looked_at(
+    configure: Configure, name: str, hands: Hands
+):
+    configure(yaml(cron(name, "* * * * *")))
+    hands.look()
+    hands.look(seconds=59)
+    assert (ticks(name), hands.kicks) == ([], 0)
+    hands.look(seconds=1)
+    assert (ticks(name), hands.kicks) == (["2026-03-02T12:01:00Z"], 1)
+    hands.look(seconds=61)
+    assert (len(ticks(name)), hands.kicks) == (2, 2)
+
+
+def test_it_says_which_crons_it_watches(
+    configure: Configure, name: str, hands: Hands, caplog
+):
+    caplog.set_level("INFO", "triggers.runs.run_log")
+    configure(yaml(cron(name, "0 9 * * *")))
+    hands.look()
+    hands.look(seconds=1)
+    armed = f"cron trigger armed trigger={name} agent=assistant"
+    assert caplog.text.count(armed) == 1
+    assert "next=2026-03-03T09:00:00Z" in caplog.text
+
+
+def test_an_edit_of_the_yaml_takes_effect(
+    configure: Configure, name: str, hands: Hands, caplog
+):
+    configure(yaml(cron(name, "0 9 * * *")))
+    hands.look()
+    caplog.clear()
+
+    configure(yaml(cron(name, "* * * * *"), cron(f"{name}-b", "* * * * *")))
+    hands.look(seconds=1)
+    hands.look(NOON, seconds=60)
+    assert ticks(name) == ticks(f"{name}-b") == ["2026-03-02T12:01:00Z"]
+    assert caplog.text.count("cron trigger armed") == 2
+
+    # One goes, and the other is as it was.
+    configure(yaml(cron(name, "* * * * *")))
+    hands.look(NOON, seconds=120)
+    assert caplog.text.count("cron trigger armed") == 2
+    assert (len(ticks(name)), len(ticks(f"{name}-b"))) == (2, 1)
+
+
+def test_an_edit_of_something_else_arms_nothing(
+    configure: Configure, name: str, hands: Hands, caplog
+):
+    configure(yaml(cron(name, "* * * * *")))
+    hands.look()
+    caplog.clear()
+    configure(yaml(cron(name, "* * * * *"), more="users: shared"))
+    hands.look(seconds=1)
+    assert "armed" not in caplog.text
+
+
+def test_it_survives_a_clock_that_is_set(configure: Configure, name: str, hands: Hands):
+    configure(yaml(cron(name, "* * * * *")))
+    hands.look(NOON)
+    hands.look(NOON, seconds=60)
+    # Forward: what was leapt over is reported.
+    hands.look(NOON, seconds=3600)
+    assert len(ticks(name)) == 2
+    assert state(name).missed == 58
+    # Back: what fired fires no more, what did not fires now.
+    hands.look(NOON, seconds=30)
+    hands.look(NOON, seconds=60)
+    hands.look(NOON, seconds=120)
+    assert ticks(name) == [
+        *("2026-03-02T12:01:00Z", "2026-03-02T12:02:00Z", "2026-03-02T13:00:00Z"),
+    ]
+    hands.look(NOON, seconds=3600)
+    assert ticks(name).count("2026-03-02T13:00:00Z") == 1
+
+
+def test_a_cron_of_every_second_runs_as_the_seconds_pass(
+    configure: Configure, name: str, working: Working, user_id: UserId
+):
+    configure(yaml(cron(name, "* * * * * *", f"user: {user_id}")))
+    clock = Clock(working._runner.kick)
+    watching = sync_bridge.begin(clock.run())
+
+    def have_two_run_in_time() -> bool:
+        return any(
+            second.at - first.at == timedelta(seconds=1)
+            and all(each.is_done and each.was_in_time for each in (first, second))
+            for first, second in pairwise(map(Fired, runs(name)))
+        )
+
+    # Where others keep the machine busy it may take some more.
+    wait_until(have_two_run_in_time)
+    watching.cancel()
+    assert all(fired.late >= timedelta(0) for fired in map(Fired, runs(name)))
+
+
+class Fired:
+    """What became of a tick."""
+
+    def __init__(self, task: Task) -> None:
+        self.at = datetime.fromisoformat(task.payload["tick"])
+        self.late = task.created_at - self.at
+        self.was_in_time = self.late < timedelta(seconds=0.9)
+        self.is_done = task.state == "done"
+
+
+# What is lost.
+
+
+def test_it_takes_up_what_was_lost_without_a_message(hands: Hands, user_id: UserId):
+    (task,) = lifecycle.add([Draft("agent", user_id, "assistant", "x")])
+    hands.look()
+    ago = datetime.now(UTC) - timedelta(seconds=1)
+    row = Task.objects.filter(pk=task.pk)
+    row.update(
+        state="running",
+        due_at=ago,
+        interruptions=lifecycle.MAX_INTERRUPTIONS,
+        worker="x",
+    )
+    hands.look(seconds=29)
+    assert row.get().state == "running"
+    hands.look(seconds=1)
+    assert (row.get().state, row.get().error) == ("errored", lifecycle.INTERRUPTED)
+
+
+def test_a_sweep_that_fails_keeps_no_trigger_from_firing(
+    configure: Configure, name: str, hands: Hands, monkeypatch: pytest.MonkeyPatch
+):
+    def fail() -> bool:
+        raise PermissionError("not for you to see")
+
+    configure(yaml(cron(name, "* * * * *")))
+    monkeypatch.setattr(lease_recovery, "sweep", fail)
+    hands.look()
+    with pytest.raises(PermissionError):
+        hands.look(seconds=60)
+    assert ticks(name) == ["2026-03-02T12:01:00Z"]
+    hands.look(seconds=1)
+
+
+# What fires at the start.
+
+
+def test_it_fires_once_at_each_start(
+    configure: Configure, name: str, monkeypatch: pytest.MonkeyPatch
+):
+    configure(yaml(boot(name)))
+    Hands().look()
+    (task,) = runs(name)
+    assert (task.prompt, task.agent) == ("Good morning.", "assistant")
+
+    # A worker that is started again, and another one, are of the same start.
+    Hands().look(seconds=60)
+    assert len(runs(name)) == 1
+
+    monkeypatch.setenv(server_start_id.ID, uuid.uuid4().hex)
+    Hands().look(seconds=120)
+    assert len(runs(name)) == 2
+
+
+def test_one_that_is_new_waits_for_the_next_start(configure: Configure, name: str):
+    Hands().look()
+    configure(yaml(boot(name)))
+    Hands().look(seconds=1)
+    assert runs(name) == []
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv(server_start_id.ID)
+    Start.objects.filter(is_apart=True).delete()
+    yield
+    Start.objects.filter(is_apart=True).delete()
+
+
+@pytest.mark.usefixtures("apart")
+def test_of_workers_apart_the_first_is_the_start(configure: Configure, name: str):
+    configure(yaml(boot(name)))
+    first, second = Hands(), Hands()
+    first.look()
+    second.look(seconds=1)
+    assert len(runs(name)) == 1
+
+    # One stops and comes again, while the other is there.
+    first.look(NOON, seconds=20)
+    boot_triggers.leave()
+    Hands().look(NOON, seconds=25)
+    assert len(runs(name)) == 1
+
+
+@pytest.mark.usefixtures("apart")
+def test_when_all_workers_have_stopped_the_next_is_a_start(
+    configure: Configure, name: str
+):
+    configure(yaml(boot(name)))
+    Hands().look()
+    Hands().look(seconds=1)
+    boot_triggers.leave()
+    boot_triggers.leave()
+    Hands().look(seconds=2)
+    assert len(runs(name)) == 2
+
+
+@pytest.mark.usefixtures("apart")
+def test_a_worker_that_was_killed_comes_back_without_one(
+    configure: Configure, name: str
+):
+    configure(yaml(boot(name)))
+    worker = Hands()
+    worker.look()
+    worker.look(seconds=20)
+    Hands().look(NOON, seconds=45)
+    assert len(runs(name)) == 1
+    # After half a minute of silence nobody takes it for alive.
+    Hands().look(NOON, seconds=80)
+    assert len(runs(name)) == 2
+
+
+# A database that is away.
+
+
+def test_what_is_due_while_the_database_is_away_fires_when_it_is_back(
+    configure: Configure, name: str, hands: Hands, monkeypatch: pytest.MonkeyPatch
+):
+    configure(yaml(cron(name, "* * * * *")))
+    hands.look(NOON)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cron_triggers, "fire_due", away)
+        with pytest.raises(DatabaseDown):
+            hands.look(NOON, seconds=60)
+    hands.look(NOON, seconds=90)
+    assert ticks(name) == ["2026-03-02T12:01:00Z"]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cron_triggers, "arm", away)
+        with pytest.raises(DatabaseDown):
+            hands.look(NOON, seconds=-3600)
+    hands.look(NOON, seconds=-3599)
+    hands.look(NOON, seconds=-3540)
+    assert len(ticks(name)) == 2
+
+
+def away(*_: object) -> None:
+    raise OperationalError("the database is away")

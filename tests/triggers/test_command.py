@@ -1,0 +1,174 @@
+"""`manage.py triggers`: what starts agents, what came of it, and firing by hand."""
+
+import json
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from access.models import AuditEntry
+from config import live
+from core.ids import UserId
+from tasks.models import Task
+from tasks.queue import lifecycle, worker_notifier
+from tests.tasks.conftest import Working
+from tests.triggers.triggers import (
+    NOON,
+    Configure,
+    boot,
+    cron,
+    hook,
+    runs,
+    unique,
+    yaml,
+)
+from triggers.config import TRIGGERS
+from triggers.runs import trigger_runs
+from triggers.scheduling import cron_triggers
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("server")]
+
+
+@pytest.fixture(autouse=True)
+def _no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_notifier, "soon", lambda: None)
+    monkeypatch.setattr(worker_notifier, "flush", lambda: None)
+
+
+@pytest.fixture
+def name() -> str:
+    return unique("listed")
+
+
+def run(*arguments: str) -> str:
+    """Run the command on the YAML in force; return what it prints."""
+    out = StringIO()
+    path = live.current().path
+    call_command("triggers", *arguments, "-c", str(path), stdout=out)
+    return out.getvalue()
+
+
+def test_it_says_what_each_is_and_what_came_of_it(configure: Configure, name: str):
+    secret = "secret: long-enough"
+    configure(
+        yaml(
+            cron(
+                name, "*/10 * * * *", "time_zone: Europe/Lisbon, skip_if_running: yes"
+            ),
+            hook(f"{name}-b", "/hooks/b"),
+            hook(f"{name}-c", "/hooks/c", f"{secret}, enabled: no"),
+        )
+    )
+    config = live.current()
+    cron_triggers.arm(config, NOON - timedelta(hours=1))
+    for minutes in (0, 10):
+        cron_triggers.fire_due(config, NOON + timedelta(minutes=minutes))
+    Task.objects.filter(origin=f"trigger:{name}").update(state="errored")
+    cron_triggers.fire_due(config, NOON + timedelta(minutes=20))
+
+    lines = run().splitlines()
+
+    assert lines[0] == f"{name}  cron  */10 * * * * Europe/Lisbon  agent assistant"
+    assert (
+        "  last 2026-03-02 12:20:00  fired 2  queued 1  errored 1  skipped 1"
+        in lines[1]
+    )
+    assert lines[1].startswith("    next 20")
+    assert lines[1].endswith("missed 5, last 2026-03-02 11:50:00")
+    assert lines[2:] == [
+        f"{name}-b  webhook  /hooks/b  no secret  agent assistant",
+        "    never fired  fired 0",
+        f"{name}-c  webhook  /hooks/c  agent assistant  (off)",
+        "    never fired  fired 0",
+    ]
+
+    told = json.loads(run("--json"))
+    assert told[0]["runs"]["errored"] == 1
+    assert (told[0]["missed"], told[0]["name"]) == (5, name)
+    assert "long-enough" not in json.dumps(told)
+
+
+def test_however_many_there_are_it_asks_twice(
+    configure: Configure, name: str, django_assert_num_queries
+):
+    configure(yaml(*(cron(f"{name}-{n}", "0 9 * * *") for n in range(9))))
+    with django_assert_num_queries(2):
+        run()
+
+
+def test_without_any_it_says_so():
+    assert run() == "there are no triggers in the YAML\n"
+
+
+def test_one_is_fired_by_hand_though_it_is_off(configure: Configure, name: str):
+    configure(yaml(cron(name, "0 9 * * *", "enabled: no")))
+    task_id = run("fire", name).strip()
+    (task,) = runs(name)
+    assert str(task.pk) == task_id
+    entry = AuditEntry.objects.get(action="trigger.fire", target=name)
+    assert entry.details["task"] == task_id
+
+
+def test_a_webhook_is_given_what_it_would_be_sent(configure: Configure, name: str):
+    configure(yaml(hook(name, "/hooks/d")))
+    run("fire", name, "--payload", '{"say": "hi"}')
+    assert runs(name)[0].prompt == "They say hi."
+    with pytest.raises(CommandError, match="--payload is not JSON"):
+        run("fire", name, "--payload", "hi")
+
+
+def test_it_fires_nothing_that_is_not_there_or_not_over(
+    configure: Configure, name: str
+):
+    configure(yaml(cron(name, "0 9 * * *", "skip_if_running: yes")))
+    with pytest.raises(CommandError, match=f"did you mean '{name}'"):
+        run("fire", f"{name}x")
+    run("fire", name)
+    with pytest.raises(CommandError, match="has a run that is not over"):
+        run("fire", name)
+
+
+# And what is fired runs.
+
+
+def test_a_run_is_a_turn_of_the_agent(
+    configure: Configure, name: str, working: Working, user_id: UserId
+):
+    configure(yaml(boot(name) + f", user: {user_id}"))
+    run("fire", name)
+    working.kick()
+    task = working.closed(runs(name)[0])
+    assert (task.state, task.error) == ("done", "")
+    assert task.turn_id
+
+
+def test_an_agent_that_a_payload_names_and_nobody_knows_is_an_error(
+    configure: Configure, name: str, working: Working, user_id: UserId
+):
+    configure(yaml(hook(name, "/hooks/e", f"agent: '{{{{to}}}}', user: {user_id}")))
+    run("fire", name, "--payload", '{"to": "nobody"}')
+    working.kick()
+    task = working.closed(runs(name)[0])
+    assert task.state == "errored"
+    assert "'nobody'" in task.error
+
+
+def test_a_run_is_tried_again_as_tasks_are(configure: Configure, name: str):
+    configure(yaml(boot(name), more="tasks: {retries: 2}"))
+    run("fire", name)
+    assert runs(name)[0].max_failures == 3
+
+
+def test_a_run_that_waits_to_be_tried_again_is_not_over(
+    configure: Configure, name: str
+):
+    configure(yaml(boot(name) + ", skip_if_running: yes"))
+    (trigger,) = live.current().get(TRIGGERS)
+    fired = trigger_runs.fire(trigger_runs.occasion(live.current(), trigger))
+    for state in lifecycle.OPEN:
+        Task.objects.filter(pk=fired.task_id).update(state=state)
+        assert trigger_runs.is_running(name)
+    for state in lifecycle.CLOSED:
+        Task.objects.filter(pk=fired.task_id).update(state=state)
+        assert not trigger_runs.is_running(name)

@@ -1,0 +1,153 @@
+"""What `triggers:` may say."""
+
+from pathlib import Path
+
+import pytest
+from django.core.checks import run_checks
+
+from config.errors import ConfigInvalid
+from config.loading import loader
+from triggers import checks
+from triggers.config import TRIGGERS
+
+YAML = """
+providers: {openai: {api_key: x}}
+agents: [{name: pm, provider: openai, model: gpt-test}]
+"""
+
+
+def read(*entries: str, more: str = ""):
+    listed = "".join(f"  - {{{entry}}}\n" for entry in entries)
+    text = f"{YAML}{more}\ntriggers:\n{listed}"
+    return loader.parse(text.encode(), Path("c.yaml"))
+
+
+def refused(*entries: str, more: str = "") -> list[tuple[str, str]]:
+    with pytest.raises(ConfigInvalid) as found:
+        read(*entries, more=more)
+    return [(problem.code, problem.message) for problem in found.value.problems]
+
+
+def cron(more: str = "", name: str = "a", schedule: str = "0 9 * * *") -> str:
+    return f"name: {name}, type: cron, schedule: '{schedule}', agent: pm, prompt: x" + (
+        f", {more}" if more else ""
+    )
+
+
+def hook(more: str = "", name: str = "a", path: str = "/hooks/a") -> str:
+    return f"name: {name}, type: webhook, path: {path}, prompt: x" + (
+        f", {more}" if "agent:" in more else f", agent: pm{', ' if more else ''}{more}"
+    )
+
+
+def test_what_is_not_said_has_a_default():
+    (trigger,) = read(cron()).get(TRIGGERS)
+    assert (trigger.time_zone, trigger.catch_up, trigger.enabled) == (
+        "UTC",
+        False,
+        True,
+    )
+    assert (trigger.skip_if_running, trigger.user, trigger.learns) == (
+        *(False, None, False),
+    )
+    (trigger,) = read(hook()).get(TRIGGERS)
+    assert (trigger.max_body_bytes, trigger.secret) == (256 * 1024, None)
+
+
+@pytest.mark.parametrize(
+    ("entries", "code", "says"),
+    [
+        ([cron(), cron()], "E601", "another trigger is already called 'a'"),
+        (["name: a, type: boot, agent: pmm, prompt: x"], "E602", "did you mean 'pm'?"),
+        (["name: a, type: boot, agent: '{{x}}', prompt: x"], "E602", "does not exist"),
+        ([hook("agent: nobody")], "E602", "agent 'nobody', which does not exist"),
+        ([hook(), hook(name="b")], "E603", "has the path of 'a', /hooks/a"),
+        ([cron(schedule="0 0 30 2 *")], "E604", "'a' never fires"),
+        ([hook("max_body_bytes: 9999999")], "E605", "raise server.max_body_bytes"),
+        ([hook("signature: slack")], "E606", "has no 'secret'"),
+        ([cron(schedule="0 9 * *")], "E009", "this has 4 fields"),
+        ([cron("time_zone: Europe/Lisboa")], "E009", "did you mean 'Europe/Lisbon'?"),
+        ([cron("catch_up: some")], "E009", "must be true, false or last"),
+        ([cron("catch_up: 1")], "E009", "must be true, false or last"),
+        ([cron("retries: 3")], "E011", "'retries' is not a known field"),
+        ([hook(path="/v1/a")], "E009", "must be a path under /hooks/"),
+        ([hook(path="/hooks/")], "E009", "must be a path under /hooks/"),
+        ([hook(path="/hooks/../v1")], "E009", "must be a path under /hooks/"),
+        ([hook(path="/hooks/a//b")], "E009", "must be a path under /hooks/"),
+        ([cron('thread: "a\\0"')], "E009", "has a NUL character"),
+        ([cron(name='"a\\0"')], "E009", "has a NUL character"),
+        ([hook("secret: short")], "E009", "at least 8 characters"),
+        (
+            ["name: a, type: mail, agent: pm, prompt: x"],
+            "E009",
+            "boot, cron or webhook",
+        ),
+        (["name: a, agent: pm, prompt: x"], "E009", "boot, cron or webhook"),
+        (["name: a, type: boot, agent: pm"], "E010", "'prompt' is missing"),
+    ],
+)
+def test_what_cannot_work_is_refused(entries: list[str], code: str, says: str):
+    ((found, message),) = refused(*entries)
+    assert found == f"coulisse.{code}"
+    assert says in message
+
+
+def test_the_secret_is_in_no_message():
+    ((_, message),) = refused(hook("secret: ' hunter2222 '"))
+    assert "hunter2222" not in message
+
+
+def test_a_templated_agent_is_looked_for_when_it_is_known():
+    assert read(hook("agent: '{{agent}}'")).get(TRIGGERS)
+
+
+def test_an_experiment_may_be_started():
+    more = (
+        "experiments: [{name: trial, strategy: split, "
+        "variants: [{agent: pm, weight: 1}]}]"
+    )
+    entry = "name: a, type: boot, agent: trial, prompt: x"
+    assert read(entry, more=more).get(TRIGGERS)
+
+
+def test_a_webhook_on_the_network_without_a_secret_is_warned_of():
+    secret = "secret: long-enough-secret"
+    triggers = [
+        *(hook(), hook(secret, "b", "/hooks/b")),
+        hook("enabled: false", "c", "/hooks/c"),
+    ]
+    assert checks.open_webhooks(read(*triggers)) == ["a"]
+    assert checks.open_webhooks(read(*triggers, more="server: {bind: 127.0.0.1}")) == []
+
+
+def test_a_webhook_whose_secret_can_be_guessed_is_warned_of(tmp_path: Path, settings):
+    random, made_up = "9f86d081884c7d659a2feaa0c55ad015", "correct-horse-battery"
+    triggers = [
+        hook(f"secret: {made_up}"),
+        hook(f"secret: {random}", "b", "/hooks/b"),
+        hook(f"secret: {made_up}, enabled: false", "c", "/hooks/c"),
+    ]
+    assert checks.guessable_webhooks(read(*triggers)) == ["a"]
+    settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"
+    entry = f"{{{hook(f'secret: {made_up}')}}}"
+    settings.COULISSE_CONFIG.write_text(f"{YAML}\ntriggers:\n  - {entry}\n")
+    ((code, message),) = warnings()
+    assert code == "coulisse.W602"
+    assert "the secret of trigger 'a' can be guessed" in message
+    assert made_up not in message
+
+
+def test_the_check_of_the_yaml_says_so(tmp_path: Path, settings):
+    settings.COULISSE_CONFIG = tmp_path / "coulisse.yaml"
+    assert warnings() == []
+    settings.COULISSE_CONFIG.write_text(f"{YAML}\ntriggers:\n  - {{{hook()}}}\n")
+    ((code, message),) = warnings()
+    assert code == "coulisse.W601"
+    assert "trigger 'a' has no secret" in message
+    settings.COULISSE_CONFIG.write_text("agents: 3")
+    assert warnings() == []
+
+
+def warnings() -> list[tuple[str, str]]:
+    found = run_checks()
+    return [(f.id, f.msg) for f in found if f.id.startswith("coulisse.W6")]

@@ -1,0 +1,271 @@
+"""Crons fire once for each tick, whoever looks, and report what they missed."""
+
+import threading
+from datetime import datetime, timedelta
+
+import pytest
+from django.db import connection
+
+from access.users import identity
+from config import live
+from core.ids import UserId
+from tasks.models import Task
+from tests.tasks.conftest import PATIENCE_SECONDS
+from tests.triggers.triggers import (
+    NOON,
+    Configure,
+    cron,
+    runs,
+    state,
+    ticks,
+    unique,
+    yaml,
+)
+from triggers.runs import trigger_runs
+from triggers.scheduling import cron_triggers
+
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("server")]
+
+
+@pytest.fixture
+def name() -> str:
+    return unique("standup")
+
+
+def arm(at: datetime = NOON) -> None:
+    cron_triggers.arm(live.current(), at)
+
+
+def look(seconds: float) -> None:
+    """Fire what is due so many seconds after noon."""
+    cron_triggers.fire_due(live.current(), NOON + timedelta(seconds=seconds))
+
+
+def test_a_tick_becomes_a_task_of_the_agent(configure: Configure, name: str):
+    configure(yaml(cron(name, "*/5 * * * *")))
+    arm()
+
+    look(299)
+    assert runs(name) == []
+    look(300)
+
+    (task,) = runs(name)
+    assert (task.kind, task.agent, task.prompt) == ("agent", "assistant", "It is time.")
+    assert task.state == "queued"
+    assert task.payload["tick"] == "2026-03-02T12:05:00Z"
+    assert task.payload["learns"] is False
+
+
+def test_it_fires_once_for_each_tick_however_often_it_is_looked_at(
+    configure: Configure, name: str
+):
+    configure(yaml(cron(name, "* * * * *")))
+    arm()
+    for seconds in (60, 60, 61, 119, 120, 120.5):
+        look(seconds)
+    assert ticks(name) == ["2026-03-02T12:01:00Z", "2026-03-02T12:02:00Z"]
+    assert state(name).fired == 2
+
+
+def test_six_fields_begin_with_the_second(configure: Configure, name: str):
+    configure(yaml(cron(name, "*/20 0 12 * * *")))
+    arm()
+    look(45)
+    assert ticks(name) == ["2026-03-02T12:00:20Z", "2026-03-02T12:00:40Z"]
+
+
+def test_two_clocks_at_once_fire_once(configure: Configure, name: str):
+    configure(yaml(cron(name, "* * * * * *")))
+    arm()
+    together = threading.Barrier(2)
+
+    def clock() -> None:
+        for seconds in range(1, 11):
+            together.wait(PATIENCE_SECONDS)
+            look(seconds)
+        connection.close()
+
+    others = [threading.Thread(target=clock) for _ in range(2)]
+    for other in others:
+        other.start()
+    for other in others:
+        other.join(PATIENCE_SECONDS)
+
+    assert len(ticks(name)) == len(set(ticks(name))) == 10
+    # Who came second did not even try.
+    assert (state(name).fired, state(name).repeated) == (10, 0)
+
+
+def test_a_clock_that_was_set_back_fires_nothing_twice(configure: Configure, name: str):
+    configure(yaml(cron(name, "* * * * *")))
+    arm()
+    look(60)
+    look(120)
+
+    arm(NOON - timedelta(hours=1))
+    look(60)
+    look(120)
+    look(180)
+
+    assert len(ticks(name)) == len(set(ticks(name))) == 3
+
+
+def test_a_clock_that_was_years_ahead_does_not_stop_it(
+    configure: Configure, name: str, caplog
+):
+    configure(yaml(cron(name, "* * * * *")))
+    arm(NOON + timedelta(days=3650))
+    caplog.set_level("WARNING", "triggers.runs.run_log")
+    arm()
+    look(60)
+    assert ticks(name) == ["2026-03-02T12:01:00Z"]
+    assert f"cron trigger set back, for the clock was trigger={name}" in caplog.text
+
+
+def test_what_was_missed_is_reported_and_not_run(
+    configure: Configure, name: str, caplog
+):
+    configure(yaml(cron(name, "*/10 * * * *")))
+    arm()
+    caplog.set_level("INFO", "triggers.runs.run_log")
+
+    look(3 * 3600 + 120)
+
+    assert runs(name) == []
+    found = state(name)
+    assert found.missed == 18
+    assert found.missed_at == NOON + timedelta(hours=3)
+    assert f"cron trigger missed trigger={name} ticks=18" in caplog.text
+    assert "last=2026-03-02T15:00:00Z" in caplog.text
+
+
+def test_a_tick_within_the_last_minute_fires_late(configure: Configure, name: str):
+    configure(yaml(cron(name, "*/10 * * * *")))
+    arm()
+    look(3 * 3600 + 59)
+    assert ticks(name) == ["2026-03-02T15:00:00Z"]
+    assert state(name).missed == 17
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "ran", "missed"), [("true", 18, 0), ("last", 1, 17)]
+)
+def test_what_was_missed_runs_where_it_is_asked_for(
+    configure: Configure, name: str, catch_up: str, ran: int, missed: int
+):
+    configure(yaml(cron(name, "*/10 * * * *", f"catch_up: {catch_up}")))
+    arm()
+    look(3 * 3600 + 120)
+    look(3 * 3600 + 121)
+    assert len(runs(name)) == ran
+    assert ticks(name)[-1] == "2026-03-02T15:00:00Z"
+    assert state(name).missed == missed
+
+
+def test_no_more_than_a_hundred_are_caught_up(configure: Configure, name: str):
+    configure(yaml(cron(name, "* * * * * *", "catch_up: true")))
+    arm()
+    look(3600)
+    # A hundred that are too old, and those of the last minute.
+    assert len(runs(name)) == 160
+    assert ticks(name)[0] == "2026-03-02T12:57:21Z"
+    assert state(name).missed == 3600 - 160
+
+
+def test_of_years_that_were_missed_not_every_second_is_counted(
+    configure: Configure, name: str
+):
+    configure(yaml(cron(name, "* * * * * *", "catch_up: last")))
+    arm(NOON - timedelta(days=3650))
+    look(0)
+    assert len(runs(name)) == 60
+    assert state(name).missed == cron_triggers.MOST_COUNTED
+
+
+def test_an_edit_of_the_schedule_begins_anew(configure: Configure, name: str):
+    configure(yaml(cron(name, "* * * * *")))
+    arm()
+    configure(yaml(cron(name, "*/30 * * * *")))
+    arm(NOON + timedelta(hours=1))
+    look(3600 + 60)
+    assert runs(name) == []
+    look(3600 + 1800)
+    assert ticks(name) == ["2026-03-02T13:30:00Z"]
+    assert state(name).missed == 0
+
+
+def test_what_is_switched_off_misses_nothing(configure: Configure, name: str):
+    configure(yaml(cron(name, "* * * * *")))
+    arm()
+    configure(yaml(cron(name, "* * * * *", "enabled: false")))
+    arm(NOON + timedelta(seconds=10))
+    look(600)
+    configure(yaml(cron(name, "* * * * *")))
+    arm(NOON + timedelta(seconds=1000))
+    look(1020)
+    assert ticks(name) == ["2026-03-02T12:17:00Z"]
+    assert state(name).missed == 0
+
+
+def test_a_process_with_an_older_yaml_leaves_it_alone(configure: Configure, name: str):
+    configure(yaml(cron(name, "* * * * *")))
+    arm()
+    older = live.current()
+    configure(yaml(cron(name, "*/30 * * * *")))
+    arm()
+    cron_triggers.fire_due(older, NOON + timedelta(seconds=60))
+    assert runs(name) == []
+
+
+def test_it_waits_for_its_run_to_be_over_if_told_so(
+    configure: Configure, name: str, caplog
+):
+    configure(yaml(cron(name, "* * * * *", "skip_if_running: true")))
+    arm()
+    caplog.set_level("INFO", "triggers.runs.run_log")
+    for seconds in (60, 120, 180):
+        look(seconds)
+    Task.objects.filter(origin=trigger_runs.origin_of(name)).update(state="done")
+    look(240)
+    assert ticks(name) == ["2026-03-02T12:01:00Z", "2026-03-02T12:04:00Z"]
+    assert (state(name).fired, state(name).skipped) == (2, 2)
+    # It says so once, as long as it goes on.
+    skipped = f"cron trigger skipped trigger={name}"
+    assert caplog.text.count(skipped) == 1
+    look(300)
+    assert caplog.text.count(skipped) == 2
+
+
+def test_nothing_fires_where_no_task_is_taken_on(configure: Configure, name: str):
+    configure(yaml(cron(name, "* * * * *"), more="tasks: {enabled: false}"))
+    arm()
+    look(60)
+    assert runs(name) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "own", "expected"),
+    [
+        ("", "", "cron"),
+        ("users: shared", "", "main"),
+        ("default_user_id: dora", "", "dora"),
+        ("default_user_id: dora", "user: team", "team"),
+    ],
+)
+def test_it_works_for_a_user(
+    configure: Configure, name: str, more: str, own: str, expected: str
+):
+    configure(yaml(cron(name, "* * * * *", own), more=more))
+    arm()
+    look(60)
+    (task,) = runs(name)
+    assert UserId(task.user_id) == identity.derive(expected)
+
+
+def test_it_may_speak_in_a_thread_of_its_own(configure: Configure, name: str):
+    configure(yaml(cron(name, "* * * * *", "thread: standups, learns: true")))
+    arm()
+    look(60)
+    (task,) = runs(name)
+    assert task.payload["metadata"] == {"thread_id": "standups"}
+    assert task.payload["learns"] is True

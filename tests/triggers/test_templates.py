@@ -1,0 +1,49 @@
+"""Places in texts."""
+
+import pytest
+
+from triggers.webhooks import prompt_templates
+from triggers.webhooks.prompt_templates import Missing
+
+PAYLOAD = {
+    "sender": {"name": "Ada", "id": 7},
+    "items": [{"title": "first"}, {"title": "second"}],
+    "is_open": True,
+    "none": None,
+    "nasty": "{{sender.name}}",
+    "with space": "yes",
+}
+
+
+@pytest.mark.parametrize(
+    ("template", "filled"),
+    [
+        ("No places", "No places"),
+        ("{{sender.name}} came", "Ada came"),
+        ("{{ sender.name }}", "Ada"),
+        ("{{sender.id}}, {{is_open}}, {{none}}", "7, true, null"),
+        ("{{sender}}", '{"name":"Ada","id":7}'),
+        ("{{items.1.title}}", "second"),
+        ("{{with space}}", "yes"),
+        # What is put in is not looked at again.
+        ("{{nasty}}", "{{sender.name}}"),
+        ("{{sender.age}} {{nobody.name}}", "{{ sender.age }} {{ nobody.name }}"),
+        ("{{items.2.title}} {{items.-1}}", "{{ items.2.title }} {{ items.-1 }}"),
+        ("{{sender.name.first}} {{.}}", "{{ sender.name.first }} {{ . }}"),
+        ("{sender.name} {{}} {{sender.name}", "{sender.name} {{}} {{sender.name}"),
+    ],
+)
+def test_places_are_filled(template: str, filled: str):
+    assert prompt_templates.fill(template, PAYLOAD) == filled
+
+
+@pytest.mark.parametrize("template", ["{{sender.age}}", "to {{none}}", "{{items.9}}"])
+def test_where_all_must_be_there_it_says_what_is_not(template: str):
+    with pytest.raises(Missing) as missing:
+        prompt_templates.fill_whole(template, PAYLOAD)
+    assert missing.value.path in template
+
+
+def test_a_payload_need_not_be_a_map():
+    assert prompt_templates.fill("{{0}} {{a}}", ["x"]) == "x {{ a }}"
+    assert prompt_templates.fill("{{a}}", "text") == "{{ a }}"

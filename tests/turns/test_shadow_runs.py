@@ -1,0 +1,351 @@
+"""Turns are tried on other variants in the background, and nobody notices."""
+
+from contextlib import aclosing
+
+import pytest
+from mcp.server.mcpserver import MCPServer
+from mcp.types import ToolAnnotations
+
+from access.models import Meter
+from access.users import identity
+from core.events import TextDelta
+from core.ids import new_turn_id
+from core.messages import Message
+from judges.models import Score
+from memory.models import Message as MessageRow
+from providers import sync_bridge
+from tasks.models import Task
+from tasks.queue import lifecycle
+from telemetry.models import Turn
+from telemetry.storage import turn_store
+from testing.wires import Answer
+from tests.conftest import CONFIG, serve
+from tests.gateway.calls import ask
+from tests.judges.stage import JUDGES, answer, is_judging
+from tests.tasks.conftest import PATIENCE_SECONDS, wait_until
+from turns import flow
+from turns.preparation import options
+from turns.shadow_runs import turn_snapshot
+from turns.turn import TurnRequest
+
+pytestmark = pytest.mark.database
+
+STAGE = (
+    CONFIG
+    + """
+  - {name: calm, provider: openai, model: gpt-calm, preamble: Be calm.}
+  - name: keen
+    provider: openai
+    model: gpt-keen
+    preamble: Be keen.
+    temperature: 0.3
+    judges: [quality]
+    memory_tools: true
+    MORE
+"""
+    + JUDGES
+    + """
+experiments:
+  - name: trial
+    strategy: shadow
+    primary: calm
+    sampling_rate: RATE
+    variants: [{agent: calm}, {agent: keen}]
+memory: {user_state: false}
+"""
+)
+
+
+def staged(*, rate: float = 1, more: str = "") -> str:
+    return STAGE.replace("RATE", str(rate)).replace("MORE", more or "seed: 7")
+
+
+def scripted(request) -> Answer:
+    if is_judging(request):
+        return Answer([answer(accuracy=9, tone=7)])
+    return Answer([f"{request.body['model']} says so."])
+
+
+@pytest.fixture
+def stage(working, configure, fake):
+    configure(staged())
+    fake.default = scripted
+    return working
+
+
+def shadows_of(user: str) -> list[Task]:
+    rows = Task.objects.filter(user_id=identity.derive(user), kind="shadow")
+    return list(rows.order_by("created_at"))
+
+
+def tried(stage, user: str) -> Task:
+    """Return the closed task of the one trial there is."""
+    (task,) = shadows_of(user)
+    stage.kick()
+    return stage.closed(task)
+
+
+def turns_of(user: str, **fields) -> list[Turn]:
+    rows = Turn.objects.filter(user_id=identity.derive(user), **fields)
+    return list(rows.order_by("started_at"))
+
+
+def said_by(user: str) -> list[tuple[str, str]]:
+    rows = MessageRow.objects.filter(thread__user_id=identity.derive(user))
+    return list(rows.order_by("position").values_list("role", "text"))
+
+
+def spent(user: str) -> int:
+    subject = f"user:{identity.derive(user).hex}"
+    return sum(Meter.objects.filter(subject=subject).values_list("tokens", flat=True))
+
+
+def test_the_others_are_asked_the_same_with_their_own_preamble(
+    stage, client, fake, user
+):
+    ask(client, user, "First?", agent="trial", temperature=0.9)
+    task = tried(stage, user)
+    assert (task.state, task.agent, task.error) == ("done", "keen", "")
+    served, shadow = fake.bodies[:2]
+    assert shadow["model"] == "gpt-keen"
+    assert [m["content"] for m in shadow["messages"]] == ["Be keen.", "First?"]
+    assert (shadow["temperature"], shadow["seed"]) == (0.9, 7)
+    assert served["messages"][0]["content"] == "Be calm."
+
+
+def test_the_conversation_is_what_was_really_said(stage, client, fake, user):
+    ask(client, user, "First?", agent="trial")
+    tried(stage, user)
+    ask(client, user, "Second?", agent="trial")
+    task = shadows_of(user)[-1]
+    stage.kick()
+    stage.closed(task)
+    [shadow] = [
+        body
+        for body in fake.bodies
+        if body["model"] == "gpt-keen" and "Second?" in str(body)
+    ]
+    assert [m["content"] for m in shadow["messages"]] == [
+        *("Be keen.", "First?", "gpt-calm says so.", "Second?")
+    ]
+
+
+def test_it_leaves_a_record_and_nothing_else(stage, client, user):
+    told = ask(client, user, "First?", agent="trial")
+    said, used = said_by(user), spent(user)
+    assert said == [("user", "First?"), ("assistant", "gpt-calm says so.")]
+    task = tried(stage, user)
+    assert said_by(user) == said
+    assert spent(user) == used
+    [served] = turns_of(user, origin="chat")
+    [shadow] = turns_of(user, origin="shadow")
+    assert f"chatcmpl-{served.pk.hex}" == told.id
+    assert (shadow.agent, shadow.experiment) == ("keen", "trial")
+    assert shadow.request_id == served.request_id
+    assert shadow.user_message == "First?"
+    assert shadow.input_tokens > 0
+    assert task.turn_id == served.pk
+    # What was said is not kept a second time.
+    assert task.payload == {"experiment": "trial"}
+
+
+def test_it_is_judged_by_what_it_said_itself(stage, client, fake, user):
+    ask(client, user, "First?", agent="trial")
+    tried(stage, user)
+    [judging] = Task.objects.filter(user_id=identity.derive(user), kind="judge")
+    stage.closed(judging)
+    [shadow] = turns_of(user, origin="shadow")
+    found = Score.objects.filter(user_id=identity.derive(user))
+    assert set(found.values_list("turn_id", "agent", "experiment", "origin")) == {
+        (shadow.pk, "keen", "trial", "shadow")
+    }
+    asked = str(next(b for b in fake.bodies if "judge" in b["model"]))
+    assert "gpt-keen says so." in asked
+    assert "gpt-calm" not in asked
+
+
+def test_only_the_wanted_share_is_tried(stage, configure, client, user, monkeypatch):
+    configure(staged(rate=0.25))
+    drawn = iter([0.1, 0.25, 0.9, 0.2499])
+    monkeypatch.setattr(
+        "tasks.judge_runs.judge_queue.random.random", lambda: next(drawn)
+    )
+    for _ in range(4):
+        ask(client, user, "First?", agent="trial")
+    assert len(shadows_of(user)) == 2
+
+
+def test_a_rate_of_nothing_tries_nothing(stage, configure, client, user):
+    configure(staged(rate=0))
+    ask(client, user, "First?", agent="trial")
+    assert shadows_of(user) == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"agent": "trial", "metadata": {"memory": "incognito"}},
+        {"agent": "calm"},
+    ],
+)
+def test_what_is_not_tried(stage, client, user, more):
+    ask(client, user, "First?", **more)
+    assert shadows_of(user) == []
+
+
+def test_an_incognito_turn_with_something_to_write_is_not_tried(stage, user):
+    request = TurnRequest(
+        turn_id=new_turn_id(),
+        agent="trial",
+        user_id=identity.derive(user),
+        messages=[Message("user", "First?")],
+        options=options.read({"memory": "incognito"}),
+        parameters={},
+        origin="smoke",
+        on_end=lambda reply, calls: None,
+    )
+
+    async def take() -> str:
+        async with aclosing(flow.run(request)) as events:
+            return "".join([e.text async for e in events if isinstance(e, TextDelta)])
+
+    assert (
+        sync_bridge.wait(take(), timeout_seconds=PATIENCE_SECONDS)
+        == "gpt-calm says so."
+    )
+    assert shadows_of(user) == []
+
+
+def test_a_turn_that_waits_for_its_client_is_not_tried(stage, client, fake, user):
+    fake.call_tool("look", {})
+    function = {"name": "look", "parameters": {"type": "object"}}
+    told = ask(
+        *(client, user, "First?"),
+        agent="trial",
+        tools=[{"type": "function", "function": function}],
+    )
+    assert told.choices[0].finish_reason == "tool_calls"
+    assert shadows_of(user) == []
+
+
+def test_a_format_is_held_to(stage, client, fake, user):
+    fake.reply('{"a": 1}')
+    ask(client, user, "First?", agent="trial", response_format={"type": "json_object"})
+    fake.reply("Prose.")
+    fake.reply('{"b": 2}')
+    assert tried(stage, user).state == "done"
+    assert "single valid JSON object" in fake.bodies[1]["messages"][0]["content"]
+    assert fake.bodies[2]["messages"][-2]["content"] == "Prose."
+
+
+def test_one_that_fails_is_seen(stage, client, fake, user):
+    ask(client, user, "First?", agent="trial")
+    fake.default = None
+    fake.fail(401)
+    task = tried(stage, user)
+    assert task.state == "errored"
+    assert "401" in task.error or "API key" in task.error or "openai" in task.error
+    [shadow] = turns_of(user, origin="shadow")
+    assert (shadow.outcome, shadow.agent) == ("error", "keen")
+    assert task.payload == {"experiment": "trial"}
+    assert said_by(user)[-1] == ("assistant", "gpt-calm says so.")
+    # No copy of what was asked is kept, so there is nothing to do again.
+    assert lifecycle.replay([task.pk]) == 1
+    stage.kick()
+    assert stage.closed(task).result == "what was asked is no longer kept"
+
+
+@pytest.mark.parametrize("status", [200, 401])
+def test_nothing_is_written_of_a_user_erased_meanwhile(
+    stage, client, fake, user, status
+):
+    ask(client, user, "First?", agent="trial")
+    fake.answer(Answer(["Late."], status=status, hang="headers"))
+    stage.kick()
+    fake.wait(lambda: len(fake.requests) == 2)
+    Task.objects.filter(user_id=identity.derive(user)).delete()
+    fake.release()
+    wait_until(lambda: stage.is_idle)
+    assert turns_of(user, origin="shadow") == []
+
+
+def test_a_variant_that_was_taken_away_is_not_tried(stage, configure, client, user):
+    ask(client, user, "First?", agent="trial")
+    configure(CONFIG)
+    task = tried(stage, user)
+    assert task.result == "the variant is no longer configured"
+    assert task.payload == {"experiment": "trial"}
+
+
+def test_users_do_not_see_trials_among_their_turns(
+    stage, configure, client, user, running
+):
+    ask(client, user, "First?", agent="trial")
+    tried(stage, user)
+    owner = identity.derive(user)
+    listed, _ = turn_store.page(user_id=owner, origins=turn_store.USERS_OWN)
+    assert [turn.agent for turn in listed] == ["calm"]
+    [shadow] = turns_of(user, origin="shadow")
+    assert turn_store.tree(shadow.pk, owner) is None
+
+
+class Shop:
+    """A server with a tool that changes something, and one that does not."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+        self.mcp = MCPServer("shop")
+
+        @self.mcp.tool(annotations=ToolAnnotations(read_only_hint=True))
+        def price(item: str) -> str:
+            self.called.append("price")
+            return "five"
+
+        @self.mcp.tool()
+        def buy(item: str) -> str:
+            self.called.append("buy")
+            return "bought"
+
+
+def test_only_tools_that_change_nothing_are_called(
+    stage, configure, client, fake, user
+):
+    shop = Shop()
+    with serve(shop.mcp.streamable_http_app(host="127.0.0.1")) as url:
+        more = "mcp_tools: [{server: shop}]"
+        configure(
+            staged(more=more) + f"mcp: {{shop: {{url: '{url}/mcp', oauth: false}}}}\n"
+        )
+        ask(client, user, "First?", agent="trial")
+        fake.call_tool("buy", {"item": "tea"})
+        fake.call_tool("price", {"item": "tea"})
+        fake.call_tool("save_memory", {"content": "Likes tea."})
+        fake.reply("Tea is five.")
+        assert tried(stage, user).state == "done"
+    assert shop.called == ["price"]
+    told = [
+        m["content"] for b in fake.bodies for m in b["messages"] if m["role"] == "tool"
+    ]
+    assert [("Not available in a trial" in text) for text in dict.fromkeys(told)] == [
+        *(True, False)
+    ]
+    offered = {t["function"]["name"] for t in fake.bodies[1]["tools"]}
+    assert {"buy", "price", "save_memory", "search_memory"} <= offered
+
+
+def test_a_prompt_too_large_is_not_copied(stage, client, user, monkeypatch):
+    monkeypatch.setattr("turns.shadow_runs.shadow_queue.MAX_SIZE", 10)
+    ask(client, user, "A question of some length?", agent="trial")
+    assert shadows_of(user) == []
+
+
+def test_what_is_written_down_is_read_back():
+    trial = turn_snapshot.Trial(
+        experiment="e",
+        messages=[turn_snapshot.Message("user", [{"type": "text", "text": "hi"}])],
+        options={"thread": "t"},
+        parameters={"temperature": 0.0},
+        tools=[{"type": "function"}],
+        response_format={"type": "json_object"},
+    )
+    assert turn_snapshot.Trial.from_json(trial.to_json()) == trial

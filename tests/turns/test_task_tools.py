@@ -1,0 +1,210 @@
+"""Agents have work done in the background, for their user and nobody else."""
+
+import json
+from typing import Any
+
+import openai
+import pytest
+
+from access.tokens import api_tokens
+from access.users import identity
+from core.ids import UserId
+from memory.models import Lesson, Message
+from tasks.models import Task
+from tasks.queue import lifecycle
+from tasks.queue.lifecycle import Draft
+from telemetry.models import ToolCall
+from testing.scripted_provider import FakeProvider
+from tests.access.authors import ADA
+from tests.conftest import CONFIG
+from tests.gateway.calls import ask
+from tests.tasks.conftest import Working
+from turns.agent_tasks.task_requests import MAX_GENERATION
+
+pytestmark = pytest.mark.database
+
+WITH_TASKS = CONFIG + "\ntasks: {}\n"
+
+
+def tools(body: Any) -> list[str]:
+    return [tool["function"]["name"] for tool in body.get("tools", [])]
+
+
+def answer(body: Any) -> Any:
+    """What the last tool told the model."""
+    text = body["messages"][-1]["content"]
+    return text if text.startswith("Error") else json.loads(text)
+
+
+def tasks_of(user: str) -> list[Task]:
+    rows = Task.objects.filter(user_id=identity.derive(user))
+    return list(rows.order_by("created_at"))
+
+
+@pytest.fixture
+def chat(client: openai.OpenAI, configure) -> openai.OpenAI:
+    configure(WITH_TASKS)
+    return client
+
+
+def test_an_agent_has_another_do_something_in_the_background(
+    chat: openai.OpenAI, fake: FakeProvider, user: str
+):
+    fake.call_tool("dispatch_task", {"agent": "tuned", "prompt": "Find out."})
+    reply = ask(chat, user, "Look into it.")
+
+    [task] = tasks_of(user)
+    assert answer(fake.bodies[1]) == {"task_id": str(task.pk)}
+    assert (task.state, task.agent, task.prompt) == ("queued", "tuned", "Find out.")
+    turn_id = reply.id.removeprefix("chatcmpl-")
+    assert task.origin.replace("-", "") == f"turn:{turn_id}"
+    assert ToolCall.objects.get(turn=turn_id).kind == "task"
+
+
+def test_the_tools_are_as_documented(
+    chat: openai.OpenAI, fake: FakeProvider, user: str
+):
+    ask(chat, user, "hi")
+    offered = {
+        tool["function"]["name"]: tool["function"]["parameters"]
+        for tool in fake.bodies[0]["tools"]
+    }
+    assert offered == {
+        "dispatch_task": {
+            "type": "object",
+            "properties": {"agent": {"type": "string"}, "prompt": {"type": "string"}},
+            "required": ["agent", "prompt"],
+        },
+        "tasks_status": {
+            "type": "object",
+            "properties": {
+                "limit": {"type": "integer", "minimum": 1, "maximum": 100},
+                "state": {
+                    "type": "string",
+                    "enum": ["queued", "running", "done", "errored"],
+                },
+            },
+            "required": [],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("of_agent", "of_all", "offered"),
+    [
+        ("", "tasks: {}", {"dispatch_task", "tasks_status"}),
+        ("", "", set()),
+        ("", "tasks: {tools: false}", set()),
+        ("", "tasks: {enabled: false}", set()),
+        ("task_tools: false", "tasks: {}", set()),
+        ("task_tools: true", "", {"dispatch_task", "tasks_status"}),
+        ("task_tools: [tasks_status]", "tasks: {tools: false}", {"tasks_status"}),
+    ],
+)
+def test_who_has_the_tools_is_said_in_the_file(
+    client, fake, user, configure, of_agent, of_all, offered
+):
+    agent = f"    seed: 7\n    {of_agent}" if of_agent else "    seed: 7"
+    configure(CONFIG.replace("    seed: 7", agent) + f"\n{of_all}\n")
+    ask(client, user, "hi", agent="tuned")
+    assert set(tools(fake.bodies[0])) == offered
+
+
+def test_a_turn_that_leaves_no_trace_has_none(chat, fake, user):
+    ask(chat, user, "hi", metadata={"memory": "incognito"})
+    assert tools(fake.bodies[0]) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"agent": "nobody", "prompt": "x"}, "'nobody'"),
+        ({"agent": "tuned", "prompt": " "}, "prompt is empty"),
+        ({"agent": "tuned"}, "prompt"),
+        ({"agent": "tuned", "prompt": "x", "user": "eve"}, "user"),
+        ({"agent": "tuned", "prompt": "x" * 200_001}, "200000"),
+    ],
+)
+def test_what_cannot_be_done_is_told_to_the_model(
+    chat, fake, user, arguments, complaint
+):
+    fake.call_tool("dispatch_task", arguments)
+    ask(chat, user, "hi")
+    assert complaint in answer(fake.bodies[1])
+    assert tasks_of(user) == []
+
+
+@pytest.mark.parametrize("name", ["claude", "claud"])
+def test_dispatch_hides_agents_the_token_may_not_call(
+    chat, fake, user, configure, name
+):
+    secret = api_tokens.mint("test", user, agents=["tuned"], by=ADA)[1]
+    told = []
+    for text in (WITH_TASKS, WITH_TASKS.replace("name: claude", "name: other")):
+        configure(text + "\nauth: {proxy: {tokens: {}}}\n")
+        fake.call_tool("dispatch_task", {"agent": name, "prompt": "Go."})
+        ask(chat.with_options(api_key=secret), user, "Look.", agent="tuned")
+        told.append(answer(fake.bodies[-1]))
+        assert "claude" not in json.dumps(fake.bodies[-1]["tools"])
+    assert told[0] == told[1]
+    assert f"The model '{name}' does not exist" in told[0]
+    assert "did you mean" not in told[0]
+    assert tasks_of(user) == []
+
+
+def test_an_agent_sees_the_tasks_of_its_user_alone(chat, fake, user):
+    mine, others = identity.derive(user), identity.derive(f"{user}-b")
+    for owner, prompt in ((others, "theirs"), (mine, "first"), (mine, "p" * 300)):
+        lifecycle.add([Draft("agent", owner, "tuned", prompt)])
+    lifecycle.add([Draft("judge", mine, "tuned", "not theirs to see")])
+    Task.objects.filter(user_id=mine, prompt="first").update(
+        state="done", result="Found."
+    )
+
+    fake.call_tool("tasks_status", {})
+    fake.call_tool("tasks_status", {"state": "done", "limit": 1})
+    ask(chat, user, "What is going on?")
+
+    newest, oldest = answer(fake.bodies[1])["tasks"]
+    assert (newest["state"], newest["agent"]) == ("queued", "tuned")
+    assert newest["prompt"] == "p" * 199 + "…"
+    assert newest["created_at"].endswith("Z")
+    assert oldest["result"] == "Found."
+    assert answer(fake.bodies[2])["tasks"] == [oldest]
+
+
+def test_what_an_agent_asks_for_is_kept_apart_from_the_conversation(
+    chat, fake, user, working: Working, configure
+):
+    configure(WITH_TASKS.replace("tasks: {}", "tasks: {}\nmemory: {user_state: {}}"))
+    fake.call_tool("dispatch_task", {"agent": "tuned", "prompt": "Find out."})
+    fake.reply("It is begun.")
+    ask(chat, user, "Look into it.")
+    [task] = tasks_of(user)
+    fake.reply("Found.")
+    working.kick()
+    assert working.closed(task).result == "Found."
+    said = Message.objects.filter(thread__user_id=identity.derive(user))
+    apart = said.exclude(thread__name="").order_by("position")
+    assert [row.text for row in apart] == ["Find out.", "Found."]
+    assert apart[0].thread.name == f"task-{task.pk}"
+    learnt = Lesson.objects.filter(user_id=identity.derive(user))
+    assert [lesson.thread.name for lesson in learnt] == [""]
+
+
+def test_tasks_that_ask_for_tasks_come_to_an_end(
+    configure, working: Working, fake: FakeProvider, user_id: UserId
+):
+    configure(WITH_TASKS)
+    fake.call_tool("dispatch_task", {"agent": "tuned", "prompt": "Again."})
+    payload = {"generation": MAX_GENERATION - 1}
+    working.do(Draft("agent", user_id, "tuned", "Go on.", payload=payload))
+    last = Task.objects.get(user_id=user_id, prompt="Again.")
+    assert last.payload["generation"] == MAX_GENERATION
+
+    working.closed(last)
+    fake.call_tool("dispatch_task", {"agent": "tuned", "prompt": "Once more."})
+    payload = {"generation": MAX_GENERATION}
+    working.do(Draft("agent", user_id, "tuned", "Go on.", payload=payload))
+    assert "8 tasks" in answer(fake.bodies[-1])
+    assert not Task.objects.filter(user_id=user_id, prompt="Once more.").exists()

@@ -1,0 +1,69 @@
+"""What `manage.py check` says of triggers that work, and may not be meant so.
+
+| id | what may be wrong |
+|---|---|
+| coulisse.W601 | a webhook without a secret is reached by more than this machine |
+| coulisse.W602 | a webhook's secret can be guessed |
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.core import checks
+
+from config.config import SERVER
+from config.loading import checked_file
+from config.sections import Config
+from core.network.loopback import is_loopback
+from core.text import entropy
+from triggers.config import TRIGGERS, WebhookTrigger
+
+OPEN_WEBHOOK = "coulisse.W601"
+WEAK_SIGNATURE = "coulisse.W602"
+
+
+def check_triggers(**_: Any) -> list[checks.CheckMessage]:
+    """Warn of webhooks that clients other than their sender can fire."""
+    config = checked_file.load()
+    return [] if config is None else [*_warnings(config)]
+
+
+def _warnings(config: Config) -> Iterator[checks.CheckMessage]:
+    for name in open_webhooks(config):
+        yield checks.Warning(
+            f"trigger '{name}' has no secret, so whoever reaches this server can "
+            "fire it; set 'secret', or server.bind to 127.0.0.1",
+            id=OPEN_WEBHOOK,
+        )
+    for name in guessable_webhooks(config):
+        yield checks.Warning(
+            f"the secret of trigger '{name}' can be guessed: anyone who sees a signed "
+            "delivery can try passwords on it offline, and it is not redacted in logs. "
+            "Use a random one, such as `openssl rand -hex 32` prints",
+            id=WEAK_SIGNATURE,
+        )
+
+
+def open_webhooks(config: Config) -> list[str]:
+    """Return the names of webhooks that more than this machine can fire."""
+    if is_loopback(config.get(SERVER).bind):
+        return []
+    return [
+        trigger.name
+        for trigger in config.get(TRIGGERS)
+        if isinstance(trigger, WebhookTrigger)
+        and trigger.enabled
+        and trigger.secret is None
+    ]
+
+
+def guessable_webhooks(config: Config) -> list[str]:
+    """Return the names of webhooks whose secret is no random key."""
+    return [
+        trigger.name
+        for trigger in config.get(TRIGGERS)
+        if isinstance(trigger, WebhookTrigger)
+        and trigger.enabled
+        and trigger.secret is not None
+        and not entropy.is_strong(trigger.secret.get_secret_value())
+    ]

@@ -1,0 +1,70 @@
+"""Triggers as they are shown: what the YAML says of each, and what came of it."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from django.db.models import Count
+
+from config.sections import Config
+from tasks.models import Task
+from triggers.config import TRIGGERS, AnyTrigger, CronTrigger
+from triggers.models import TriggerState
+from triggers.runs import trigger_runs
+from turns.agent_tasks import task_requests
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A trigger and what came of it."""
+
+    trigger: AnyTrigger
+    state: TriggerState
+    next_at: datetime | None
+    """When a cron fires next, if it does."""
+    runs: dict[str, int]
+    """Its tasks, as far as they are kept, by how they stand."""
+
+
+def every(config: Config, now: datetime) -> list[Page]:
+    """Return all triggers of the YAML, in its order; two statements however many."""
+    listed = config.get(TRIGGERS)
+    runs = _runs(listed)
+    return [
+        replace(page, runs=runs[trigger_runs.origin_of(page.trigger.name)])
+        for page in uncounted(listed, now)
+    ]
+
+
+def uncounted(listed: Sequence[AnyTrigger], now: datetime) -> list[Page]:
+    """Return triggers whose runs are not counted, in one statement."""
+    states = TriggerState.objects.in_bulk([trigger.name for trigger in listed])
+    return [
+        Page(
+            trigger,
+            states.get(trigger.name) or TriggerState(name=trigger.name),
+            _next_at(trigger, now),
+            {},
+        )
+        for trigger in listed
+    ]
+
+
+def _runs(listed: list[AnyTrigger]) -> dict[str, dict[str, int]]:
+    origins = [trigger_runs.origin_of(trigger.name) for trigger in listed]
+    counted = (
+        Task.objects.filter(kind=task_requests.KIND, origin__in=origins)
+        .values_list("origin", "state")
+        .annotate(count=Count("pk"))
+    )
+    runs: dict[str, dict[str, int]] = defaultdict(dict)
+    for origin, state, count in counted:
+        runs[origin][state] = count
+    return runs
+
+
+def _next_at(trigger: AnyTrigger, now: datetime) -> datetime | None:
+    if not isinstance(trigger, CronTrigger) or not trigger.enabled:
+        return None
+    return next(trigger.times.after(now), None)

@@ -1,0 +1,1 @@
+"""Runs of triggers: a task each, started by an event or by hand, and logged."""

@@ -1,0 +1,82 @@
+"""What the log says of triggers."""
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime
+
+from core.errors import CoulisseError
+from triggers.config import CronTrigger, WebhookTrigger
+from triggers.runs.trigger_runs import Firing
+
+logger = logging.getLogger(__name__)
+
+_skipping: set[str] = set()
+"""Triggers whose last occasion was left out, for a run was not over."""
+
+
+def armed(trigger: CronTrigger, next_at: datetime | None) -> None:
+    """Say that a cron is watched from now on."""
+    _say("cron trigger armed", trigger.name, agent=trigger.agent, next=_iso(next_at))
+
+
+def came_of(firings: Iterable[Firing]) -> None:
+    """Say what came of occasions; of those that are left out in a row, the first."""
+    for firing in firings:
+        trigger = firing.occasion.trigger
+        was_skipped = trigger.name in _skipping
+        if firing.outcome == "fired":
+            _skipping.discard(trigger.name)
+        elif firing.outcome == "skipped":
+            _skipping.add(trigger.name)
+            if was_skipped:
+                continue
+        _say(
+            f"{trigger.type} trigger {firing.outcome}",
+            trigger.name,
+            agent=firing.occasion.agent,
+            task_id=None if firing.task_id is None else str(firing.task_id),
+        )
+
+
+def missed(trigger: CronTrigger, count: int, last: datetime | None) -> None:
+    """Say that a cron's ticks came while nothing ran, and are not caught up."""
+    _say(
+        "cron trigger missed",
+        trigger.name,
+        level=logging.WARNING,
+        ticks=count,
+        last=_iso(last),
+    )
+
+
+def refused(trigger: WebhookTrigger, error: CoulisseError) -> None:
+    """Say that what was posted to a webhook begins nothing."""
+    _say("webhook trigger refused", trigger.name, reason=str(error))
+
+
+def set_back(trigger: CronTrigger, until: datetime) -> None:
+    """Say that the machine's clock was ahead, as it seems now."""
+    _say(
+        "cron trigger set back, for the clock was",
+        trigger.name,
+        level=logging.WARNING,
+        was_at=_iso(until),
+    )
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _say(
+    what: str, name: str, *, level: int = logging.INFO, **about: str | int | None
+) -> None:
+    fields = {"trigger": name, **about}
+    told = {key: value for key, value in fields.items() if value is not None}
+    logger.log(
+        level,
+        "%s %s",
+        what,
+        " ".join(f"{key}={value}" for key, value in told.items()),
+        extra={"fields": told},
+    )

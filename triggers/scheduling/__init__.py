@@ -1,0 +1,1 @@
+"""Crons and server starts, and the clock of each worker that fires them."""

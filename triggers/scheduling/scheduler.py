@@ -1,0 +1,145 @@
+"""Watches the clock for triggers, and for work that was lost: one in each worker,
+beside its runner.
+
+Any number of them may run. It needs no broker: it adds rows, and has this process's
+runner look at them.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
+from datetime import UTC, datetime, timedelta
+
+from config import live
+from config.sections import Config
+from database import database_executor
+from database.errors import DatabaseDown
+from tasks.queue import lease_recovery
+from triggers.config import CronTrigger
+from triggers.config import crons as crons_of
+from triggers.runs import run_log
+from triggers.runs.trigger_runs import Firing
+from triggers.scheduling import boot_triggers, cron_triggers
+
+LOOK_SECONDS = 1.0
+"""The longest sleep: an edit of the YAML and a clock that was set are seen then."""
+STAY = timedelta(seconds=10)
+SWEEP = timedelta(seconds=30)
+"""How long work whose worker died may stay unnoticed, beyond its lease."""
+JUMP = timedelta(seconds=60)
+NEVER = datetime.max.replace(tzinfo=UTC)
+
+logger = logging.getLogger(__name__)
+
+
+class Clock:
+    """Fires crons when they are due, and once at its start what fires then."""
+
+    def __init__(
+        self,
+        kick: Callable[[], None],
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """`kick` is called when there is work."""
+        self._kick = kick
+        self._now = now
+        self._has_begun = False
+        self._config: Config | None = None
+        self._armed: dict[str, CronTrigger] | None = None
+        self._ticks: dict[str, datetime] = {}
+        """When each cron is due."""
+        self._looked_at: datetime | None = None
+        self._is_set_back = False
+        self._stayed_at = datetime.min.replace(tzinfo=UTC)
+        self._swept_at = self._now()
+
+    async def run(self) -> None:
+        """Watch until it is cancelled."""
+        while True:
+            pause = LOOK_SECONDS
+            try:
+                await self.look()
+                pause = self._pause_seconds()
+            except DatabaseDown:
+                pass  # It is tried again, and what was due meanwhile fires late.
+            except Exception:
+                logger.exception("the clock of triggers")
+            await asyncio.sleep(pause)
+
+    async def look(self) -> None:
+        """Do what is to be done now."""
+        config, now = live.current(), self._now()
+        if not self._has_begun:
+            self._told(
+                await database_executor.run_to_end(boot_triggers.begin, config, now)
+            )
+            self._has_begun, self._stayed_at = True, now
+        if now - self._stayed_at >= STAY:
+            await database_executor.run_to_end(boot_triggers.stay, now)
+            self._stayed_at = now
+        if self._is_to_arm(config, now):
+            await self._arm(config, now)
+        due = [name for name, tick in self._ticks.items() if tick <= now]
+        if due:
+            self._told(
+                await database_executor.run_to_end(
+                    cron_triggers.fire_due, config, now, due
+                )
+            )
+            self._look_ahead(due, now)
+        # Last, so that nothing else waits for it if it fails.
+        if not now - SWEEP < self._swept_at <= now:
+            self._swept_at = now
+            if await database_executor.run_to_end(lease_recovery.sweep):
+                self._kick()
+
+    def _is_to_arm(self, config: Config, now: datetime) -> bool:
+        """Return whether crons were edited, or the machine's clock was set back."""
+        before, self._looked_at = self._looked_at, now
+        if before is not None and now < before - JUMP:
+            self._is_set_back = True
+        if config is not self._config and self._armed == _by_name(config):
+            self._config = config
+        return self._is_set_back or config is not self._config
+
+    async def _arm(self, config: Config, now: datetime) -> None:
+        await database_executor.run_to_end(cron_triggers.arm, config, now)
+        known, self._armed = self._armed or {}, _by_name(config)
+        self._config, self._is_set_back = config, False
+        # Each is due at first, for what came while nobody looked.
+        self._ticks = dict.fromkeys(self._armed, now)
+        for name, trigger in self._armed.items():
+            if known.get(name) != trigger:
+                run_log.armed(trigger, next(trigger.times.after(now), None))
+
+    def _look_ahead(self, names: Iterable[str], now: datetime) -> None:
+        for name in names:
+            tick = next((self._armed or {})[name].times.after(now), None)
+            self._ticks[name] = NEVER if tick is None else tick
+
+    def _pause_seconds(self) -> float:
+        next_at = min(self._ticks.values(), default=NEVER)
+        seconds = (next_at - self._now()).total_seconds()
+        return min(max(seconds, 0.0), LOOK_SECONDS)
+
+    def _told(self, firings: list[Firing]) -> None:
+        if any(firing.outcome == "fired" for firing in firings):
+            self._kick()
+
+
+@contextlib.asynccontextmanager
+async def running(kick: Callable[[], None]) -> AsyncIterator[None]:
+    """Fire triggers from this worker until the block is left."""
+    watching = asyncio.create_task(Clock(kick).run())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        with contextlib.suppress(DatabaseDown):
+            await database_executor.run_to_end(boot_triggers.leave)
+
+
+def _by_name(config: Config) -> dict[str, CronTrigger]:
+    return {trigger.name: trigger for trigger in crons_of(config)}

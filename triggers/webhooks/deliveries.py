@@ -1,0 +1,246 @@
+"""What is posted to a webhook: is it who should, was it sent before, what does it say.
+
+Sources: "Validating webhook deliveries" of GitHub, "Verifying requests from Slack".
+"""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+from pydantic import SecretStr
+
+from access.users import identity
+from config.sections import Config
+from core.errors import Invalid, Unauthenticated
+from triggers.config import DEFAULT_HEADER, WebhookTrigger
+from triggers.runs import trigger_runs
+from triggers.runs.trigger_runs import Occasion
+from triggers.webhooks import prompt_templates
+from triggers.webhooks.prompt_templates import Missing, TooDeep
+from turns.preparation import options
+
+OLDEST_SECONDS = 300
+"""A signed time further from now is of a request that was kept, and sent again."""
+MAX_AGENT_CHARS = 255
+DELIVERY_HEADERS = ("Idempotency-Key", "X-GitHub-Delivery", "X-Gitlab-Event-UUID")
+"""How senders name a delivery, and name it again when they repeat it."""
+
+
+class SignatureRefused(Unauthenticated):
+    """The webhook's secret is missing or wrong."""
+
+    code = "signature_refused"
+
+
+class PayloadInvalid(Invalid):
+    """The body is not what this webhook takes."""
+
+    code = "payload_invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """What was posted."""
+
+    headers: Mapping[str, str]
+    """Their names are looked up in any case."""
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What a post says, once it is known to be from who should."""
+
+    payload: Any
+    id: str | None
+    """What it has in common with its repetitions; None where nobody can tell."""
+    greeting: Mapping[str, Any] | None = None
+    """The answer to one by which a sender tries the address, and no more."""
+
+
+def read(trigger: WebhookTrigger, post: Post, now: datetime) -> Delivery:
+    """Return what was posted.
+
+    Raises `SignatureRefused` for who does not know the secret and for what is too old,
+    `PayloadInvalid` for what is not JSON.
+    """
+    signature = _check_sender(trigger, post, now)
+    try:
+        payload = orjson.loads(post.body)
+    except orjson.JSONDecodeError as exc:
+        raise PayloadInvalid(
+            f"The body is not JSON: {exc}; have the sender send application/json"
+        ) from exc
+    return Delivery(
+        payload,
+        _id(trigger, post, payload, signature),
+        _greeting(trigger, post, payload),
+    )
+
+
+def _check_sender(trigger: WebhookTrigger, post: Post, now: datetime) -> str:
+    """Return the signature, if it is right; empty where nothing was signed."""
+    if trigger.secret is None:
+        return ""
+    match trigger.signature:
+        case "github":
+            return _check_github(trigger.secret, post)
+        case "slack":
+            return _check_slack(trigger.secret, post, now)
+        case _:
+            _check_header(trigger.secret, trigger.header, post)
+            return ""
+
+
+def _check_header(secret: SecretStr, header: str, post: Post) -> None:
+    given = post.headers.get(header, "").strip()
+    if header.lower() == DEFAULT_HEADER.lower():
+        scheme, _, given = given.partition(" ")
+        given = given.strip() if scheme.lower() == "bearer" else ""
+        wanted = "as `Authorization: Bearer SECRET`"
+    else:
+        wanted = f"in the header {header}"
+    if not _is_equal(given, secret.get_secret_value()):
+        raise SignatureRefused(
+            f"Send this webhook's secret {wanted}: it is missing or wrong"
+        )
+
+
+def _check_github(secret: SecretStr, post: Post) -> str:
+    given = post.headers.get("X-Hub-Signature-256", "").strip()
+    if not _is_equal(given, f"sha256={_hmac(secret, post.body)}"):
+        raise SignatureRefused(
+            "X-Hub-Signature-256 is not this body's, signed with this webhook's secret"
+        )
+    return given
+
+
+def _check_slack(secret: SecretStr, post: Post, now: datetime) -> str:
+    stamp = post.headers.get("X-Slack-Request-Timestamp", "").strip()
+    given = post.headers.get("X-Slack-Signature", "").strip()
+    signed = b"v0:%s:%s" % (stamp.encode("latin-1", "replace"), post.body)
+    if not _is_equal(given, f"v0={_hmac(secret, signed)}"):
+        raise SignatureRefused(
+            "X-Slack-Signature is not this body's and X-Slack-Request-Timestamp's, "
+            "signed with this webhook's secret"
+        )
+    if not _is_recent(stamp, now):
+        raise SignatureRefused(
+            f"X-Slack-Request-Timestamp is more than {OLDEST_SECONDS} seconds from now"
+        )
+    return given
+
+
+def _hmac(secret: SecretStr, signed: bytes) -> str:
+    key = secret.get_secret_value().encode()
+    return hmac.new(key, signed, hashlib.sha256).hexdigest()
+
+
+def _is_equal(given: str, wanted: str) -> bool:
+    # In bytes, for texts it compares only where they are ASCII.
+    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+
+
+def _is_recent(stamp: str, now: datetime) -> bool:
+    if not (stamp.isascii() and stamp.isdecimal() and len(stamp) <= 12):
+        return False
+    return abs(int(stamp) - now.timestamp()) <= OLDEST_SECONDS
+
+
+def _id(
+    trigger: WebhookTrigger, post: Post, payload: Any, signature: str
+) -> str | None:
+    """Return what tells a delivery from others.
+
+    Slack signs when it sent what, so nothing unsigned can make an old one new. GitHub
+    signs the body alone, and two bodies may be alike: there its id counts.
+    """
+    event = payload.get("event_id") if isinstance(payload, dict) else None
+    if trigger.secret is not None and trigger.signature == "slack":
+        return event if event and isinstance(event, str) else signature
+    names = list(DELIVERY_HEADERS)
+    if trigger.signature == "github":
+        names.sort(key=lambda name: name != "X-GitHub-Delivery")
+    given = (post.headers.get(name, "").strip() for name in names)
+    return next(filter(None, given), signature or None)
+
+
+def _greeting(
+    trigger: WebhookTrigger, post: Post, payload: Any
+) -> Mapping[str, Any] | None:
+    if trigger.signature == "github" and post.headers.get("X-GitHub-Event") == "ping":
+        return {"ok": True, "task_id": None}
+    if (
+        trigger.signature == "slack"
+        and isinstance(payload, dict)
+        and payload.get("type") == "url_verification"
+    ):
+        return {"challenge": payload.get("challenge")}
+    return None
+
+
+def occasion(config: Config, trigger: WebhookTrigger, delivery: Delivery) -> Occasion:
+    """Return what a delivery has the trigger do.
+
+    Raises `PayloadInvalid` where it does not say which agent, for whom or in which
+    thread, leaves nothing to tell it, or is nested too deeply, `TasksDisabled` where
+    nothing is taken on.
+    """
+    try:
+        return _occasion(config, trigger, delivery)
+    except TooDeep as exc:
+        raise PayloadInvalid(
+            "The body is nested too deeply for what is asked of it to be written"
+        ) from exc
+
+
+def _occasion(config: Config, trigger: WebhookTrigger, delivery: Delivery) -> Occasion:
+    payload = delivery.payload
+    agent = _whole(trigger.agent, payload, field="agent", most=MAX_AGENT_CHARS)
+    named = thread = None
+    if trigger.user is not None:
+        named = _whole(trigger.user, payload, field="user", most=identity.MAX_LENGTH)
+    if trigger.thread is not None:
+        most = options.MAX_THREAD_LENGTH
+        thread = _whole(trigger.thread, payload, field="thread", most=most)
+    prompt = prompt_templates.fill(trigger.prompt, payload)
+    if not prompt.strip():
+        raise PayloadInvalid("The body leaves the prompt empty: there is nothing to do")
+    return Occasion(
+        trigger,
+        trigger_runs.user_of(config, trigger, named),
+        agent,
+        prompt,
+        thread,
+        key=_key(trigger, delivery.id),
+        max_failures=trigger_runs.attempts(config),
+    )
+
+
+def _whole(template: str, payload: Any, *, field: str, most: int) -> str:
+    try:
+        text = prompt_templates.fill_whole(template, payload).strip()
+    except Missing as exc:
+        raise PayloadInvalid(
+            f"The body has nothing at '{exc.path}', which says the {field}"
+        ) from exc
+    if not text or "\0" in text:
+        raise PayloadInvalid(f"What the body says of the {field} is not a name")
+    if len(text) > most:
+        raise PayloadInvalid(
+            f"The {field} that the body names is {len(text)} characters long, at most "
+            f"{most} are taken"
+        )
+    return text
+
+
+def _key(trigger: WebhookTrigger, delivery_id: str | None) -> str | None:
+    if delivery_id is None:
+        return None
+    # They may be of any length.
+    digest = hashlib.sha256(delivery_id.encode("utf-8", "replace")).hexdigest()
+    return f"webhook:{trigger.name}:{digest}"

@@ -1,0 +1,125 @@
+"""What may be asked of the background, and what becomes of it.
+
+Whoever has a user's task done goes through here: a client, an agent, a trigger.
+"""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from access.users.caller import Caller
+from agents.errors import AgentUnknown
+from config.sections import Config
+from core.ids import UserId
+from tasks.config import MAX_RETRIES, TASKS
+from tasks.errors import TaskInvalid, TasksDisabled
+from tasks.queue.lifecycle import Draft
+from turns.preparation import options, routing
+
+KIND = "agent"
+MAX_PROMPT_LENGTH = 200_000
+"""Characters."""
+MAX_GENERATION = 8
+"""How many tasks may each be asked for by the one before; agents that ask each other
+would do so for ever."""
+MAX_PRIORITY = 100
+MAX_DELAY_SECONDS = 366 * 24 * 3_600
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A task that somebody asks for."""
+
+    agent: str
+    prompt: str
+    origin: str
+    """Who asks: `api`, `turn:ID`, `trigger:NAME`."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """As a chat's request has it."""
+    priority: int = 0
+    retries: int | None = None
+    """None leaves it to the YAML."""
+    delay_seconds: float = 0.0
+    generation: int = 1
+    """How many tasks, this one among them, were each asked for by the one before."""
+    learns: bool = True
+    """Whether the prompt is learnt from as the user's own words."""
+    has_own_thread: bool = False
+    """Whether it is kept apart from the user's conversations, in a thread `task-ID`."""
+    key: str | None = None
+    """What is done once only, under this name."""
+
+
+def draft(config: Config, caller: Caller, user_id: UserId, wish: Wish) -> Draft:
+    """Return the task for the queue.
+
+    Raises `TasksDisabled`, `AgentUnknown`, and `TaskInvalid` or another
+    `Invalid` for what no turn could be made of.
+    """
+    settings = config.get(TASKS)
+    if not settings.enabled:
+        raise TasksDisabled
+    check(config, caller, wish)
+    retries = settings.retries if wish.retries is None else wish.retries
+    task_id = uuid.uuid4()
+    own = {"thread_id": f"task-{task_id}"} if wish.has_own_thread else {}
+    return Draft(
+        KIND,
+        user_id,
+        wish.agent,
+        wish.prompt,
+        payload={
+            "metadata": {**wish.metadata, **own},
+            "generation": wish.generation,
+            "learns": wish.learns,
+        },
+        origin=wish.origin,
+        token_id=caller.token_id,
+        key=wish.key,
+        priority=wish.priority,
+        max_failures=retries + 1,
+        seconds=wish.delay_seconds,
+        id=task_id,
+    )
+
+
+def check(config: Config, caller: Caller, wish: Wish) -> None:
+    """Raise what a turn would end with at once, or what its record could not hold."""
+    try:
+        routing.check(config, wish.agent, offered=caller.agents)
+    except AgentUnknown as exc:
+        raise AgentUnknown(exc.message, param="agent", detail=exc.detail) from exc
+    _check_prompt(wish.prompt)
+    for name, value in wish.metadata.items():
+        if "\0" in name or "\0" in value:
+            raise TaskInvalid(
+                "metadata must not contain NUL characters", param="metadata"
+            )
+    if options.read(wish.metadata).is_incognito:
+        raise TaskInvalid(
+            "a task is kept until it is old, with its prompt and its result, so it "
+            "cannot be incognito: send 'memory': 'off', or leave it out",
+            param="metadata.memory",
+        )
+    if wish.generation > MAX_GENERATION:
+        raise TaskInvalid(
+            f"{MAX_GENERATION} tasks have been asked for, each by the one before: do "
+            "this yourself, or report that it is left to be done"
+        )
+    if wish.retries is not None and not 0 <= wish.retries <= MAX_RETRIES:
+        raise TaskInvalid(f"retries must be 0 to {MAX_RETRIES}", param="retries")
+
+
+def _check_prompt(prompt: str) -> None:
+    if not prompt.strip():
+        raise TaskInvalid(
+            "prompt is empty: say what the agent is to do", param="prompt"
+        )
+    if "\0" in prompt:
+        raise TaskInvalid("prompt must not contain NUL characters", param="prompt")
+    if len(prompt) > MAX_PROMPT_LENGTH:
+        raise TaskInvalid(
+            f"prompt is {len(prompt)} characters long, at most {MAX_PROMPT_LENGTH} "
+            "are taken",
+            param="prompt",
+        )

@@ -1,0 +1,99 @@
+"""Tasks that try a turn on another variant: it answers, and nobody is told.
+
+Nothing of it reaches the transcript, the user's memory or their limits.
+"""
+
+import logging
+import uuid
+from contextlib import aclosing
+from functools import partial
+
+from agents.config import AGENTS, AgentConfig
+from config import live
+from config.sections import Config
+from core.errors import CoulisseError
+from core.ids import TurnId
+from core.reply import Reply
+from database import database_executor
+from memory import memory_settings
+from tasks.queue.claimed_task import Work
+from tasks.queue.task_kinds import Ending, Kind
+from telemetry.config import TELEMETRY
+from turns import flow
+from turns.budget.reservations import Allowance
+from turns.lifecycle import live_registration, turn_record
+from turns.preparation import prompt
+from turns.shadow_runs import shadow_queue, turn_snapshot
+from turns.shadow_runs.turn_snapshot import Trial
+from turns.tools.toolbox import Toolbox
+from turns.turn import Moment, Turn
+
+logger = logging.getLogger(__name__)
+
+NOT_CONFIGURED = "the variant is no longer configured"
+NOT_KEPT = "what was asked is no longer kept"
+"""Of one that failed, and is tried again by hand."""
+
+
+async def run(task: Work) -> Ending:
+    """Have a variant answer what another one answered, and put down how it did."""
+    config = live.current()
+    agent = config.get(AGENTS).get(task.agent)
+    if agent is None:
+        return Ending(NOT_CONFIGURED, partial(shadow_queue.forget, task))
+    if not turn_snapshot.is_kept(task.payload):
+        return Ending(NOT_KEPT)
+    turn = await _prepare(task, config, agent)
+    reply = Reply()
+    live_registration.begin(turn)
+    try:
+        async with aclosing(flow.events_of(turn)) as events:
+            async for event in events:
+                reply.add(event)
+    except Exception as exc:
+        turn_record.charge(turn)
+        record = turn_record.record(turn, reply, "error", exc)
+        await database_executor.run_to_end(shadow_queue.failed, task, exc, turn, record)
+        told = exc if isinstance(exc, CoulisseError) else type(exc).__name__
+        logger.warning(
+            "trial of turn %s on %s failed: %s", *(task.turn_id, agent.name), told
+        )
+        return Ending(is_closed=True)
+    finally:
+        live_registration.end(turn)
+    turn_record.charge(turn)
+    record = turn_record.record(turn, reply, "ok", None)
+    return Ending(
+        f"turn {turn.request.turn_id}",
+        partial(shadow_queue.keep, task, turn, reply, record),
+    )
+
+
+async def _prepare(task: Work, config: Config, agent: AgentConfig) -> Turn:
+    """Compose the turn a variant takes: the prompt of the other, its own preamble."""
+    began = Moment()
+    trial = Trial.from_json(task.payload)
+    request = trial.request(task, TurnId(uuid.uuid5(task.id, str(task.attempts))))
+    system = prompt.system_messages(
+        agent.preamble, turn_snapshot.instructions(request), request.messages
+    )
+    box = Toolbox(config, task.user_id, request.options, request=request, is_trial=True)
+    settings, _ = memory_settings.of_agent(config, agent.name)
+    return Turn(
+        request=request,
+        agent=agent,
+        user_id=task.user_id,
+        new=(),
+        prompt=[*system, *prompt.conversation(request.messages)],
+        memory=settings,
+        study=None,
+        telemetry=config.get(TELEMETRY),
+        began=began,
+        config=config,
+        allowance=Allowance(()),
+        tools=await box.open(agent),
+        experiment=trial.experiment,
+    )
+
+
+KIND = Kind(shadow_queue.KIND, run, gives_way=True)

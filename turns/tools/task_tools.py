@@ -1,0 +1,166 @@
+"""The tools with which an agent has work done in the background, and asks after it.
+
+They act for the user of the turn, and what they ask for is charged as the turn is.
+Source: "Async tasks" of the reference, which gives their schemas.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+from pydantic import Field
+
+from agents.config import AgentConfig
+from config.sections import Config
+from core.ids import UserId
+from core.tools import Tool
+from core.trace import ToolCall
+from database import database_executor
+from tasks.config import TASKS
+from tasks.queue import worker_notifier
+from tasks.reports import task_queries
+from tasks.submission import admission
+from turns.agent_tasks import task_requests
+from turns.agent_tasks.task_requests import Wish
+from turns.preparation import routing
+from turns.tools.memory_tools import Arguments, checked
+from turns.turn import TurnRequest
+
+DISPATCH, STATUS = "dispatch_task", "tasks_status"
+LISTED = 20
+"""Tasks that are reported where the model does not say how many."""
+MAX_NAMED = 50
+"""Agents that a description names."""
+
+
+class DispatchArguments(Arguments):
+    """What dispatch_task is called with."""
+
+    agent: str
+    prompt: str
+
+
+class StatusArguments(Arguments):
+    """What tasks_status is called with."""
+
+    limit: int = Field(LISTED, ge=1, le=100)
+    state: Literal["queued", "running", "done", "errored"] | None = None
+
+
+DISPATCH_PARAMETERS: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"agent": {"type": "string"}, "prompt": {"type": "string"}},
+    "required": ["agent", "prompt"],
+}
+STATUS_PARAMETERS: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "limit": {"type": "integer", "minimum": 1, "maximum": 100},
+        "state": {"type": "string", "enum": ["queued", "running", "done", "errored"]},
+    },
+    "required": [],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTool:
+    """One of the tools, bound to a turn."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    do: Callable[[Mapping[str, Any]], Awaitable[Any]]
+    kind: Literal["task"] = "task"
+    target: str = ""
+
+    async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> str:
+        return orjson.dumps(await self.do(arguments)).decode()
+
+
+def make(
+    config: Config, user_id: UserId, request: TurnRequest, agent: AgentConfig
+) -> Iterable[Tool]:
+    """Return those of the tools that the YAML gives an agent, bound to a turn.
+
+    A turn that leaves no trace has none: a task is one.
+    """
+    settings = config.get(TASKS)
+    if not settings.enabled or request.options.is_incognito:
+        return ()
+    granted = _granted(agent.task_tools, by_default=settings.tools)
+    tools = _Tools(config, user_id, request)
+    return [tool for tool in _both(tools) if tool.name in granted]
+
+
+def _granted(
+    asked: bool | tuple[str, ...] | None, *, by_default: bool
+) -> tuple[str, ...]:
+    if isinstance(asked, tuple):
+        return asked
+    has_all = by_default if asked is None else asked
+    return (DISPATCH, STATUS) if has_all else ()
+
+
+def _both(tools: "_Tools") -> Iterable[TaskTool]:
+    yield TaskTool(
+        DISPATCH,
+        "Enqueue a fire-and-forget background task: the agent you name is told your "
+        "prompt, and nothing else of this conversation. Returns a task_id at once, "
+        "never the result. Use it for long work that nobody waits for; to go on with "
+        f"an answer, call an agent directly. Agents: {tools.told_agents()}.",
+        DISPATCH_PARAMETERS,
+        tools.dispatch,
+    )
+    yield TaskTool(
+        STATUS,
+        "Report recent background tasks across every agent, the newest first: their "
+        "state, prompt, times, and what they came to or what went wrong, long texts "
+        "cut. 'state' reports those in one state alone.",
+        STATUS_PARAMETERS,
+        tools.status,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Tools:
+    config: Config
+    user_id: UserId
+    request: TurnRequest
+
+    def told_agents(self) -> str:
+        may_call = self.request.caller.may_call
+        names = [name for name in routing.names(self.config) if may_call(name)]
+        more = [f"and {len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
+        return ", ".join([*names[:MAX_NAMED], *more])
+
+    async def dispatch(self, given: Mapping[str, Any]) -> Any:
+        asked = checked(DispatchArguments, given)
+        wish = Wish(
+            asked.agent,
+            asked.prompt,
+            f"turn:{self.request.turn_id}",
+            generation=self.request.generation + 1,
+            # A model wrote it, so it tells nothing of the user.
+            learns=False,
+            has_own_thread=True,
+        )
+        draft = task_requests.draft(
+            self.config, self.request.caller, self.user_id, wish
+        )
+        most = self.config.get(TASKS).max_open
+        task_id, _ = await database_executor.run_to_end(
+            admission.accept, draft, max_open=most
+        )
+        worker_notifier.soon()
+        return {"task_id": str(task_id)}
+
+    async def status(self, given: Mapping[str, Any]) -> Any:
+        asked = checked(StatusArguments, given)
+        told = await database_executor.run(
+            task_queries.reported,
+            self.user_id,
+            state=asked.state,
+            limit=asked.limit,
+        )
+        return {"tasks": told}
