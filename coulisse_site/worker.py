@@ -10,7 +10,7 @@ from celery import signals
 from tasks.worker import service
 from telemetry.live_turns.live_publisher import Reporter
 from triggers.scheduling import scheduler
-from turns import worker_resources
+from turns.agent_tasks import worker_resources
 
 
 @signals.worker_init.connect

@@ -2,10 +2,10 @@
 
 SLOW = (
     # Processes, a browser, clients in other languages.
+    "tests/access/test_unread_output.py",
     "tests/bench/",
     "tests/browser/",
     "tests/mcp_bridge/sign_in/test_processes.py",
-    "tests/memory/test_unread_output.py",
     "tests/processes/test_background.py",
     "tests/processes/test_deployment.py",
     "tests/processes/test_killed_task.py",

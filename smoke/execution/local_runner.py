@@ -11,7 +11,7 @@ from smoke.execution import run_lifecycle
 from smoke.models import Line, Run
 from tasks.queue import worker_notifier
 from tasks.worker.service import Service
-from turns import worker_resources
+from turns.agent_tasks import worker_resources
 
 LOOK_SECONDS = 0.1
 SWEEP_SECONDS = 2.0

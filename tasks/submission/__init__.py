@@ -1,3 +1,1 @@
-"""How users, agents and operators submit tasks: validation, idempotency, limits and
-manual retries.
-"""
+"""How tasks come into the queue: once for each key, within limits, or as a retry."""

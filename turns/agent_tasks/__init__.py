@@ -1,3 +1,3 @@
-"""Tasks that run an agent, one turn for each attempt: what may be asked for, and the
-handler that runs it.
+"""Tasks that run an agent, one turn for each attempt: what may be asked for, and how it
+is run.
 """

@@ -1,1 +1,1 @@
-"""What an agent may call in a turn: memory, skills, other agents, MCP servers."""
+"""What agents may call in a turn: memory, skills, agents, MCP servers, tasks."""
