@@ -4,7 +4,6 @@ Nothing of it reaches the transcript, the user's memory or their limits.
 """
 
 import logging
-import uuid
 from contextlib import aclosing
 from functools import partial
 
@@ -12,10 +11,10 @@ from agents.config import AGENTS, AgentConfig
 from config import live
 from config.sections import Config
 from core.errors import CoulisseError
-from core.ids import TurnId
 from core.reply import Reply
 from database import database_executor
 from memory import memory_settings
+from tasks.queue import attempt_ids
 from tasks.queue.claimed_task import Work
 from tasks.queue.task_kinds import Ending, Kind
 from telemetry.config import TELEMETRY
@@ -73,7 +72,7 @@ async def _prepare(task: Work, config: Config, agent: AgentConfig) -> Turn:
     """Compose the turn a variant takes: the prompt of the other, its own preamble."""
     began = Moment()
     trial = Trial.from_json(task.payload)
-    request = trial.request(task, TurnId(uuid.uuid5(task.id, str(task.attempts))))
+    request = trial.request(task, attempt_ids.turn_id(task.id, task.attempts))
     system = prompt.system_messages(
         agent.preamble, turn_snapshot.instructions(request), request.messages
     )
