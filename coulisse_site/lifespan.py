@@ -15,10 +15,10 @@ from database.errors import DatabaseDown
 from gateway.asgi.handler import Handler
 from memory.extraction import notifier
 from providers import client
+from providers.pricing import price_table
 from studio.live import broadcaster
 from studio.server import event_loop_bridge
 from turns.recall import query_preparation
-from turns.reports import price_table
 from turns.structured_output import schema_workers
 from turns.tools import mcp_sessions
 

@@ -51,10 +51,10 @@ COULISSE_SECTIONS = [
     "telemetry.config.TELEMETRY",
 ]
 COULISSE_CHECKS: list[str] = [
-    "turns.evaluation.experiment_checks.check_metrics",
-    "turns.evaluation.experiment_checks.check_names",
-    "turns.evaluation.experiment_checks.check_variants",
-    "turns.evaluation.judge_checks.check_judges",
+    "experiments.checks.check_metrics",
+    "turns.checks.check_names",
+    "experiments.checks.check_variants",
+    "judges.checks.check_judges",
 ]
 # What workers do, in the order in which lists of kinds are shown.
 COULISSE_TASK_KINDS = [
@@ -63,6 +63,12 @@ COULISSE_TASK_KINDS = [
     "turns.shadow_runs.shadow_handler.KIND",
     "smoke.execution.run_handler.KIND",
 ]
+# Records what a command changes, for apps that lie below the audit.
+COULISSE_COMMAND_AUDIT = "access.audit.audit_log.recorded_at_the_terminal"
+# What tokens may be limited to: the names that requests may ask for.
+COULISSE_AGENT_NAMES = "turns.preparation.routing.names"
+# The models whose prices are listed and checked.
+COULISSE_MODEL_USES = "turns.model_uses.of"
 COULISSE_MAY_CHANGE_COMMANDS = "studio.config.may_change_commands"
 # Reads what the studio says over the YAML.
 COULISSE_OVERLAYS = "config.overrides.override_store.DATABASE"
@@ -382,7 +388,7 @@ CELERY_IMPORTS = ["coulisse_site.worker"]
 
 CELERY_BEAT_SCHEDULE = {
     "access-prune": every(3600, "access.tasks.prune"),
-    "experiments-verdicts": every(600, "turns.tasks.verdicts"),
+    "experiments-verdicts": every(600, "experiments.tasks.verdicts"),
     "mcp-sweep": every(600, "mcp_bridge.tasks.sweep"),
     "memory-consolidate": every(600, "memory.tasks.consolidate"),
     "memory-sweep": every(30, "memory.tasks.sweep"),

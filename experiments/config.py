@@ -8,7 +8,7 @@
 | coulisse.E704 | a bandit has no `metric` |
 | coulisse.E705 | a metric is not `judge.criterion` |
 | coulisse.E711 and up | what agents and judges say:
-`turns/evaluation/experiment_checks.py` |
+`experiments/checks.py` |
 """
 
 from collections.abc import Iterable

@@ -20,7 +20,6 @@ from typing import Any
 
 import pytest
 
-from access import time_parsing
 from access.limits import dollars
 from config.editing import secret_masks
 from config.editing.round_trip import document, text_lines
@@ -28,7 +27,7 @@ from config.loading import placeholders
 from config.validation import suggestions
 from core.errors import CoulisseError
 from core.runtime.request_ids import TAKEN
-from core.text import lenient_json
+from core.text import lenient_json, time_parsing
 from core.validation import tool_names
 from judges import verdict_parser
 from mcp_bridge.tools import result_conversion
@@ -64,10 +63,10 @@ WORDS = ("a", " ", "1", "1.1,", "中", "é", "\u0300", "'s", "n't", "-", "🎉",
 PROVEN = {
     "access.limits.dollars.read": case(dollars.read, "1", ("1.", "1", "x"), "-"),
     "access.users.identity.CANONICAL_UUID": case("fullmatch", "a", "00000000-"),
-    "access.time_parsing._length": case(
+    "core.text.time_parsing._length": case(
         time_parsing._length, "1", "h", ("1", " ", "h")
     ),
-    "access.time_parsing._at": case(
+    "core.text.time_parsing._at": case(
         lambda text: time_parsing._at(text, time()),
         "2020-01-01",
         ("2020-01-01T", "1", ""),
@@ -414,7 +413,7 @@ def numbered(names: Iterator[str]) -> set[str]:
     }
 
 
-SEVERAL = {"access.time_parsing._at"}
+SEVERAL = {"core.text.time_parsing._at"}
 """Functions with more than one anchored match of digits, measured together."""
 
 

@@ -22,8 +22,8 @@ SLOW = (
     "tests/smoke/test_command.py::test_as_a_program",
     "tests/studio/test_description.py::test_a_client_is_made_of_it_and_works",
     "tests/turns/test_schema_children.py",
-    "tests/turns/test_token_command.py::test_a_pipe_captures_just_the_key",
-    "tests/turns/test_token_command.py::test_without_tables_it_says_so",
+    "tests/access/test_token_command.py::test_a_pipe_captures_just_the_key",
+    "tests/access/test_token_command.py::test_without_tables_it_says_so",
     # Much to compute, or many requests.
     "tests/gateway/test_failed_logins.py::test_the_longest_delays_are_told_as_final",
     "tests/gateway/test_hostile_schemas.py::test_check_that_doubles_with_each_reference",

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from django.db import transaction
 from django.db.models import Q
 
+from access.audit import audit_events
 from access.audit.audit_events import Deed
 from access.models import AuditEntry
 from core.text import redaction
@@ -57,6 +58,16 @@ def recorded(
         if done is not None:
             write(done)
     return result
+
+
+def recorded_at_the_terminal(action: str, target: str, change: Callable[[str], T]) -> T:
+    """Make a change that a command asks for and write it down, both or neither.
+
+    `change` is called with the actor. For apps below this one, by
+    `settings.COULISSE_COMMAND_AUDIT`.
+    """
+    by = audit_events.at_the_terminal()
+    return recorded(Deed(action, by, target), change, by.actor)
 
 
 def page(

@@ -10,14 +10,14 @@ from pydantic import BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from access import time_parsing
 from config import live
 from config.validation.named_lists import called
 from core.errors import NotFound
+from core.text import time_parsing
+from experiments.comparison import comparison_formats, comparison_report
 from experiments.config import EXPERIMENTS, ExperimentConfig, StopRule
 from studio.base.views import Face
 from telemetry.statistics import variant_counts
-from turns.evaluation import comparison_report, experiment_formats
 
 PLACE = "/admin/experiments"
 WEEK = timedelta(days=7)
@@ -137,7 +137,7 @@ def results(
 ) -> dict[str, Any]:
     """Return how an experiment goes: of a bandit in its window, unless told since."""
     report = comparison_report.of(live.current(), experiment, since)
-    return experiment_formats.document(report)
+    return comparison_formats.document(report)
 
 
 class Results(Face):

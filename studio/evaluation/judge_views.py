@@ -12,13 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from access import time_parsing
 from access.audit import audit_log
 from access.audit.audit_events import Deed
 from config import live
 from config.overrides import override_editor
 from config.validation.named_lists import called
 from core.errors import NotFound
+from core.text import time_parsing
 from judges import score_windows
 from judges.config import JUDGES, JudgeConfig
 from studio.base.pagination import listed, place

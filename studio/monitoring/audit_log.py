@@ -8,8 +8,8 @@ from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from access import time_parsing
 from access.audit import audit_log, formatting
+from core.text import time_parsing
 from studio.base.pagination import listed, place
 from studio.base.views import Face
 

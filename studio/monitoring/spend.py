@@ -10,9 +10,9 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import BaseModel, Field
 from rest_framework.request import Request
 
-from access import time_parsing
 from config import live
 from core import money
+from core.text import time_parsing
 from studio.base import csv_export, formats
 from studio.base.query_parameters import choice
 from studio.base.views import Face
@@ -20,9 +20,9 @@ from studio.monitoring import bar_charts
 from studio.monitoring.bar_charts import Chart
 from studio.templatetags.studio import usd
 from telemetry.config import TELEMETRY
+from telemetry.presentation import spend_table
 from telemetry.statistics import cost_totals
 from telemetry.statistics.cost_totals import OF, Of, Spent
-from turns.reports import spend_table
 
 DEFAULT_BY: Of = "agent"
 DEFAULT_SINCE = "30d"

@@ -14,20 +14,26 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from access import time_parsing
 from access.authentication.config import AUTH
 from access.limits import dollars
 from access.models import Token as Row
-from access.tokens import api_tokens, formatting, token_queries, token_setup
+from access.tokens import (
+    api_tokens,
+    formatting,
+    token_queries,
+    token_scope,
+    token_setup,
+)
 from access.tokens.token_queries import Listed
 from config import live
 from config.editing import file_editor
 from config.errors import ConfigInvalid
 from core.errors import Invalid
+from core.text import time_parsing
 from studio.base.pagination import listed, place
 from studio.base.views import Face
 from studio.configuration.yaml_base_views import Written
-from turns.preparation import routing, token_scope
+from turns.preparation import routing
 
 PLACE = "/admin/tokens"
 PAGE = 50

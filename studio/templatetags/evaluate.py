@@ -6,12 +6,12 @@ from typing import Any
 
 from django import template
 
+from experiments.comparison import comparison_formats
 from smoke.models import Run
 from smoke.reports import terminal
 from studio.evaluation import score_chart
 from studio.evaluation.score_chart import Chart, OfDay
 from studio.templatetags.studio import NOTHING, duration, percent, usd
-from turns.evaluation import experiment_formats
 
 register = template.Library()
 
@@ -65,7 +65,7 @@ def day_lines(days: Sequence[OfDay]) -> Chart | None:
 @register.filter
 def chance(share: float) -> str:
     """Write how likely something is, and never that it is certain."""
-    return experiment_formats.chance(share)
+    return comparison_formats.chance(share)
 
 
 @register.filter

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from core import money
+from core.text import text_table
 from core.text.sanitization import visible
 from judges.feedback import Opinion
 from judges.scores import Line
 from tasks.judge_runs.run_results import Tally
 from tasks.models import Task
-from turns.reports import text_table
 
 SCORES = (
     "agent",

@@ -9,9 +9,9 @@ import pytest
 COMMAND = """
 import sys, django
 django.setup()
-from access.management.base_commands import MemoryCommand
+from config.management.database_command import DatabaseCommand
 
-class Command(MemoryCommand):
+class Command(DatabaseCommand):
     requires_system_checks = []
 
     def handle(self, **options):

@@ -6,8 +6,8 @@ from django.test import override_settings
 from config.errors import ConfigInvalid
 from config.loading import loader
 from config.sections import Config
+from experiments.checks import check_bandits
 from experiments.config import EXPERIMENTS
-from turns.checks import check_bandits
 
 BASE = """
 providers: {openai: {api_key: sk-secret}}

@@ -11,7 +11,7 @@ from access.models import Token
 from access.tokens import api_tokens
 from access.users import identity
 from config import live
-from experiments import assignment, exploration
+from experiments import assignment, bandits, exploration
 from experiments.config import EXPERIMENTS
 from judges import scores
 from judges.scores import Judged
@@ -24,7 +24,6 @@ from tests.conftest import CONFIG
 from tests.gateway.calls import ask, error
 from tests.gateway.mcp_calls import use
 from tests.judges.stage import JUDGES
-from turns.preparation import bandits
 
 pytestmark = pytest.mark.database
 

@@ -8,9 +8,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from providers.pricing import price_table
 from tests.conftest import serve
 from tests.gateway.calls import body, calling, post, stored
-from turns.reports import price_table
 
 pytestmark = pytest.mark.database
 

@@ -8,10 +8,10 @@ from django.test import override_settings
 from agents.config import AGENTS
 from config.errors import ConfigInvalid
 from config.loading import loader
+from judges.checks import check_small_models
 from judges.config import JUDGES, JudgeConfig
+from providers.pricing import price_table
 from tests.test_docs import named, rows
-from turns.checks import check_judges
-from turns.reports import price_table
 
 AGENT = """
 providers: {openai: {api_key: x}}
@@ -118,10 +118,10 @@ def test_check_warns_of_a_judge_that_is_too_small(tmp_path):
     text = judged(judges=JUDGE % "" + f"  - {local}\n")
     with override_settings(COULISSE_CONFIG=file):
         file.write_text(text.replace("api_key: x}", "api_key: x}, local: {}"))
-        [warning] = check_judges()
+        [warning] = check_small_models()
         assert warning.id == "coulisse.W654"
         assert "judge 'tiny': 'smollm2-135m' is too small to judge" in warning.msg
         # Another server by the same wire may have any model.
         url = "{base_url: 'http://127.0.0.1:9/v1'}"
         file.write_text(text.replace("api_key: x}", f"api_key: x}}, local: {url}"))
-        assert check_judges() == []
+        assert check_small_models() == []

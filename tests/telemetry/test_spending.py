@@ -23,6 +23,7 @@ from core.ids import UserId
 from core.trace import Call
 from telemetry.config import SqliteConfig, TelemetryConfig
 from telemetry.models import Expense, Turn
+from telemetry.presentation import spend_table
 from telemetry.statistics import cost_totals
 from telemetry.statistics.cost_totals import Spent
 from telemetry.storage import costs
@@ -30,7 +31,6 @@ from telemetry.storage.costs import Paid
 from tests.access import authors
 from tests.telemetry import turns
 from tests.telemetry.turns import model_call, tool_call
-from turns.reports import spend_table
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("alone")]
 

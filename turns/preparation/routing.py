@@ -13,9 +13,8 @@ from config.sections import Config
 from config.validation.suggestions import did_you_mean
 from core.ids import UserId
 from core.text.sanitization import shortened
-from experiments import assignment
+from experiments import assignment, bandits
 from experiments.config import EXPERIMENTS
-from turns.preparation import bandits
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
-from access.management.base_commands import MemoryCommand
 from config import starter
 from config.loading import loader, reader
+from config.management.database_command import DatabaseCommand
 from config.sections import Config
 from demo import removal, sample_users
 from demo.generator import Month, Size
@@ -18,7 +18,7 @@ from demo.generator import Month, Size
 SIZE = Size()
 
 
-class Command(MemoryCommand):
+class Command(DatabaseCommand):
     """Fill the database, or take away what filled it."""
 
     help = "Fill the database with a month of invented traffic; no provider is called."

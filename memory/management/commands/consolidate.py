@@ -5,15 +5,15 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from access.management.base_commands import MemoryCommand
 from access.users import identity
+from config.management.database_command import DatabaseCommand
 from memory.maintenance import consolidation
 from memory.models import Consolidation
 
 FIGURES = ("threads", "messages", "summaries", "failures", "tokens_before")
 
 
-class Command(MemoryCommand):
+class Command(DatabaseCommand):
     """Run, print the receipt."""
 
     help = "Summarise old conversations now, and print what was done."

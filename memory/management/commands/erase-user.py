@@ -8,8 +8,9 @@ from django.core.management.base import CommandParser
 
 from access.audit import audit_events
 from access.audit.audit_events import Deed
-from access.management.base_commands import UserCommand, is_confirmed
+from access.management.user_command import UserCommand
 from access.tokens import token_queries
+from config.management.database_command import is_confirmed
 from core.ids import UserId
 from memory.user_data import erasure
 

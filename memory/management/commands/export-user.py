@@ -10,7 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from access.audit import audit_events, audit_log
 from access.audit.audit_events import Deed
-from access.management.base_commands import UserCommand
+from access.management.user_command import UserCommand
 from memory.user_data import export
 
 

@@ -8,8 +8,8 @@ from django.db import transaction
 
 from access.audit import audit_events, audit_log
 from access.audit.audit_events import Deed
-from access.management.base_commands import MemoryCommand
 from access.users import identity
+from config.management.database_command import DatabaseCommand
 from core.ids import UserId
 from memory.extraction import job_queue
 from memory.models import Lesson
@@ -18,7 +18,7 @@ SHOWN = 50
 """Lessons that are listed, the newest."""
 
 
-class Command(MemoryCommand):
+class Command(DatabaseCommand):
     """Count and list, or put back."""
 
     help = "List the turns that are learnt from, or put failed ones back."

@@ -7,11 +7,11 @@ from django.core.management.base import CommandError, CommandParser
 
 from access.audit import audit_events, audit_log
 from access.audit.audit_events import Deed
-from access.management.base_commands import INTERRUPTED, MemoryCommand
 from config import live
+from config.management.database_command import INTERRUPTED, DatabaseCommand
+from config.management.progress_bar import Bar
 from core.errors import CoulisseError
 from memory import memory_settings
-from memory.management.progress_bar import Bar
 from memory.recall import embedding, passages
 from memory.recall.index import hnsw_index
 from memory.recall.passages import Pending
@@ -23,7 +23,7 @@ MOST_FAILURES = 3
 """Batches in a row with no vector at all, before the service is taken to be down."""
 
 
-class Command(MemoryCommand):
+class Command(DatabaseCommand):
     """Embed batch after batch; each is kept, so that another run goes on."""
 
     help = (

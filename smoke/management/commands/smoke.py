@@ -8,9 +8,9 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from access.management.base_commands import INTERRUPTED, MemoryCommand
 from config import live
 from config.management import config_option
+from config.management.database_command import INTERRUPTED, DatabaseCommand
 from config.validation.suggestions import did_you_mean
 from core.ids import UserId
 from core.runtime import sigint
@@ -25,7 +25,7 @@ BROKEN = 2
 SHOWN = 20
 
 
-class Command(MemoryCommand):
+class Command(DatabaseCommand):
     """Run, list, show."""
 
     _has_concluded = False

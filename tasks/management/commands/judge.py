@@ -7,16 +7,20 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from access import time_parsing
-from access.management.base_commands import INTERRUPTED, MemoryCommand, is_confirmed
 from agents.config import AGENTS
 from config import live
+from config.management.database_command import (
+    INTERRUPTED,
+    DatabaseCommand,
+    is_confirmed,
+)
+from config.management.progress_bar import Bar
 from config.sections import Config
 from config.validation.suggestions import did_you_mean
 from core import money
 from core.runtime import sigint
+from core.text import time_parsing
 from judges.config import JUDGES, JudgeConfig
-from memory.management.progress_bar import Bar
 from tasks.judge_runs import judge_queue, past_replies, run_results
 from tasks.judge_runs.past_replies import Backlog, Reply
 from tasks.models import Task
@@ -30,7 +34,7 @@ by the next worker."""
 LOOK_SECONDS = 0.05
 
 
-class Command(MemoryCommand):
+class Command(DatabaseCommand):
     """Count, reckon, ask, judge."""
 
     help = (

@@ -5,13 +5,13 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from access import time_parsing
-from access.management.base_commands import MemoryCommand
+from config.management.database_command import DatabaseCommand
+from core.text import time_parsing
 from judges import feedback, scores
 from tasks.judge_runs import run_results, score_report
 
 
-class Command(MemoryCommand):
+class Command(DatabaseCommand):
     """Read, print."""
 
     help = (

@@ -9,9 +9,9 @@ from django.db import transaction
 
 from access.audit import audit_events, audit_log
 from access.audit.audit_events import Deed
-from access.management.base_commands import MemoryCommand
 from access.users import identity
 from config.management import config_option
+from config.management.database_command import DatabaseCommand
 from tasks.models import Task
 from tasks.queue import lifecycle, task_kinds
 from tasks.reports import operator_view, task_ids, task_queries, terminal
@@ -19,7 +19,7 @@ from tasks.reports import operator_view, task_ids, task_queries, terminal
 SHOWN = 20
 
 
-class Command(MemoryCommand):
+class Command(DatabaseCommand):
     """A line for each task, or all there is about one."""
 
     help = "List, count, show, cancel and replay the work done in the background."

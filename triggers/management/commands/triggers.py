@@ -12,9 +12,9 @@ from django.utils.module_loading import import_string
 
 from access.audit import audit_events, audit_log
 from access.audit.audit_events import Deed
-from access.management.base_commands import MemoryCommand
 from config import live
 from config.management import config_option
+from config.management.database_command import DatabaseCommand
 from config.sections import Config
 from tasks.queue import worker_notifier
 from triggers.reports import terminal, trigger_status
@@ -22,7 +22,7 @@ from triggers.runs import manual_runs
 from triggers.runs.trigger_runs import Firing
 
 
-class Command(MemoryCommand):
+class Command(DatabaseCommand):
     """Two lines for each trigger, or a task of one of them."""
 
     help = "List the triggers of the YAML and what came of each, or fire one by hand."

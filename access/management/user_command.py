@@ -1,0 +1,25 @@
+"""What commands about one user have in common."""
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from access.users import identity
+from config.management.database_command import DatabaseCommand
+from core.ids import UserId
+
+
+class UserCommand(DatabaseCommand):
+    """A command about what is stored of a user."""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "user",
+            metavar="USER",
+            help="What clients send as safety_identifier, or the user's UUID.",
+        )
+
+    def user_id(self, options: dict[str, Any]) -> UserId:
+        """Return the user's id; raises `UserInvalid` for a blank name."""
+        return identity.derive(identity.checked(options["user"]))

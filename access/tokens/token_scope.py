@@ -1,0 +1,22 @@
+"""Which agents a token may call, compared with those there are."""
+
+from collections.abc import Iterable
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from access.errors import TokenInvalid
+from config.sections import Config
+from config.validation.suggestions import did_you_mean
+
+
+def check(names: Iterable[str], config: Config) -> None:
+    """Raise `TokenInvalid` for an agent that is not there: a secret is not remade."""
+    agents: list[str] = import_string(settings.COULISSE_AGENT_NAMES)(config)
+    for name in names:
+        if name not in agents:
+            raise TokenInvalid(
+                f"no agent is called '{name}', there are "
+                f"{', '.join(agents)}{did_you_mean(name, agents)}",
+                "agents",
+            )

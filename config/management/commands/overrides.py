@@ -1,0 +1,102 @@
+"""`manage.py overrides`: what the studio says over the YAML, and back to the YAML."""
+
+import logging
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandParser
+from django.utils.module_loading import import_string
+
+from config import live
+from config.loading import resolution
+from config.management import config_option
+from config.management.database_command import DatabaseCommand
+from config.overrides import formatting, override_editor
+
+
+class Command(DatabaseCommand):
+    """List, show, reset: for operators without a browser."""
+
+    help = "List what the studio changed of the YAML, show it, or undo it."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        commands = parser.add_subparsers(dest="what", metavar="COMMAND")
+
+        def add(name: str, what: str) -> ArgumentParser:
+            made: ArgumentParser = commands.add_parser(
+                name, help=what, description=what, allow_abbrev=False
+            )
+            config_option.add_to(made)
+            return made
+
+        listing = add("list", "List all there is of the studio (the default).")
+        listing.add_argument("--json", action="store_true", help="Print JSON.")
+        _declare_one(add("show", "Show an entry, what differs and its history."))
+        _declare_one(add("reset", "Have the YAML's run again; delete what it has not."))
+
+    def handle(self, **options: Any) -> None:
+        # What it does is told here; the server's log tells what it made of that.
+        log = logging.getLogger("config.live")
+        level = log.level
+        log.setLevel(logging.WARNING)
+        try:
+            self._do(options)
+        finally:
+            log.setLevel(level)
+
+    def _do(self, options: dict[str, Any]) -> None:
+        # What opposes the file must be undone here, though the file is refused for it.
+        live.replace(live.read(self.config_path(options), insists=False))
+        match options["what"]:
+            case "show":
+                self._show(options["section"], options["name"])
+            case "reset":
+                self._reset(options["section"], options["name"])
+            case _:
+                self._list(is_json=options.get("json", False))
+
+    def _list(self, *, is_json: bool) -> None:
+        found = [
+            entry
+            for section in resolution.overridable().values()
+            for entry in override_editor.listed(section)
+            if entry.label != "yaml"
+        ]
+        if is_json:
+            self.write_json([formatting.as_json(entry) for entry in found])
+            return
+        for entry in found:
+            for line in formatting.listed(entry):
+                self.stdout.write(line)
+        if not found:
+            self.say("the studio changes nothing: all is as the YAML says")
+
+    def _show(self, key: str, name: str) -> None:
+        section = override_editor.section_of(key)
+        for line in formatting.whole(override_editor.find(section, name)):
+            self.stdout.write(line)
+
+    def _reset(self, key: str, name: str) -> None:
+        section = override_editor.section_of(key)
+        entry = override_editor.find(section, name)
+        is_own = entry.label == "dynamic"
+        change = override_editor.tombstone if is_own else override_editor.reset
+        import_string(settings.COULISSE_COMMAND_AUDIT)(
+            override_editor.deed(section, "delete" if is_own else "reset"),
+            name,
+            lambda actor: change(section, name, by=actor),
+        )
+        if entry.written is None:
+            self.stdout.write(f"{section.noun} '{name}' is deleted")
+        else:
+            self.stdout.write(f"{section.noun} '{name}' is as the YAML says")
+
+
+def _declare_one(parser: ArgumentParser) -> None:
+    """Declare which entry it is about."""
+    parser.add_argument(
+        "section", metavar="SECTION", help="agents, judges, experiments, smoke_tests."
+    )
+    parser.add_argument("name", metavar="NAME", help="The entry's name.")

@@ -1,0 +1,83 @@
+"""What bandits know of their arms, remembered for a moment, and what they chose."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from config.sections import Config
+from core.ids import UserId
+from database import database_executor
+from database.errors import DatabaseDown
+from experiments import assignment
+from experiments.comparison import variant_scores
+from experiments.config import ExperimentConfig, split_metric
+from experiments.exploration import Patience
+from judges.config import JUDGES
+from judges.scores import Stats
+
+REMEMBERED_SECONDS = 5.0
+"""How old the scores may be that a request is routed by: a turn that was just judged
+need not weigh at once, and the database is not asked for every request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was read."""
+
+    experiment: ExperimentConfig
+    """As it was then: what is read anew from the file is another one."""
+    stats: Mapping[str, Stats]
+    until: float
+    """By the clock that never jumps."""
+
+
+_known: dict[str, Known] = {}
+_patience: dict[str, Patience] = {}
+
+
+async def choose(config: Config, experiment: ExperimentConfig, user_id: UserId) -> str:
+    """Return the agent that answers, and count the turn as one it was given."""
+    scores = await read(experiment)
+    patience = _patience.get(experiment.name)
+    if patience is None or patience.metric != experiment.metric:
+        patience = _patience[experiment.name] = Patience(experiment.metric)
+    silent = patience.spent(experiment, scores, _sampling_rate(config, experiment))
+    chosen = assignment.choose(experiment, user_id, scores, silent)
+    patience.gave(chosen)
+    return chosen
+
+
+def _sampling_rate(config: Config, experiment: ExperimentConfig) -> float:
+    name, _ = split_metric(experiment.metric or "") or ("", "")
+    judge = config.get(JUDGES).get(name)
+    return 0.0 if judge is None else judge.sampling_rate
+
+
+async def read(experiment: ExperimentConfig) -> Mapping[str, Stats]:
+    """Return the recent scores of a bandit's variants, by agent.
+
+    While one request reads them anew, the others go by what was read before, as all do
+    while the database is away.
+    """
+    name, now = experiment.name, time.monotonic()
+    known = _known.get(name)
+    if known is not None and known.experiment is not experiment:
+        known = None
+    if known is not None:
+        if now < known.until:
+            return known.stats
+        _known[name] = Known(experiment, known.stats, now + REMEMBERED_SECONDS)
+    try:
+        stats = await database_executor.run(variant_scores.recent, experiment)
+    except DatabaseDown:
+        if known is None:
+            raise
+        return known.stats
+    _known[name] = Known(experiment, stats, time.monotonic() + REMEMBERED_SECONDS)
+    return stats
+
+
+def forget() -> None:
+    """Have the next request of each bandit read its scores, as one that never chose."""
+    _known.clear()
+    _patience.clear()

@@ -1,0 +1,62 @@
+"""`manage.py experiments`: how experiments go, and which variant has won."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from config import live
+from config.management.database_command import DatabaseCommand
+from config.validation.suggestions import did_you_mean
+from core.text import time_parsing
+from experiments.comparison import comparison_formats, comparison_report
+from experiments.config import EXPERIMENTS
+
+
+class Command(DatabaseCommand):
+    """All in a line each, or one in full."""
+
+    help = "Show how experiments go: traffic, scores, which variant is likely best."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "name", metavar="NAME", nargs="?", help="One experiment, in full."
+        )
+        parser.add_argument(
+            "--since",
+            help="Count turns and scores from then on, such as 7d or 2026-11-01; a "
+            "bandit's window by default, else all there are.",
+        )
+        parser.add_argument("--json", action="store_true", help="Print it as JSON.")
+
+    def handle(self, **options: Any) -> None:
+        config = live.read(self.config_path(options))
+        found, name = config.get(EXPERIMENTS), options["name"]
+        if name is not None and name not in found:
+            raise CommandError(
+                f"no experiment is called '{name}'{did_you_mean(name, found)}"
+            )
+        since = options["since"]
+        begin = None if since is None else time_parsing.ago(since, datetime.now(UTC))
+        reports = [
+            comparison_report.of(config, experiment, begin)
+            for experiment in found.values()
+            if name in (None, experiment.name)
+        ]
+        if options["json"]:
+            told = [comparison_formats.document(report) for report in reports]
+            self.write_json(
+                {"object": "list", "data": told} if name is None else told[0]
+            )
+            return
+        if not reports:
+            self.say("there are no experiments: write them under experiments:")
+            return
+        shown = (
+            comparison_formats.overview(reports)
+            if name is None
+            else comparison_formats.whole(reports[0])
+        )
+        for line in shown:
+            self.stdout.write(line)

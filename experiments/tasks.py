@@ -1,0 +1,44 @@
+"""Celery's ways in."""
+
+import logging
+
+from celery import shared_task
+
+from config import live
+from config.sections import Config
+from experiments.comparison import comparison_formats, comparison_report
+from experiments.config import EXPERIMENTS, ExperimentConfig
+
+logger = logging.getLogger(__name__)
+
+_told: dict[ExperimentConfig, str] = {}
+"""Who won, as this process has said."""
+
+
+def tell_winners(config: Config) -> list[str]:
+    """Log the winners nobody was told of yet; return what was said.
+
+    An experiment that was edited is another one.
+    """
+    said = []
+    for experiment in config.get(EXPERIMENTS).values():
+        if experiment.stop_when is None:
+            continue
+        report = comparison_report.of(config, experiment)
+        winner = report.winner
+        if winner is None or _told.get(experiment) == winner.agent:
+            continue
+        _told[experiment] = winner.agent
+        said.append(f"{experiment.name}: {comparison_formats.verdict(report)}")
+        logger.info(
+            "experiment '%s' has a winner by %s: %s, %s; it goes on until it is edited",
+            *(experiment.name, report.deciding, winner.agent),
+            f"the best with {comparison_formats.chance(winner.best or 0)}",
+        )
+    return said
+
+
+@shared_task(name="experiments.tasks.verdicts", ignore_result=True)
+def verdicts() -> None:
+    """Say which experiments have a winner."""
+    tell_winners(live.current())

@@ -1,0 +1,67 @@
+"""What agents and judges say together, and what `manage.py check` adds.
+
+| id | what is wrong |
+|---|---|
+| coulisse.E652 | an agent's `judges` names a judge that does not exist |
+| coulisse.E653 | an agent lists a judge twice |
+| coulisse.W654 | a judge's model is too small to judge |
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.core import checks
+
+from agents.config import AGENTS
+from config.loading import checked_file
+from config.sections import Config, Problem
+from config.validation.suggestions import did_you_mean
+from judges.config import JUDGES, JudgeConfig
+from providers.config import PROVIDERS
+
+FEEBLE = "coulisse.W654"
+
+
+def check_judges(config: Config) -> Iterable[Problem]:
+    """Find agents whose judges do not exist."""
+    judges = config.get(JUDGES)
+    for index, agent in enumerate(config.get(AGENTS).values()):
+        for position, name in enumerate(agent.judges):
+            at = ("agents", index, "judges", position)
+            if name not in judges:
+                yield Problem(
+                    at,
+                    f"agent '{agent.name}' names judge '{name}', which is not under "
+                    f"judges:{did_you_mean(name, judges)}",
+                    "coulisse.E652",
+                )
+            elif name in agent.judges[:position]:
+                yield Problem(
+                    at,
+                    f"agent '{agent.name}' lists judge '{name}' twice; remove one",
+                    "coulisse.E653",
+                )
+
+
+def feeble(config: Config) -> Iterable[JudgeConfig]:
+    """Find judges whose model is the one on this machine, which cannot judge."""
+    providers = config.get(PROVIDERS)
+    for judge in config.get(JUDGES).values():
+        provider = providers[judge.provider]
+        if provider.kind == "local" and not provider.base_url:
+            yield judge
+
+
+def check_small_models(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
+    """Warn of judges that answer in shape and judge nothing."""
+    config = None if databases else checked_file.load()
+    if config is None:
+        return []
+    return [
+        checks.Warning(
+            f"judge '{judge.name}': '{judge.model}' is too small to judge, so its "
+            "scores mean nothing; give it a larger model",
+            id=FEEBLE,
+        )
+        for judge in feeble(config)
+    ]

@@ -1,0 +1,33 @@
+"""What `manage.py check` says of prices.
+
+| id | what is unwise |
+|---|---|
+| coulisse.W111 | nobody knows what a configured model costs |
+"""
+
+from typing import Any
+
+from django.core import checks
+
+from config.loading import checked_file
+from providers.pricing import price_table
+
+UNPRICED = "coulisse.W111"
+
+
+def check_prices(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
+    """Warn of models whose price nobody knows.
+
+    Not while tables are being made, which asks for checks too.
+    """
+    config = None if databases else checked_file.load()
+    if config is None:
+        return []
+    return [
+        checks.Warning(
+            f"nobody knows what {name} costs, so it is refused where money is limited; "
+            "give its price under prices:",
+            id=UNPRICED,
+        )
+        for name in price_table.unknown(price_table.of(config))
+    ]

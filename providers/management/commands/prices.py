@@ -1,0 +1,37 @@
+"""`manage.py prices`: what the configured models cost."""
+
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from config import live
+from config.management.database_command import DatabaseCommand
+from providers.pricing import price_table
+
+
+class Command(DatabaseCommand):
+    """List, and say which are not known."""
+
+    help = "Show what the configured models cost, in US dollars per million tokens."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--check", action="store_true", help="Fail where a price is not known."
+        )
+        parser.add_argument("--json", action="store_true", help="Print it as JSON.")
+
+    def handle(self, **options: Any) -> None:
+        priced = price_table.of(live.read(self.config_path(options)))
+        if options["json"]:
+            told = price_table.document(priced)
+            self.write_json(told)
+        else:
+            for line in price_table.table(priced):
+                self.stdout.write(line)
+        unknown = price_table.unknown(priced)
+        if unknown and options["check"]:
+            raise CommandError(
+                f"nobody knows what {', '.join(unknown)} costs: give the price under "
+                "prices:"
+            )

@@ -1,0 +1,154 @@
+"""What the configured models cost, for the terminal and as JSON."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from config import live
+from config.sections import Config
+from core.errors import CoulisseError
+from core.text import text_table
+from providers.pricing import call_costs
+from providers.pricing.rates import Rates, Tariff
+from providers.resilience.error_mapping import Source
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN = "unknown"
+HEAD = ("model", "input", "output", "cached", "written", "price from", "used by")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """A model that is configured, and one who uses it."""
+
+    provider: str
+    model: str
+    user: str
+    embedder: Source | None = None
+    """The API that makes vectors with it; None is a model that writes text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A model that is configured, and what it costs."""
+
+    provider: str
+    model: str
+    used_by: tuple[str, ...]
+    tariff: Tariff | None
+    """None is not known."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.provider}/{self.model}"
+
+    @property
+    def rates(self) -> Rates | None:
+        """Those of a short prompt, now."""
+        return None if self.tariff is None else self.tariff.rates(0)
+
+
+def of(config: Config) -> list[Priced]:
+    """Return the models in use, those that make vectors last.
+
+    `settings.COULISSE_MODEL_USES` names what knows them.
+    """
+    uses: Callable[[Config], Iterable[ModelUse]]
+    uses = import_string(settings.COULISSE_MODEL_USES)
+    users: dict[tuple[str, str], list[str]] = {}
+    embedders = []
+    for use in uses(config):
+        if use.embedder is None:
+            users.setdefault((use.provider, use.model), []).append(use.user)
+        else:
+            tariff = call_costs.embedding_tariff(config, use.embedder)
+            embedders.append(Priced(use.provider, use.model, (use.user,), tariff))
+    found = [
+        Priced(*named, tuple(dict.fromkeys(by)), call_costs.tariff_of(config, *named))
+        for named, by in users.items()
+    ]
+    return [*found, *embedders]
+
+
+def warm() -> None:
+    """Look up ahead what the first turns will cost; call it from a thread."""
+    try:
+        of(live.current())
+    except CoulisseError as exc:
+        logger.warning("%s; prices are looked up when they are needed", exc)
+
+
+def unknown(priced: list[Priced]) -> list[str]:
+    """Return the names of the models whose prices nobody knows."""
+    return [each.name for each in priced if each.tariff is None]
+
+
+def table(priced: list[Priced]) -> Iterator[str]:
+    """Yield the lines of a table, in dollars per million tokens."""
+    rows = [[each.name, *_cells(each), ", ".join(each.used_by)] for each in priced]
+    yield from text_table.lines(HEAD, rows, right=range(1, 5))
+
+
+def _cells(priced: Priced) -> list[str]:
+    tariff, rates = priced.tariff, priced.rates
+    if tariff is None or rates is None:
+        return [*[UNKNOWN] * 4, "-"]
+    sorts = (rates.input, rates.output, rates.cache_read, rates.cache_write)
+    told = ["-" if sort is None else _plain(_usd(rates, sort)) for sort in sorts]
+    return [*told, "; ".join([tariff.source, *_remarks(tariff)])]
+
+
+def _remarks(tariff: Tariff) -> Iterator[str]:
+    steps = tariff.period().steps
+    if len(steps) > 1:
+        yield f"dearer beyond {steps[1][0]:,} tokens of prompt"
+    if len(tariff.periods) > 1:
+        yield "depends on the time"
+    if steps[0][1].request:
+        yield f"${_plain(_usd(steps[0][1], steps[0][1].request) / 1_000_000)} a call"
+
+
+def document(priced: list[Priced]) -> dict[str, Any]:
+    """Return the same as JSON."""
+    return {"object": "prices", "data": [_told(each) for each in priced]}
+
+
+def _told(priced: Priced) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "provider": priced.provider,
+        "model": priced.model,
+        "used_by": list(priced.used_by),
+        "source": None,
+        "usd_per_million_tokens": None,
+        "remarks": [],
+    }
+    if priced.tariff is None or priced.rates is None:
+        return told
+    rates = priced.rates
+    sorts = ("input", "output", "cache_read", "cache_write", "reasoning")
+    return {
+        **told,
+        "source": priced.tariff.source,
+        "usd_per_million_tokens": {
+            sort: None if each is None else float(_usd(rates, each))
+            for sort in sorts
+            for each in [getattr(rates, sort)]
+        },
+        "remarks": list(_remarks(priced.tariff)),
+    }
+
+
+def _usd(rates: Rates, sort: int) -> Decimal:
+    """Return dollars per million tokens, which are micro-dollars per token."""
+    return Decimal(sort) / rates.parts
+
+
+def _plain(number: Decimal) -> str:
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,41 @@
+"""`manage.py turn`: one turn, and the tree of what it called."""
+
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from config.management.database_command import DatabaseCommand
+from telemetry.presentation import terminal, turn_ids, turn_serializers
+from telemetry.storage import turn_store
+
+
+class Command(DatabaseCommand):
+    """Draw, or print as JSON."""
+
+    help = "Show a recorded turn with every call it made."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "id", metavar="ID", help="The turn's UUID, or its reply's id: chatcmpl-…"
+        )
+        parser.add_argument(
+            "--json", action="store_true", help="Print all of it, as JSON."
+        )
+
+    def handle(self, **options: Any) -> None:
+        turn_id = turn_ids.read(options["id"])
+        if turn_id is None:
+            raise CommandError(
+                f"'{options['id']}' is no id of a turn: give a UUID, or chatcmpl-… as "
+                "replies have it"
+            )
+        record = turn_store.tree(turn_id)
+        if record is None:
+            raise CommandError(f"turn {turn_id} is not recorded, or was deleted")
+        if options["json"]:
+            told = turn_serializers.turn(record)
+            self.write_json(told)
+            return
+        for line in terminal.tree(record):
+            self.stdout.write(line)

@@ -1,0 +1,52 @@
+"""`manage.py turns`: what happened lately."""
+
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from access.users import identity
+from config.management.database_command import DatabaseCommand
+from telemetry.presentation import terminal
+from telemetry.storage import turn_store
+
+SHOWN = 20
+
+
+class Command(DatabaseCommand):
+    """List, a line for each."""
+
+    help = "List the recorded turns, the newest first."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--user", help="Only this user's.")
+        parser.add_argument("--agent", help="Only this agent's.")
+        parser.add_argument("--experiment", help="Only this experiment's.")
+        parser.add_argument(
+            "--failed", action="store_true", help="Only those that ended in an error."
+        )
+        parser.add_argument(
+            "--request", metavar="ID", help="Only those of this X-Request-Id."
+        )
+        parser.add_argument(
+            "--limit", type=int, default=SHOWN, help=f"How many; {SHOWN} by default."
+        )
+
+    def handle(self, **options: Any) -> None:
+        if options["limit"] < 1:
+            raise CommandError("--limit must be at least 1")
+        user = options["user"]
+        page, has_more = turn_store.page(
+            user_id=None if user is None else identity.derive(identity.checked(user)),
+            agent=options["agent"],
+            experiment=options["experiment"],
+            outcome="error" if options["failed"] else None,
+            request_id=options["request"],
+            limit=options["limit"],
+        )
+        for turn in page:
+            self.stdout.write(terminal.line(turn))
+        if not page:
+            self.say("no such turn is recorded")
+        elif has_more:
+            self.say("there are more: --limit says how many are listed")

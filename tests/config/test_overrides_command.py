@@ -1,0 +1,126 @@
+"""`manage.py overrides`, and what `check` says of them."""
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from access.models import AuditEntry
+from config import live
+from config.models import Override, OverrideVersion
+from config.overrides import override_editor
+
+pytestmark = pytest.mark.database
+
+YAML = """\
+providers: {openai: {api_key: x}}
+agents:
+  - {name: ann, provider: openai, model: a}
+  - {name: bob, provider: openai, model: b}
+experiments:
+  - name: trial
+    strategy: split
+    variants: [{agent: ann}]
+"""
+BOTH = YAML.replace("{agent: ann}", "{agent: ann}, {agent: bob}")
+BOB = "name: bob\nprovider: openai\nmodel: better\n"
+DAN = "name: dan\nprovider: openai\nmodel: d\n"
+
+
+@pytest.fixture
+def file(database, real_sections, tmp_path, settings):
+    forget()
+    path = tmp_path / "coulisse.yaml"
+    path.write_text(YAML)
+    settings.COULISSE_CONFIG = path
+    before = live.in_force()
+    live.replace(live.read(path))
+    yield path
+    live.replace(before)
+    forget()
+
+
+def forget():
+    Override.objects.all().delete()
+    OverrideVersion.objects.all().delete()
+
+
+@pytest.fixture
+def agents():
+    return override_editor.section_of("agents")
+
+
+@pytest.fixture
+def run(file):
+    def run(*words, command="overrides"):
+        output, remarks = StringIO(), StringIO()
+        call_command(command, *words, config=str(file), stdout=output, stderr=remarks)
+        return output.getvalue() + remarks.getvalue()
+
+    return run
+
+
+def test_it_lists_what_is_not_as_the_yaml_says(run, agents):
+    assert "all is as the YAML says" in run()
+    override_editor.save(agents, "bob", BOB, by="user:ada")
+    override_editor.create(agents, DAN, by="user:ada")
+    lines = run("list").splitlines()
+    assert [line.split("  ")[:3] for line in lines] == [
+        ["agents", "bob", "override"],
+        ["agents", "dan", "dynamic"],
+    ]
+    assert lines[0].endswith("by user:ada")
+    told = json.loads(run("list", "--json"))
+    assert (told[0]["yaml"], told[1]["label"]) == (BOB, "dynamic")
+
+
+def test_it_shows_one_with_what_differs_and_its_history(run, agents):
+    override_editor.save(agents, "bob", BOB, by="user:ada")
+    lines = run("show", "agents", "bob").splitlines()
+    assert "model: better" in lines
+    assert "+model: better" in lines
+    assert lines[-1].endswith("saved       by user:ada")
+    with pytest.raises(CommandError, match="no agent is called 'bobb'; did you mean"):
+        run("show", "agents", "bobb")
+    with pytest.raises(CommandError, match="only agents, experiments"):
+        run("show", "agent", "bob")
+
+
+def test_it_resets_and_writes_that_down(run, agents):
+    AuditEntry.objects.all().delete()
+    override_editor.save(agents, "bob", BOB, by="user:ada")
+    override_editor.create(agents, DAN, by="user:ada")
+    assert run("reset", "agents", "bob") == "agent 'bob' is as the YAML says\n"
+    assert run("reset", "agents", "dan") == "agent 'dan' is deleted\n"
+    assert not Override.objects.exists()
+    told = [(entry.action, entry.target) for entry in AuditEntry.objects.order_by("id")]
+    assert told == [("agent.reset", "bob"), ("agent.delete", "dan")]
+    assert AuditEntry.objects.first().actor.startswith("command line")
+    with pytest.raises(CommandError, match="is as the file says already"):
+        run("reset", "agents", "bob")
+
+
+def test_what_the_file_is_refused_for_can_be_undone(run, agents, file):
+    override_editor.tombstone(agents, "bob", by="user:ada")
+    file.write_text(BOTH)
+    with pytest.raises(
+        CommandError, match=r"E014.*`manage.py overrides reset agents bob`"
+    ):
+        run(command="check")
+    assert "set aside" in run()
+    assert "which is not under agents" in run()
+    run("reset", "agents", "bob")
+    assert "with" not in run(command="check")
+
+
+def test_check_tells_of_overrides(run, agents, file):
+    override_editor.create(
+        agents, DAN.replace("openai", "openai # mine"), by="user:ada"
+    )
+    assert "\nwith 1 override of the studio\n" in run(command="check")
+    assert "3 agents" in run(command="check")
+    file.write_text(YAML.replace("openai", "other").replace("x}", "x, kind: openai}"))
+    told = run(command="check")
+    assert "warning: agent 'dan' in the studio is set aside: " in told
+    assert "uses provider 'openai', which is not under providers:" in told

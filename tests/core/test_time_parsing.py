@@ -1,0 +1,58 @@
+"""Instants as people type them."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from core.text import time_parsing
+from core.text.time_parsing import InstantInvalid
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("12h", timedelta(hours=12)),
+        (" 90D ", timedelta(days=90)),
+        ("2w", timedelta(weeks=2)),
+    ],
+)
+def test_a_length_goes_either_way(text, length):
+    assert time_parsing.ahead(text, NOW) == NOW + length
+    assert time_parsing.ago(text, NOW) == NOW - length
+
+
+def test_a_day_is_over_at_its_end_and_begins_at_its_beginning():
+    assert time_parsing.ahead("2026-12-31", NOW) == datetime(
+        2026, 12, 31, 23, 59, 59, 999999, tzinfo=UTC
+    )
+    assert time_parsing.ago("2026-12-31", NOW) == datetime(2026, 12, 31, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "hour"),
+    [
+        ("2026-12-31T18:00", 18),
+        ("2026-12-31 18:00:00", 18),
+        ("2026-12-31T18:00Z", 18),
+        ("2026-12-31T18:00+02:00", 16),
+    ],
+)
+def test_a_time_is_utc_unless_it_says_otherwise(text, hour):
+    instant = datetime(2026, 12, 31, hour, tzinfo=UTC)
+    assert time_parsing.ahead(text, NOW) == time_parsing.ago(text, NOW) == instant
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "tomorrow", "90", "90x", "-5d", "1.5h", "٣d", "999999999d", "9999999w"),
+        *("2026-13-01", "2026-02-30", "20261231", "2026-W01-1", "31.12.2026"),
+        *("2026-12-31T25:00", "0001-01-01T00:00+23:00", "2026-12-31T"),
+    ],
+)
+def test_what_is_neither_is_refused(text):
+    for read in (time_parsing.ahead, time_parsing.ago):
+        with pytest.raises(InstantInvalid, match="2026-12-31, a time such as"):
+            read(text, NOW)

@@ -1,0 +1,223 @@
+"""`manage.py experiments`, and the log's word on winners."""
+
+import json
+import logging
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from config.loading import loader
+from experiments import tasks
+from judges import scores
+from judges.models import Score
+from judges.scores import Judged
+from judges.verdict_parser import Verdict
+from tests.telemetry.turns import put
+
+pytestmark = pytest.mark.database
+
+TEXT = """
+providers: {openai: {api_key: sk-secret}}
+agents:
+  - {name: calm, provider: openai, model: m, judges: [quality]}
+  - {name: keen, provider: openai, model: m, judges: [quality]}
+judges:
+  - {name: quality, provider: openai, model: j, rubrics: {tone: T., facts: F.}}
+experiments:
+  - name: SPLIT
+    strategy: split
+    stop_when: {metric: quality.tone, min_samples: 5}
+    variants: [{agent: calm, weight: 3}, {agent: keen}]
+  - name: SHADOW
+    strategy: shadow
+    primary: calm
+    sampling_rate: 0.5
+    variants: [{agent: calm}, {agent: keen}]
+  - name: BANDIT
+    strategy: bandit
+    metric: quality.facts
+    min_samples: 3
+    variants: [{agent: calm}, {agent: keen}]
+"""
+
+
+@pytest.fixture
+def names(database) -> dict[str, str]:
+    """Names of this test's own: experiments that others know nothing of."""
+    return {
+        kind: f"{kind}-{uuid.uuid4().hex[:8]}" for kind in ("split", "shadow", "bandit")
+    }
+
+
+@pytest.fixture
+def config(names, tmp_path):
+    text = TEXT
+    for kind, name in names.items():
+        text = text.replace(kind.upper(), name)
+    path = tmp_path / "coulisse.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def run(config, capsys):
+    def run(*words: str) -> str:
+        call_command("experiments", *words, config=str(config))
+        return capsys.readouterr().out
+
+    return run
+
+
+def judged(experiment: str, agent: str, *values: int, criterion="tone") -> None:
+    for value in values:
+        of = Judged(uuid.uuid4(), uuid.uuid4(), "quality", agent, experiment, "chat")
+        scores.write(of, {criterion: Verdict(value, "")})
+
+
+def served(experiment: str, agent: str, count: int, origin="chat") -> None:
+    for _ in range(count):
+        put(agent=agent, experiment=experiment, origin=origin, started_at=now())
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def words(line: str) -> list[str]:
+    return [part for part in line.split("  ") if part]
+
+
+def test_a_split_shows_traffic_scores_and_its_winner(run, names):
+    name = names["split"]
+    served(name, "calm", 3)
+    served(name, "keen", 1)
+    judged(name, "calm", 3, 4, 3, 4, 3)
+    judged(name, "keen", 8, 9, 8, 9, 8)
+    judged("elsewhere", "calm", *[10] * 50)
+    told = run(name).splitlines()
+    assert told[0] == f"{name}: split, sticky by user"
+    assert [part.strip() for part in words(told[2])] == [
+        *("calm", "75 %", "3", "75 %", "0")
+    ]
+    assert "quality.tone (decides)" in told
+    at = told.index("quality.tone (decides)")
+    assert [part.strip() for part in words(told[at + 2])] == [
+        *("calm", "5", "3.40", "2.72 to 4.08", "under 0.1 %")
+    ]
+    assert told[-1] == "Winner: keen, the best with a chance of over 99.9 %"
+
+
+def test_without_enough_scores_nobody_wins(run, names):
+    name = names["split"]
+    assert run(name).splitlines()[-1] == "Too few scores of calm, keen"
+    judged(name, "calm", 3, 4, 3, 4)
+    judged(name, "keen", 8, 9, 8, 9, 8)
+    assert run(name).splitlines()[-1] == (
+        "No winner yet. Ahead: keen, the best with a chance of over 99.9 %; "
+        "each needs 5 scores, calm has 4"
+    )
+    judged(name, "calm", 10, 10, 10, 10)
+    assert run(name).splitlines()[-1].endswith("; 95.0 % is asked")
+
+
+def test_a_shadow_shows_its_trials(run, names):
+    name = names["shadow"]
+    served(name, "calm", 4)
+    served(name, "keen", 2, origin="shadow")
+    told = run(name).splitlines()
+    assert "primary" in told[2]
+    assert [part.strip() for part in words(told[3])] == [
+        *("keen", "0 %", "0", "0 %", "2", "shadow of 50 % of turns")
+    ]
+    assert told[-1].startswith("Several metrics")
+
+
+def test_a_bandit_shows_who_leads_and_who_is_explored(run, names):
+    name = names["bandit"]
+    judged(name, "calm", 5, 6, 7, criterion="facts")
+    judged(name, "keen", 9, 9, criterion="facts")
+    told = run(name)
+    assert "since " in told.splitlines()[0]
+    assert "keen" in told
+    assert "explored: fewer than 3 recent scores" in told
+    assert "leader" not in told
+    judged(name, "keen", 9, criterion="facts")
+    assert [line.split()[0] for line in run(name).splitlines() if "leader" in line] == [
+        "keen"
+    ]
+    old = now() - timedelta(days=8)
+    Score.objects.filter(experiment=name, agent="keen").update(judged_at=old)
+    assert "leader" not in run(name)
+
+
+def test_it_counts_from_when_one_says(run, names):
+    name = names["split"]
+    judged(name, "calm", 3, 4)
+    old = now() - timedelta(days=8)
+    Score.objects.filter(experiment=name).update(judged_at=old)
+    judged(name, "calm", 5)
+    [metric, _] = json.loads(run(name, "--since", "7d", "--json"))["metrics"]
+    assert metric["estimates"][0]["count"] == 1
+
+
+def test_json_tells_the_same(run, names):
+    name = names["split"]
+    served(name, "calm", 1)
+    judged(name, "calm", 3, 4, 3, 4, 3)
+    judged(name, "keen", 8, 9, 8, 9, 8)
+    told = json.loads(run(name, "--json"))
+    assert (told["winner"], told["deciding"]) == ("keen", "quality.tone")
+    assert told["variants"][0] == {
+        "agent": "calm",
+        "weight": 3.0,
+        "share": 0.75,
+        "turns": 1,
+        "share_of_turns": 1.0,
+        "trials": 0,
+        "is_primary": False,
+        "is_leader": False,
+        "is_explored": False,
+    }
+    assert told["metrics"][0]["estimates"][1]["best"] > 0.99
+    listed = json.loads(run("--json"))
+    assert [each["name"] for each in listed["data"]] == list(names.values())
+
+
+def test_it_lists_them_all(run, names):
+    head, *rows = run().splitlines()
+    assert head.split() == [
+        *("experiment", "strategy", "variants", "turns", "metric", "result")
+    ]
+    assert [row.split()[0] for row in rows] == list(names.values())
+
+
+def test_a_name_nobody_has(run):
+    with pytest.raises(CommandError, match="no experiment is called 'x'"):
+        run("x")
+
+
+def test_an_experiment_takes_few_queries(run, names):
+    with CaptureQueriesContext(connection) as queries:
+        run(names["split"])
+    # Its traffic, and one for each criterion.
+    assert len(queries) == 3
+
+
+def test_a_winner_is_logged_once(config, names, caplog):
+    read = loader.load(config)
+    caplog.set_level(logging.INFO, "experiments.tasks")
+    assert tasks.tell_winners(read) == []
+    judged(names["split"], "calm", 3, 4, 3, 4, 3)
+    judged(names["split"], "keen", 8, 9, 8, 9, 8)
+    assert tasks.tell_winners(read) == [
+        f"{names['split']}: Winner: keen, the best with a chance of over 99.9 %"
+    ]
+    assert tasks.tell_winners(read) == []
+    [line] = [
+        r.getMessage() for r in caplog.records if names["split"] in r.getMessage()
+    ]
+    assert "by quality.tone: keen, the best with over 99.9 %" in line

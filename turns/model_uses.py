@@ -1,0 +1,33 @@
+"""The models that the configuration names, and who uses each."""
+
+from collections.abc import Iterator
+
+from agents.config import AGENTS
+from config.sections import Config
+from judges.config import JUDGES
+from memory import memory_settings
+from providers.pricing.price_table import ModelUse
+
+
+def of(config: Config) -> Iterator[ModelUse]:
+    """Yield the models of agents, of their fallbacks, of memory, and of judges."""
+    agents = config.get(AGENTS)
+    for agent in agents.values():
+        yield ModelUse(agent.provider, agent.model, agent.name)
+        for named in agent.fallbacks:
+            other = agents[named] if isinstance(named, str) else named
+            yield ModelUse(other.provider, other.model, f"{agent.name} (fallback)")
+        memory = memory_settings.of_agent(config, agent.name).plan
+        if memory is not None and memory.learner is not None:
+            yield ModelUse(memory.learner.name, memory.learner.model, "memory")
+    for judge in config.get(JUDGES).values():
+        yield ModelUse(judge.provider, judge.model, f"{judge.name} (judge)")
+    yield from _embedder(config)
+
+
+def _embedder(config: Config) -> Iterator[ModelUse]:
+    """Yield what makes vectors, where that is a service."""
+    memory = memory_settings.of_users(config)
+    if memory is not None and memory.embedder.service is not None:
+        source = memory.embedder.service.source
+        yield ModelUse(source.name, source.model, "memory (vectors)", source)
