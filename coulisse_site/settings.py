@@ -59,7 +59,7 @@ COULISSE_CHECKS: list[str] = [
 # What workers do, in the order in which lists of kinds are shown.
 COULISSE_TASK_KINDS = [
     "turns.agent_tasks.agent_handler.KIND",
-    "tasks.judge_runs.judge_handler.KIND",
+    "judges.runs.judge_handler.KIND",
     "turns.shadow_runs.shadow_handler.KIND",
     "smoke.execution.run_handler.KIND",
 ]

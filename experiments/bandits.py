@@ -13,7 +13,7 @@ from experiments.comparison import variant_scores
 from experiments.config import ExperimentConfig, split_metric
 from experiments.exploration import Patience
 from judges.config import JUDGES
-from judges.scores import Stats
+from judges.ratings.scores import Stats
 
 REMEMBERED_SECONDS = 5.0
 """How old the scores may be that a request is routed by: a turn that was just judged

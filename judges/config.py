@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from config.sections import Config, Problem, Section
 from config.validation.named_lists import by_name
 from config.validation.suggestions import did_you_mean
-from judges.verdict_parser import plain
+from judges.scoring.verdict_parser import plain
 from providers.config import PROVIDERS
 
 MAX_CRITERIA = 20

@@ -8,11 +8,11 @@ class TasksApp(AppConfig):
 
     def ready(self) -> None:
         # Only now: it leads to models, which exist from here on.
+        from judges import user_data
         from memory.user_data import registry
         from tasks import user_data
-        from turns.evaluation import judge_user_data
 
         registry.register(user_data.TASKS)
         # After the tasks: who erases those waits for a judge that is about to score.
-        registry.register(judge_user_data.SCORES)
-        registry.register(judge_user_data.FEEDBACK)
+        registry.register(user_data.SCORES)
+        registry.register(user_data.FEEDBACK)

@@ -29,7 +29,7 @@ from core.errors import CoulisseError
 from core.runtime.request_ids import TAKEN
 from core.text import lenient_json, time_parsing
 from core.validation import tool_names
-from judges import verdict_parser
+from judges.scoring import verdict_parser
 from mcp_bridge.tools import result_conversion
 from memory.extraction import quote_check
 from memory.extraction.injection import injection_filter
@@ -156,12 +156,14 @@ PROVEN = {
     "gateway.request_validation.hosts.PORT": case(
         "all", ":", "1", (":", "1", "x"), ":1"
     ),
-    "judges.verdict_parser.FRACTION": case(
+    "judges.scoring.verdict_parser.FRACTION": case(
         "fullmatch",
         *(" ", "1", "1 ", ("1", " ", "x"), ("1 /", " ", "x"), ("1", "1", "x")),
         *(("1.", "1", "x"), ("1 out of 1", "1", "x"), ("1 out of 1", " ", "x")),
     ),
-    "judges.verdict_parser.plain": case(verdict_parser.plain, "_", " ", "- ", "a"),
+    "judges.scoring.verdict_parser.plain": case(
+        verdict_parser.plain, "_", " ", "- ", "a"
+    ),
     "mcp_bridge.oauth.authorization_server.www_authenticate.PARAMETER": case(
         "all", "scope=", 'scope="', "scope=a", ('scope="', "a", ""), "-scope=", "a"
     ),

@@ -14,7 +14,7 @@ from demo.rows.turn_records import Whose
 from demo.simulated_turns import Actor, Played
 from judges.config import JUDGES, JudgeConfig
 from judges.models import Feedback, Score
-from tasks.judge_runs import judge_queue
+from judges.runs import judge_queue
 from tasks.models import Task
 from telemetry.models import Expense, Purpose
 

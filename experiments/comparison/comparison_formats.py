@@ -9,7 +9,7 @@ from experiments import assignment
 from experiments.comparison.comparison_report import Comparison, Report
 from experiments.comparison.inference import Estimate
 from experiments.config import ExperimentConfig, StopRule
-from judges.scores import Stats
+from judges.ratings.scores import Stats
 from telemetry.presentation import turn_serializers
 from telemetry.statistics.variant_counts import Traffic
 

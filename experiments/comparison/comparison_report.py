@@ -13,8 +13,8 @@ from experiments.assignment import Standing
 from experiments.comparison import comparison_metrics, inference, variant_scores
 from experiments.comparison.inference import Estimate
 from experiments.config import ExperimentConfig, split_metric
-from judges import scores
-from judges.scores import Stats, Trial
+from judges.ratings import scores
+from judges.ratings.scores import Stats, Trial
 from telemetry.statistics import variant_counts
 from telemetry.statistics.variant_counts import Traffic
 

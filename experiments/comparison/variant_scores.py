@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 from experiments.config import ExperimentConfig, split_metric
-from judges import scores
-from judges.scores import Stats
+from judges.ratings import scores
+from judges.ratings.scores import Stats
 
 
 def by(

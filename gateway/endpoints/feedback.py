@@ -11,8 +11,8 @@ from gateway.auth.request_user import IN_OPENAPI, CallerQuery, identify
 from gateway.endpoints.feedback_schemas import DeletedFeedback, Feedback, NewFeedback
 from gateway.errors import json_response
 from judges.errors import FeedbackUnknown, MessageUnknown
+from judges.ratings import feedback
 from telemetry.presentation import turn_ids, turn_serializers
-from turns.evaluation import user_feedback
 
 router = Router(tags=["Feedback"])
 
@@ -32,7 +32,7 @@ async def give_feedback(
     if turn_id is None:
         raise MessageUnknown(param="message_id")
     row = await database_executor.run_to_end(
-        user_feedback.give, user_id, turn_id, body.said()
+        feedback.give, user_id, turn_id, body.said()
     )
     return json_response(_told(row))
 
@@ -48,7 +48,7 @@ async def show_feedback(
 ) -> HttpResponse:
     user_id = identify(request, asked)
     return json_response(
-        _told(await database_executor.run(user_feedback.get, user_id, _id(message_id)))
+        _told(await database_executor.run(feedback.get, user_id, _id(message_id)))
     )
 
 
@@ -63,7 +63,7 @@ async def delete_feedback(
 ) -> HttpResponse:
     user_id = identify(request, asked)
     turn_id = _id(message_id)
-    await database_executor.run_to_end(user_feedback.take_back, user_id, turn_id)
+    await database_executor.run_to_end(feedback.take_back, user_id, turn_id)
     told = {
         "object": "feedback.deleted",
         "message_id": f"{turn_serializers.COMPLETION}{turn_id.hex}",

@@ -14,7 +14,7 @@ from pydantic import (
 from core.errors import Invalid
 from gateway.auth.request_user import CallerBody
 from gateway.endpoints.memory_schemas import without_nul
-from judges.feedback import MAX_COMMENT_LENGTH, Said, Thumb
+from judges.ratings.feedback import MAX_COMMENT_LENGTH, Said, Thumb
 
 Comment = Annotated[
     str,

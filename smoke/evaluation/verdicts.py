@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 from django.db.models import QuerySet
 
-from judges import scores
+from judges.ratings import scores
+from judges.runs import judge_queue
 from smoke.config import SmokeTest
 from smoke.evaluation import expectations, tool_call_log
 from smoke.evaluation.expectations import Mean, Seen
 from smoke.models import Line, Run
-from tasks.judge_runs import judge_queue
 from tasks.models import Task
 from tasks.queue import lifecycle
 from telemetry.statistics.time_buckets import Plain

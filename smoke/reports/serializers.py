@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from judges import scores as judged
 from judges.models import Score
+from judges.ratings import scores as judged
 from smoke.models import Line, Run
 from telemetry.presentation.turn_serializers import instant, usd
 

@@ -8,12 +8,12 @@ from typing import Any
 from config import live
 from core.ids import UserId
 from core.text import redaction
-from judges import feedback, score_windows
 from judges.config import JUDGES, JudgeConfig
 from judges.models import Feedback, Score
-from judges.score_windows import LONGEST, WINDOWS, Window
+from judges.ratings import feedback, score_windows
+from judges.ratings.score_windows import LONGEST, WINDOWS, Window
+from judges.runs import backfill, task_status
 from smoke.reports import run_queries as smoke_pages
-from tasks.judge_runs import backfill, task_status
 from tasks.models import Task
 from telemetry.storage import costs
 

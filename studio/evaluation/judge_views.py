@@ -19,14 +19,14 @@ from config.overrides import override_editor
 from config.validation.named_lists import called
 from core.errors import NotFound
 from core.text import time_parsing
-from judges import score_windows
 from judges.config import JUDGES, JudgeConfig
+from judges.ratings import score_windows
+from judges.runs import backfill, task_status
+from judges.runs.backfill import Wanted
+from judges.runs.past_replies import Backlog
 from studio.base.pagination import listed, place
 from studio.base.views import Face
 from studio.evaluation import judge_details
-from tasks.judge_runs import backfill, task_status
-from tasks.judge_runs.backfill import Wanted
-from tasks.judge_runs.past_replies import Backlog
 from tasks.queue import worker_notifier
 from telemetry.presentation import turn_serializers
 

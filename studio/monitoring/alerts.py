@@ -13,9 +13,9 @@ from agents.config import AGENTS
 from config import live
 from config.loading import resolution
 from config.sections import Config
+from judges.runs import judge_queue
 from memory.extraction import job_queue
 from studio.configuration.entry_types import BY_SECTION
-from tasks.judge_runs import judge_queue
 from tasks.models import Task
 from telemetry.config import TELEMETRY
 from telemetry.statistics.recent_activity import Glance

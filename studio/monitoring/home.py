@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from agents.config import AGENTS
 from config import live
 from config.overrides import override_editor
-from judges import scores
+from judges.ratings import scores
 from studio.base.views import Face
 from studio.monitoring import alerts, bar_charts
 from studio.monitoring.alerts import Concern

@@ -14,17 +14,17 @@ from config import live
 from core.errors import NotFound
 from core.ids import UserId
 from gateway.endpoints.turn_schemas import ListedTurn, Turn
-from judges import feedback, scores
+from judges.ratings import feedback, scores
 from studio.base.pagination import listed, place
 from studio.base.query_parameters import choice
 from studio.base.views import Face
+from studio.user_pages import conversation_serializers
 from studio.user_pages.base_view import AFTER, OfUser
 from studio.user_pages.schemas import Feedback, Score, ToldFact
 from telemetry.config import TELEMETRY
 from telemetry.presentation import turn_ids, turn_serializers
 from telemetry.storage import turn_store
 from telemetry.types import Origin, Record
-from turns.reports import conversations
 
 PLACE = "/admin/turns"
 PAGE = 50
@@ -143,12 +143,13 @@ class OneTurn(Face):
         self.title = f"Turn {str(record.turn_id)[:8]}"
         told = {
             **turn_serializers.turn(record),
-            "recalled_facts": conversations.recalled(record),
+            "recalled_facts": conversation_serializers.recalled(record),
             "scores": [
-                conversations.score(row) for row in scores.of_turns([record.turn_id])
+                conversation_serializers.score(row)
+                for row in scores.of_turns([record.turn_id])
             ],
-            "feedback": conversations.feedback(
-                feedback.get(record.user_id, record.turn_id)
+            "feedback": conversation_serializers.feedback(
+                feedback.find(record.user_id, record.turn_id)
             ),
         }
         return self.answer(

@@ -16,7 +16,7 @@ from access.users import identity
 from config import live
 from core.errors import NotFound
 from core.ids import UserId
-from judges import user_score_queries as judged_by_user
+from judges.ratings import user_score_queries as judged_by_user
 from memory.user_data import user_queries
 from studio.base.views import Face, Page
 from telemetry.presentation import turn_serializers

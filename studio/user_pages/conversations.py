@@ -10,10 +10,10 @@ from core.errors import NotFound
 from memory.transcript import conversation_queries
 from memory.transcript.conversation_queries import Conversation
 from studio.base.pagination import listed, place
+from studio.user_pages import conversation_serializers
 from studio.user_pages import schemas as shapes
 from studio.user_pages.base_view import AFTER, OfUser
 from telemetry.presentation import turn_serializers
-from turns.reports import conversations
 
 PAGE = 40
 THREADS = 50
@@ -65,14 +65,16 @@ def spoken(face: OfUser, *, newest: Conversation | None) -> dict[str, Any]:
     if thread is None and name is not None:
         raise ThreadUnknown
     if thread is None:
-        return _page(None, conversations.failed_alone(face.user_id))
-    page = conversations.page(
+        return _page(None, conversation_serializers.failed_alone(face.user_id))
+    page = conversation_serializers.page(
         face.user_id, thread, before=None if before < 0 else before, limit=limit
     )
     return _page(listed_thread(thread), page)
 
 
-def _page(thread: dict[str, Any] | None, page: conversations.Page) -> dict[str, Any]:
+def _page(
+    thread: dict[str, Any] | None, page: conversation_serializers.Page
+) -> dict[str, Any]:
     return {
         "object": "list",
         "thread": thread,

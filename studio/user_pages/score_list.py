@@ -7,12 +7,12 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from judges import user_score_queries
 from judges.models import Feedback, Score
+from judges.ratings import user_score_queries
 from studio.base.pagination import listed, place
+from studio.user_pages import conversation_serializers
 from studio.user_pages import schemas as shapes
 from studio.user_pages.base_view import AFTER, OfUser
-from turns.reports import conversations
 
 PAGE = 50
 MOST_FEEDBACK = 20
@@ -55,8 +55,8 @@ def _of(row: Score | Feedback) -> dict[str, Any]:
 
 
 def _score(row: Score) -> dict[str, Any]:
-    return {**conversations.score(row), **_of(row)}
+    return {**conversation_serializers.score(row), **_of(row)}
 
 
 def _feedback(row: Feedback) -> dict[str, Any]:
-    return {**(conversations.feedback(row) or {}), **_of(row)}
+    return {**(conversation_serializers.feedback(row) or {}), **_of(row)}

@@ -12,10 +12,10 @@ from django.test.utils import CaptureQueriesContext
 
 from config.loading import loader
 from experiments import tasks
-from judges import scores
 from judges.models import Score
-from judges.scores import Judged
-from judges.verdict_parser import Verdict
+from judges.ratings import scores
+from judges.ratings.scores import Judged
+from judges.scoring.verdict_parser import Verdict
 from tests.telemetry.turns import put
 
 pytestmark = pytest.mark.database

@@ -13,9 +13,9 @@ from access.users import identity
 from config import live
 from experiments import assignment, bandits, exploration
 from experiments.config import EXPERIMENTS
-from judges import scores
-from judges.scores import Judged
-from judges.verdict_parser import Verdict
+from judges.ratings import scores
+from judges.ratings.scores import Judged
+from judges.scoring.verdict_parser import Verdict
 from telemetry.models import Turn
 from telemetry.storage import turn_store
 from testing.wires import Answer

@@ -8,14 +8,14 @@ from django.db import connection, transaction
 
 from access.users import identity
 from gateway.endpoints.feedback_schemas import DeletedFeedback, Feedback, NewFeedback
-from judges.feedback import Said
 from judges.models import Feedback as Row
+from judges.ratings import feedback
+from judges.ratings.feedback import Said
 from memory.user_data import erasure
 from telemetry.presentation import turn_ids
 from tests.gateway.calls import ask
 from tests.gateway.hands import ok
 from tests.test_docs import named
-from turns.evaluation import user_feedback
 
 pytestmark = pytest.mark.database
 
@@ -151,7 +151,7 @@ def test_who_is_being_erased_leaves_no_word_behind(hands, reply):
     eraser = Thread(target=erase)
     with transaction.atomic():
         turn_id = turn_ids.read(reply)
-        user_feedback.give(user_id, turn_id, Said(score=3))
+        feedback.give(user_id, turn_id, Said(score=3))
         eraser.start()
         assert not erased.wait(0.05), "it did not wait"
     eraser.join(60)

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.text import redaction
-from judges import verdict_parser
-from judges.verdict_parser import Unreadable, Verdict
+from judges.scoring import verdict_parser
+from judges.scoring.verdict_parser import Unreadable, Verdict
 from tests.judges.stage import answer
 
 TWO = {"accuracy": "Is it true?", "tone": "Is it kind?"}

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from core.messages import Message, ToolCall
-from judges import judge_context, prompt, verdict_parser
-from judges.judge_context import Material
-from judges.verdict_parser import Unreadable
+from judges.scoring import judge_context, prompt, verdict_parser
+from judges.scoring.judge_context import Material
+from judges.scoring.verdict_parser import Unreadable
 
 RUBRICS = {"accuracy": "Is it\n  true?", "tone": "Is it kind?"}
 

@@ -9,10 +9,10 @@ from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from core.ids import UserId, new_turn_id
-from judges import scores
 from judges.models import Feedback, Score
-from judges.scores import Judged, Stats
-from judges.verdict_parser import Verdict
+from judges.ratings import scores
+from judges.ratings.scores import Judged, Stats
+from judges.scoring.verdict_parser import Verdict
 from tests.memory.lives import AT
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("database")]

@@ -10,10 +10,10 @@ from django.db import connection, models
 
 from core.ids import UserId, new_turn_id
 from core.messages import Message, ToolCall
-from judges import scores
 from judges.models import Feedback
-from judges.scores import Judged
-from judges.verdict_parser import Verdict
+from judges.ratings import scores
+from judges.ratings.scores import Judged
+from judges.scoring.verdict_parser import Verdict
 from mcp_bridge.models import McpToken
 from memory.fields import write_vector
 from memory.models import (

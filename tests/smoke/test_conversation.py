@@ -12,11 +12,11 @@ from core.events import Usage
 from core.ids import UserId
 from experiments import assignment
 from experiments.config import EXPERIMENTS
+from judges.runs import judge_queue
 from memory.models import Lesson, Message, Owner
 from smoke.execution import dialogue, run_lifecycle
 from smoke.execution.dialogue import OPENING
 from smoke.models import Line, Run
-from tasks.judge_runs import judge_queue
 from tasks.models import Task
 from tasks.queue import lifecycle
 from tasks.queue.lifecycle import Draft

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from judges.models import Score
+from judges.runs import judge_queue
 from smoke.config import Expectations
 from smoke.evaluation import expectations, tool_call_log, verdicts
 from smoke.evaluation.expectations import Mean, Seen
 from smoke.execution import run_lifecycle
 from smoke.reports import terminal
-from tasks.judge_runs import judge_queue
 from tasks.queue import lifecycle
 from tasks.queue.lifecycle import Draft
 from testing.wires import Answer

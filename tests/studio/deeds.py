@@ -12,6 +12,7 @@ import httpx2
 
 from core.ids import UserId, new_turn_id
 from core.messages import Message
+from judges.runs import judge_queue
 from mcp_bridge.models import McpToken
 from memory.transcript import message_store
 from memory.transcript.message_rows import Entry
@@ -21,7 +22,6 @@ from processes.supervision.pidfile import PidFile
 from processes.supervision.state_directory import StateDir
 from smoke.models import Run
 from studio.security import accounts
-from tasks.judge_runs import judge_queue
 from tasks.models import Task
 from tasks.queue import lifecycle
 from tests.studio.conftest import TWO_PEOPLE

@@ -9,18 +9,18 @@ from django.test.utils import CaptureQueriesContext
 from access.users import identity
 from core.ids import new_turn_id
 from core.messages import Message, ToolCall
-from judges import scores
 from judges.models import Feedback
-from judges.scores import Judged
-from judges.verdict_parser import Verdict
+from judges.ratings import scores
+from judges.ratings.scores import Judged
+from judges.scoring.verdict_parser import Verdict
 from memory.transcript import conversation_queries, message_store
 from memory.transcript.message_rows import Entry
+from studio.user_pages import conversation_serializers
 from tests.gateway.calls import error
 from tests.gateway.hands import ok
 from tests.memory import lives
 from tests.memory.saving import save
 from tests.telemetry.turns import deep, put, tool_call
-from turns.reports import conversations
 
 pytestmark = pytest.mark.database
 
@@ -317,7 +317,7 @@ def test_it_asks_as_often_whatever_was_said(alice):
             lives.appraise(alice, turn_id, "plums")
         thread = conversation_queries.thread(alice, "")
         with CaptureQueriesContext(connection) as queries:
-            told = conversations.page(alice, thread)
+            told = conversation_serializers.page(alice, thread)
         assert len(told.data) == 2 * sum(range(number + 1)) or number == 12
         counts.append(len(queries))
     assert counts == [7, 7]

@@ -14,9 +14,9 @@ from core.events import Usage
 from core.ids import TurnId, UserId, new_turn_id
 from judges.config import JUDGES
 from judges.models import Feedback, Score
+from judges.runs import judge_queue
 from smoke.models import Run
 from studio.evaluation import judge_details, judge_views
-from tasks.judge_runs import judge_queue
 from tasks.models import Task
 from tasks.queue import lifecycle
 from telemetry.config import TELEMETRY

@@ -6,9 +6,9 @@ import pytest
 
 from core.ids import UserId
 from core.trace import Attempt
-from judges import scores
-from judges.scores import Judged
-from judges.verdict_parser import Verdict
+from judges.ratings import scores
+from judges.ratings.scores import Judged
+from judges.scoring.verdict_parser import Verdict
 from memory.facts import fact_store, public_ids
 from memory.types import Draft
 from tests.gateway.calls import error

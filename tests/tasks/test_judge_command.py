@@ -15,11 +15,11 @@ from access.users import identity
 from core import money
 from core.ids import UserId, new_turn_id
 from core.messages import Message
+from judges.management.commands import judge
 from judges.models import Feedback, Score
+from judges.runs import past_replies, run_results
 from memory.transcript import message_store
 from memory.transcript.message_rows import Entry
-from tasks.judge_runs import past_replies, run_results
-from tasks.management.commands import judge
 from tasks.models import Task
 from tasks.queue import lifecycle
 from tasks.worker import service

@@ -15,14 +15,14 @@ from django.test.utils import CaptureQueriesContext
 from agents.config import AgentConfig
 from core.ids import UserId, new_turn_id
 from core.messages import Message
-from judges import judge_context, runner
 from judges.models import Score
+from judges.runs import judge_queue, run_results
+from judges.runs.run_results import Receipt
+from judges.scoring import judge_context, runner
 from memory.models import Thread
 from memory.user_data import erasure
 from providers import sync_bridge
 from tasks import user_data
-from tasks.judge_runs import judge_queue, run_results
-from tasks.judge_runs.run_results import Receipt
 from tasks.models import Task
 from tasks.queue import lifecycle
 from telemetry.models import Expense

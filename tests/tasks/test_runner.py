@@ -8,9 +8,9 @@ import pytest
 from agents.config import AgentConfig
 from core import messages
 from core.ids import UserId, new_turn_id
-from judges import judge_context
+from judges.runs import judge_queue
+from judges.scoring import judge_context
 from memory.models import Message
-from tasks.judge_runs import judge_queue
 from tasks.models import Task
 from tasks.queue import lifecycle
 from tasks.queue.claimed_task import Work

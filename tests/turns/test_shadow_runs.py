@@ -167,9 +167,7 @@ def test_it_is_judged_by_what_it_said_itself(stage, client, fake, user):
 def test_only_the_wanted_share_is_tried(stage, configure, client, user, monkeypatch):
     configure(staged(rate=0.25))
     drawn = iter([0.1, 0.25, 0.9, 0.2499])
-    monkeypatch.setattr(
-        "tasks.judge_runs.judge_queue.random.random", lambda: next(drawn)
-    )
+    monkeypatch.setattr("judges.runs.judge_queue.random.random", lambda: next(drawn))
     for _ in range(4):
         ask(client, user, "First?", agent="trial")
     assert len(shadows_of(user)) == 2

@@ -7,8 +7,8 @@ be done about it in the background waits in the queue.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tasks.judge_runs import judge_queue
 from telemetry.types import Outcome
+from turns.lifecycle import judge_hook
 from turns.shadow_runs import shadow_queue
 from turns.turn import EndedTurn
 
@@ -28,7 +28,7 @@ class Hook:
 
 HOOKS = (
     # Replies to synthetic users are judged, and their turns are incognito.
-    Hook(judge_queue.due, is_for_incognito=True),
+    Hook(judge_hook.due, is_for_incognito=True),
     Hook(shadow_queue.due),
 )
 """In the order in which they run."""

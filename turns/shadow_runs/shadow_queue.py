@@ -11,7 +11,7 @@ from django.db import transaction
 
 from core.reply import Reply
 from experiments.config import EXPERIMENTS, ExperimentConfig
-from tasks.judge_runs import judge_queue
+from judges.runs import judge_queue
 from tasks.models import Task
 from tasks.queue import lifecycle, worker_notifier
 from tasks.queue.claimed_task import Work
@@ -88,7 +88,7 @@ def keep(task: Work, turn: Turn, reply: Reply, record: Record) -> None:
         user_id=turn.user_id,
         experiment=turn.experiment,
         origin="shadow",
-        material=judge_queue.of_turn(turn, reply),
+        material=judge_queue.of_turn(turn.prompt, reply),
     )
     if wanted:
         lifecycle.add(wanted)

@@ -10,12 +10,12 @@ from django.db import transaction
 from config import live
 from core.events import Usage
 from core.ids import TurnId, UserId
-from judges import judge_context as materials
-from judges import scores
-from judges.judge_context import MAX_EARLIER, MAX_OF_TURN, Material
-from judges.runner import Bill
-from judges.scores import Judged
-from judges.verdict_parser import Verdict
+from judges.ratings import scores
+from judges.ratings.scores import Judged
+from judges.scoring import judge_context as materials
+from judges.scoring.judge_context import MAX_EARLIER, MAX_OF_TURN, Material
+from judges.scoring.runner import Bill
+from judges.scoring.verdict_parser import Verdict
 from memory.transcript import turn_lookup
 from tasks.models import Task
 from tasks.queue import lifecycle

@@ -10,7 +10,7 @@ from django.db.models import Count, F, Max, Min, Q, QuerySet, Sum
 
 from core.ids import UserId
 from judges.models import Score
-from judges.verdict_parser import Verdict
+from judges.scoring.verdict_parser import Verdict
 
 
 @dataclass(frozen=True, slots=True)

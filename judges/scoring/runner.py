@@ -12,11 +12,11 @@ from core import token_usage
 from core.events import Usage
 from core.messages import Message
 from core.reply import Reply
-from judges import prompt, verdict_parser
 from judges.config import JudgeConfig
 from judges.errors import AnswerUnreadable, JudgeTimedOut
-from judges.judge_context import Material
-from judges.verdict_parser import Unreadable, Verdict
+from judges.scoring import prompt, verdict_parser
+from judges.scoring.judge_context import Material
+from judges.scoring.verdict_parser import Unreadable, Verdict
 from providers import client, registry, supported_parameters
 from providers.config import PROVIDERS
 from providers.errors import ContentFiltered, RequestRefused

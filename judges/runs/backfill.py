@@ -7,8 +7,8 @@ from agents.config import AGENTS
 from config.sections import Config
 from core.errors import Invalid
 from judges.config import JudgeConfig
-from tasks.judge_runs import past_replies
-from tasks.judge_runs.past_replies import Backlog, Estimate
+from judges.runs import past_replies
+from judges.runs.past_replies import Backlog, Estimate
 from tasks.models import Task
 
 

@@ -11,14 +11,14 @@ import orjson
 from config import live
 from core.errors import CoulisseError
 from database import database_executor
-from judges import runner
 from judges.config import JUDGES, JudgeConfig
 from judges.errors import AnswerUnreadable
-from judges.judge_context import Material
-from judges.runner import Bill
-from judges.scores import Judged
-from judges.verdict_parser import Verdict
-from tasks.judge_runs import judge_queue, persistence
+from judges.ratings.scores import Judged
+from judges.runs import judge_queue, persistence
+from judges.scoring import runner
+from judges.scoring.judge_context import Material
+from judges.scoring.runner import Bill
+from judges.scoring.verdict_parser import Verdict
 from tasks.queue.claimed_task import Work
 from tasks.queue.task_kinds import Ending, Kind
 from tasks.worker import retry_policy

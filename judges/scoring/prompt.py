@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from core.messages import Message
-from judges.judge_context import Line, Material, shortened
-from judges.verdict_parser import HIGHEST
+from judges.scoring.judge_context import Line, Material, shortened
+from judges.scoring.verdict_parser import HIGHEST
 
 MAX_ANSWER_CHARS = 8_000
 

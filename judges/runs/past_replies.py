@@ -8,11 +8,12 @@ from datetime import datetime
 from config.sections import Config
 from core import token_estimates
 from core.ids import TurnId, UserId
-from judges import prompt, scores
 from judges.config import JudgeConfig
+from judges.ratings import scores
+from judges.runs import judge_queue, persistence
+from judges.scoring import prompt
 from memory.models import Message
 from providers.pricing import call_costs
-from tasks.judge_runs import judge_queue, persistence
 from tasks.models import Task
 from tasks.queue import lifecycle
 from telemetry.models import Turn

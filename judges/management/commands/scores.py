@@ -7,8 +7,8 @@ from django.core.management.base import CommandParser
 
 from config.management.database_command import DatabaseCommand
 from core.text import time_parsing
-from judges import feedback, scores
-from tasks.judge_runs import run_results, score_report
+from judges.ratings import feedback, score_report, scores
+from judges.runs import run_results
 
 
 class Command(DatabaseCommand):

@@ -4,12 +4,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
-from uuid import UUID
 
+from django.db import transaction
 from django.db.models import Avg, Count, Q
 
-from core.ids import UserId
+from core.ids import TurnId, UserId
+from judges.errors import FeedbackUnknown, MessageUnknown
 from judges.models import Feedback
+from memory.transcript import turn_lookup
+from telemetry.models import Turn
 
 Thumb = Literal["up", "down"]
 MAX_COMMENT_LENGTH = 4_000
@@ -39,13 +42,26 @@ class Opinion:
     comments: int
 
 
-def put(
-    user_id: UserId, turn_id: UUID, said: Said, *, agent: str, experiment: str = ""
-) -> Feedback:
-    """Keep what a user says of a turn, in place of what they said of it before.
+def give(user_id: UserId, turn_id: TurnId, said: Said) -> Feedback:
+    """Keep what a user says of a reply; raises `MessageUnknown` if they got none."""
+    with transaction.atomic():
+        # Who erases the user waits, so that nothing is left of them by this.
+        place = turn_lookup.place(user_id, turn_id, is_locked=True)
+        if place is None:
+            raise MessageUnknown(param="message_id")
+        return _put(
+            user_id,
+            turn_id,
+            said,
+            agent=place.agent,
+            experiment=_experiment(turn_id),
+        )
 
-    In the caller's transaction, in which the turn surely is the user's.
-    """
+
+def _put(
+    user_id: UserId, turn_id: TurnId, said: Said, *, agent: str, experiment: str
+) -> Feedback:
+    """Keep what a user says of a turn, in place of what they said of it before."""
     now = datetime.now(UTC)
     fields: Mapping[str, Any] = {
         "score": said.score,
@@ -67,14 +83,30 @@ def put(
     return row
 
 
-def get(user_id: UserId, turn_id: UUID) -> Feedback | None:
+def _experiment(turn_id: TurnId) -> str:
+    """Return what chose the agent, where turns are recorded."""
+    found = Turn.objects.filter(pk=turn_id).values_list("experiment", flat=True)
+    return found.first() or ""
+
+
+def get(user_id: UserId, turn_id: TurnId) -> Feedback:
+    """Return what a user said of a reply; raises `FeedbackUnknown`."""
+    row = find(user_id, turn_id)
+    if row is None:
+        raise FeedbackUnknown
+    return row
+
+
+def find(user_id: UserId, turn_id: TurnId) -> Feedback | None:
     """Return what a user said of a turn, or None."""
     return Feedback.objects.filter(user_id=user_id, turn_id=turn_id).first()
 
 
-def delete(user_id: UserId, turn_id: UUID) -> bool:
-    """Take back what a user said of a turn; return whether there was anything."""
-    return bool(Feedback.objects.filter(user_id=user_id, turn_id=turn_id).delete()[0])
+def take_back(user_id: UserId, turn_id: TurnId) -> None:
+    """Delete what a user said of a reply; raises `FeedbackUnknown`."""
+    found = Feedback.objects.filter(user_id=user_id, turn_id=turn_id)
+    if not found.delete()[0]:
+        raise FeedbackUnknown
 
 
 def opinions(

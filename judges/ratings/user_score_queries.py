@@ -8,8 +8,8 @@ from uuid import UUID
 from django.db.models import Avg, Count, Q
 
 from core.ids import UserId
-from judges import scores
 from judges.models import Feedback, Score
+from judges.ratings import scores
 
 Place = tuple[datetime, int]
 """Where a page of scores ends: when it was given, and its id."""

@@ -15,8 +15,8 @@ from uuid import UUID
 from core.ids import UserId
 from core.messages import ToolCall
 from core.text import redaction
-from judges import scores, user_score_queries
 from judges.models import Feedback, Score
+from judges.ratings import scores, user_score_queries
 from memory.facts import public_ids
 from memory.transcript import conversation_queries
 from memory.transcript.conversation_queries import Conversation, Learnt, Said

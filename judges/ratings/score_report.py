@@ -8,9 +8,9 @@ from typing import Any
 from core import money
 from core.text import text_table
 from core.text.sanitization import visible
-from judges.feedback import Opinion
-from judges.scores import Line
-from tasks.judge_runs.run_results import Tally
+from judges.ratings.feedback import Opinion
+from judges.ratings.scores import Line
+from judges.runs.run_results import Tally
 from tasks.models import Task
 
 SCORES = (

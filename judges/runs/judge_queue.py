@@ -1,20 +1,18 @@
-"""What is to be judged: drawn in the transaction that stores a turn."""
+"""Which replies are judged: drawn by chance, one task for each judge."""
 
 import random
+from collections.abc import Sequence
 from typing import Any
-
-from django.db import transaction
 
 from agents.config import AgentConfig
 from config import live
 from core.ids import TurnId, UserId
+from core.messages import Message
 from core.reply import Reply
-from judges import judge_context
 from judges.config import JUDGES, JudgeConfig
-from judges.judge_context import Material
-from tasks.queue import lifecycle, worker_notifier
+from judges.scoring import judge_context
+from judges.scoring.judge_context import Material
 from tasks.queue.lifecycle import Draft
-from turns.turn import EndedTurn, Turn
 
 KIND = "judge"
 PRIORITY = -10
@@ -40,43 +38,15 @@ def key(judge: str, turn_id: TurnId) -> str:
     return f"judge:{turn_id}:{judge}"
 
 
-def due(ended: EndedTurn) -> None:
-    """Put a turn's reply down to be judged, by those judges of its agent it falls to.
-
-    Nothing is of an agent without judges, of a reply without text or whose tools the
-    client has yet to call, and of incognito turns, but those of synthetic users.
-    """
-    turn = ended.turn
-    if not turn.agent.judges or not _is_judged(turn, ended.reply):
-        return
-    is_stored = not turn.request.options.is_incognito
-    wanted = drafts(
-        turn.agent,
-        turn_id=turn.request.turn_id,
-        user_id=turn.user_id,
-        experiment=turn.experiment,
-        origin=turn.request.origin,
-        material=None if is_stored else of_turn(turn, ended.reply),
-    )
-    if wanted:
-        lifecycle.add(wanted)
-        transaction.on_commit(worker_notifier.soon)
-
-
-def _is_judged(turn: Turn, reply: Reply) -> bool:
-    is_hidden = turn.request.options.is_incognito and turn.request.origin != "smoke"
-    return is_whole(reply) and not is_hidden
-
-
 def is_whole(reply: Reply) -> bool:
     """Return whether a reply is an answer, and no call of the client's tools."""
     said = (reply.text or reply.refusal).strip()
     return bool(said) and reply.finish_reason != "tool_calls"
 
 
-def of_turn(turn: Turn, reply: Reply) -> Material:
+def of_turn(prompt: Sequence[Message], reply: Reply) -> Material:
     """Return what a judge reads of a turn that is stored nowhere."""
-    said = [message for message in turn.prompt if message.role != "system"]
+    said = [message for message in prompt if message.role != "system"]
     answered = max(
         (place for place, message in enumerate(said) if message.role == "user"),
         default=0,

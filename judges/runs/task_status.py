@@ -7,7 +7,7 @@ from datetime import datetime
 
 from django.db.models import BooleanField, Count, ExpressionWrapper, Q, QuerySet
 
-from tasks.judge_runs import judge_queue, run_results
+from judges.runs import judge_queue, run_results
 from tasks.models import Task
 from tasks.queue import lifecycle
 from telemetry.statistics.time_buckets import Plain

@@ -21,8 +21,8 @@ from core import money
 from core.runtime import sigint
 from core.text import time_parsing
 from judges.config import JUDGES, JudgeConfig
-from tasks.judge_runs import judge_queue, past_replies, run_results
-from tasks.judge_runs.past_replies import Backlog, Reply
+from judges.runs import judge_queue, past_replies, run_results
+from judges.runs.past_replies import Backlog, Reply
 from tasks.models import Task
 from tasks.queue import lifecycle
 from tasks.worker.service import Service

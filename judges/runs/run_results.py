@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from tasks.judge_runs import judge_queue
+from judges.runs import judge_queue
 from tasks.models import Task
 from tasks.queue import lifecycle
 

@@ -1,0 +1,1 @@
+"""What judges and users say of replies: scores, feedback, and reports of both."""

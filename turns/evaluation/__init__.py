@@ -1,3 +1,0 @@
-"""How replies are rated and experiments compared: feedback, scores, reports, and the
-checks of their configuration.
-"""

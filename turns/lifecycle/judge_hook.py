@@ -1,0 +1,36 @@
+"""Queues the judging of a reply, in the transaction that stores its turn."""
+
+from django.db import transaction
+
+from core.reply import Reply
+from judges.runs import judge_queue
+from tasks.queue import lifecycle, worker_notifier
+from turns.turn import EndedTurn, Turn
+
+
+def due(ended: EndedTurn) -> None:
+    """Put a turn's reply down to be judged, by those judges of its agent it falls to.
+
+    Nothing is of an agent without judges, of a reply without text or whose tools the
+    client has yet to call, and of incognito turns, but those of synthetic users.
+    """
+    turn = ended.turn
+    if not turn.agent.judges or not _is_judged(turn, ended.reply):
+        return
+    is_stored = not turn.request.options.is_incognito
+    wanted = judge_queue.drafts(
+        turn.agent,
+        turn_id=turn.request.turn_id,
+        user_id=turn.user_id,
+        experiment=turn.experiment,
+        origin=turn.request.origin,
+        material=None if is_stored else judge_queue.of_turn(turn.prompt, ended.reply),
+    )
+    if wanted:
+        lifecycle.add(wanted)
+        transaction.on_commit(worker_notifier.soon)
+
+
+def _is_judged(turn: Turn, reply: Reply) -> bool:
+    is_hidden = turn.request.options.is_incognito and turn.request.origin != "smoke"
+    return judge_queue.is_whole(reply) and not is_hidden

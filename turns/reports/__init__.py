@@ -1,1 +1,0 @@
-"""What operators read: conversations, prices, and spending, as tables and as JSON."""
