@@ -69,6 +69,16 @@ COULISSE_COMMAND_AUDIT = "access.audit.audit_log.recorded_at_the_terminal"
 COULISSE_AGENT_NAMES = "turns.preparation.routing.names"
 # The models whose prices are listed and checked.
 COULISSE_MODEL_USES = "turns.model_uses.of"
+# The tables with rows of users, in the order in which an export lists them.
+COULISSE_USER_DATA = [
+    "memory.user_data.tables.TABLES",
+    "telemetry.user_data.TABLES",
+    "mcp_bridge.user_data.TABLES",
+    "access.user_data.TABLES",
+    "tasks.user_data.TABLES",
+    "judges.user_data.TABLES",
+    "smoke.user_data.TABLES",
+]
 COULISSE_MAY_CHANGE_COMMANDS = "studio.config.may_change_commands"
 # Reads what the studio says over the YAML.
 COULISSE_OVERLAYS = "config.overrides.override_store.DATABASE"

@@ -9,25 +9,13 @@ from django.db.models import Q, QuerySet
 from access.limits import usage_limits
 from access.models import AuditEntry, Meter, Token
 from core.ids import UserId
+from database import user_data
 from demo import sample_users
 from demo.rows import audit_entries, background_tasks
 from demo.sample_users import DOMAIN
-from judges.models import Feedback, Score
-from mcp_bridge.models import McpToken
-from memory.models import (
-    Erasure,
-    Fact,
-    FactChange,
-    Lesson,
-    Message,
-    Owner,
-    Passage,
-    Summary,
-    Thread,
-)
-from smoke.models import Line, Run
+from memory.models import Erasure, Owner, Thread
 from tasks.models import Task
-from telemetry.models import Expense, ModelCall, ToolCall, Turn
+from telemetry.models import Expense, Turn
 from triggers.models import TriggerState
 from triggers.runs import trigger_runs
 
@@ -70,25 +58,10 @@ def run() -> int:
 
 def _of(ids: list[UserId]) -> list[QuerySet[Any]]:
     """Return all rows of some people, in an order they can be deleted in."""
-    threads = Thread.objects.filter(user_id__in=ids)
-    turns = Turn.objects.filter(user_id__in=ids)
-    runs = Run.objects.filter(user_id__in=ids)
     return [
-        *(model.objects.filter(user_id__in=ids) for model in (Passage, FactChange)),
-        *(model.objects.filter(user_id__in=ids) for model in (Fact, Lesson)),
-        Summary.objects.filter(thread__in=threads),
-        Message.objects.filter(thread__in=threads),
-        threads,
-        ModelCall.objects.filter(turn__in=turns),
-        ToolCall.objects.filter(turn__in=turns),
-        turns,
-        Line.objects.filter(run__in=runs),
-        runs,
+        *(table.rows(ids) for table in user_data.erasable()),
         Meter.objects.filter(subject__in=map(usage_limits.subject_of_user, ids)),
-        *(
-            model.objects.filter(user_id__in=ids)
-            for model in (Task, Score, Feedback, McpToken, Erasure, Owner)
-        ),
+        Erasure.objects.filter(user_id__in=ids),
     ]
 
 

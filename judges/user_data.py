@@ -1,10 +1,10 @@
-"""What judges and people said of a user's turns, for the export of all there is."""
+"""What judges and users say of users' turns, for export and erasure."""
 
 from collections.abc import Iterator
 from typing import Any
 
+from database.user_data import Export, UserTable
 from judges.models import Feedback, Score
-from memory.user_data.registry import Belongings
 
 
 def _describe_scores(rows: list[Score]) -> Iterator[dict[str, Any]]:
@@ -38,11 +38,10 @@ def _describe_feedback(rows: list[Feedback]) -> Iterator[dict[str, Any]]:
         }
 
 
-SCORES = Belongings(
-    "scores", lambda user_id: Score.objects.filter(user_id=user_id), _describe_scores
-)
-FEEDBACK = Belongings(
-    "feedback",
-    lambda user_id: Feedback.objects.filter(user_id=user_id),
-    _describe_feedback,
+TABLES = (
+    # After the tasks, which may be about to write them.
+    UserTable("scores", Score, erased=20, export=Export("scores", _describe_scores)),
+    UserTable(
+        "feedback", Feedback, erased=21, export=Export("feedback", _describe_feedback)
+    ),
 )

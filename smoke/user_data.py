@@ -1,9 +1,9 @@
-"""A synthetic user's runs, for what is told and erased of users."""
+"""The runs of synthetic users, for export and erasure."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from memory.user_data.registry import Belongings
+from database.user_data import Export, UserTable
 from smoke.models import Line, Run
 
 
@@ -33,16 +33,15 @@ def _describe_runs(rows: list[Run]) -> Iterator[dict[str, Any]]:
         }
 
 
-ALL = (
-    # Lines first: they hang on their runs.
-    Belongings(
+TABLES = (
+    UserTable(
         "smoke_lines",
-        lambda user_id: Line.objects.filter(run__user_id=user_id),
-        _describe_lines,
+        Line,
+        erased=30,
+        through="run",
+        export=Export("smoke_lines", _describe_lines),
     ),
-    Belongings(
-        "smoke_runs",
-        lambda user_id: Run.objects.filter(user_id=user_id),
-        _describe_runs,
+    UserTable(
+        "smoke_runs", Run, erased=31, export=Export("smoke_runs", _describe_runs)
     ),
 )

@@ -10,12 +10,12 @@ from pydantic import Field
 from access.audit import audit_log
 from config import live
 from core.ids import UserId
+from core.text import timestamps
 from database import database_executor
 from gateway.auth.request_audit import deed
 from gateway.auth.request_user import IN_OPENAPI, CallerQuery, identify
 from gateway.endpoints.memory_schemas import Erased, ErasureAsked
 from gateway.errors import json_response
-from memory.facts import fact_serializers
 from memory.user_data import erasure, export
 from memory.user_data.export import Place
 from telemetry.config import TELEMETRY
@@ -93,7 +93,7 @@ async def erase_user(request: HttpRequest, asked: Query[EraseQuery]) -> HttpResp
             "object": "user.erasure",
             "user_id": str(user_id),
             "confirmation": wish.confirmation,
-            "expires_at": fact_serializers.instant(wish.expires_at),
+            "expires_at": timestamps.instant(wish.expires_at),
             "would_delete": wish.would_delete,
         }
         return json_response(told, status=202)

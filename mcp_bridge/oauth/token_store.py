@@ -97,11 +97,6 @@ def remove(user_id: UserId, server: str, *, note: Note = nothing_noted) -> list[
     return held
 
 
-def owned(user_id: UserId) -> dict[str, QuerySet[Any]]:
-    """Return every row of a user by table, in an order they can be deleted in."""
-    return {"mcp_tokens": McpToken.objects.filter(user_id=user_id)}
-
-
 def without_secrets(user_id: UserId) -> QuerySet[McpToken]:
     """Return the user's sign-ins, the tokens left where they are."""
     rows = McpToken.objects.filter(user_id=user_id)

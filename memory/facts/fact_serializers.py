@@ -6,9 +6,10 @@ other instant is ISO 8601 in UTC.
 
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from core.text.timestamps import instant
 from memory.facts import public_ids
 from memory.types import Change, KnownFact
 
@@ -49,13 +50,6 @@ def change(step: Change) -> dict[str, Any]:
         "before": _fields(step.before),
         "after": _fields(step.after),
     }
-
-
-def instant(at: datetime | None) -> str | None:
-    """Return an instant as ISO 8601 in UTC, or None."""
-    if at is None:
-        return None
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def seconds(at: datetime) -> int:

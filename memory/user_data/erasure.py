@@ -19,23 +19,11 @@ from access.audit import audit_log
 from access.audit.audit_events import Deed
 from core.errors import Invalid
 from core.ids import UserId
-from mcp_bridge.oauth import token_store
+from database import user_data
 from memory.facts import user_lock
-from memory.models import (
-    Erasure,
-    Fact,
-    FactChange,
-    Lesson,
-    Message,
-    Owner,
-    Passage,
-    Summary,
-    Thread,
-)
+from memory.models import Erasure, Owner, Thread
 from memory.recall.index import corpus_cache
 from memory.transcript import message_cache
-from memory.user_data import registry
-from telemetry.storage import turn_store
 
 LIFETIME = timedelta(minutes=15)
 """How long a confirmation is good for."""
@@ -205,22 +193,10 @@ def _delete(rows: QuerySet[Any]) -> int:
 def owned(user_id: UserId) -> dict[str, QuerySet[Any]]:
     """Return every row of a user by table, in an order they can be deleted in.
 
-    A table that is added belongs here: a test looks for rows that are left.
+    A table that is added is declared in its app's `user_data.py`: a test looks for rows
+    that are left.
     """
-    threads = Thread.objects.filter(user_id=user_id)
-    return {
-        **{each.name: each.rows(user_id) for each in registry.registered()},
-        "passages": Passage.objects.filter(user_id=user_id),
-        "fact_changes": FactChange.objects.filter(user_id=user_id),
-        "facts": Fact.objects.filter(user_id=user_id),
-        "lessons": Lesson.objects.filter(user_id=user_id),
-        "summaries": Summary.objects.filter(thread__in=threads),
-        "messages": Message.objects.filter(thread__in=threads),
-        "threads": threads,
-        **turn_store.owned(user_id),
-        **token_store.owned(user_id),
-        "owners": Owner.objects.filter(user_id=user_id),
-    }
+    return {table.name: table.rows([user_id]) for table in user_data.erasable()}
 
 
 def _run(statement: str) -> None:

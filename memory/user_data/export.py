@@ -10,23 +10,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-from django.db.models import QuerySet
+from django.core.exceptions import ImproperlyConfigured
 
-from access.tokens import token_queries
 from core.ids import UserId
-from mcp_bridge.oauth import token_store
+from core.text import timestamps
+from database import user_data
+from database.user_data import Export, UserTable
 from memory.facts import fact_serializers
 from memory.models import (
     Erasure,
-    Fact,
-    Lesson,
     Owner,
-    Passage,
-    Summary,
     Thread,
 )
 from memory.models import Message as MessageRow
-from memory.user_data import export_serializers, registry
+from memory.user_data import export_serializers
 from telemetry.presentation import turn_serializers as turn_telling
 from telemetry.storage import turn_store
 from telemetry.types import Outline
@@ -62,6 +59,9 @@ class Place:
 
 
 START = Place()
+
+Writer = Callable[[UserId, Place], tuple[bytes, Place | None]]
+"""Returns the next bytes of a list, and where it goes on."""
 
 
 def pieces(user_id: UserId) -> Iterator[bytes]:
@@ -99,13 +99,11 @@ def head(user_id: UserId) -> dict[str, Any]:
         "object": "user.export",
         "version": 1,
         "user_id": user_id,
-        "exported_at": fact_serializers.instant(datetime.now(UTC)),
+        "exported_at": timestamps.instant(datetime.now(UTC)),
         "settings": {
             "time_zone": owner.time_zone or None if owner else None,
-            "known_since": fact_serializers.instant(owner.created_at)
-            if owner
-            else None,
-            "erasure_asked_until": fact_serializers.instant(wish.expires_at)
+            "known_since": timestamps.instant(owner.created_at) if owner else None,
+            "erasure_asked_until": timestamps.instant(wish.expires_at)
             if wish
             else None,
         },
@@ -197,12 +195,14 @@ def _turns(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
 # The other lists: rows in the order of their ids.
 
 
-def _in_pages(
-    rows: Callable[[UserId], QuerySet[Any]],
-    describe: Callable[[list[Any]], Iterator[dict[str, Any]]],
-) -> Callable[[UserId, Place], tuple[bytes, Place | None]]:
+def _in_pages(table: UserTable, export: Export) -> Writer:
+    describe = export.describe
+    if describe is None:
+        raise ImproperlyConfigured(f"nothing says how '{export.name}' is exported")
+
     def write(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
-        asked = rows(user_id).order_by("pk")
+        rows = export.rows(user_id) if export.rows else table.rows([user_id])
+        asked = rows.order_by("pk")
         if place.after is not None:
             asked = asked.filter(pk__gt=place.after)
         page = list(asked[:PAGE])
@@ -216,44 +216,14 @@ def _in_pages(
     return write
 
 
-def _summaries_of(user_id: UserId) -> QuerySet[Summary]:
-    # By way of the thread, which has an index.
-    of_user = Summary.objects.filter(thread__user_id=user_id)
-    return of_user.select_related("thread")
+WRITERS: dict[str, Writer] = {"threads": _threads, "turns": _turns}
+"""What writes the lists that are not merely rows in the order of their ids."""
 
 
-def _lessons_of(user_id: UserId) -> QuerySet[Lesson]:
-    return Lesson.objects.filter(user_id=user_id).select_related("thread")
-
-
-def _passages_of(user_id: UserId) -> QuerySet[Passage]:
-    of_user = Passage.objects.filter(user_id=user_id)
-    # What is said is in the lists above; what it was made into, nobody can read.
-    return of_user.select_related("thread").defer("terms", "window_terms", "vector")
-
-
-def _facts_of(user_id: UserId) -> QuerySet[Fact]:
-    return Fact.objects.filter(user_id=user_id)
-
-
-SECTIONS: list[tuple[str, Callable[[UserId, Place], tuple[bytes, Place | None]]]] = [
-    ("threads", _threads),
-    ("memories", _in_pages(_facts_of, export_serializers.facts)),
-    ("summaries", _in_pages(_summaries_of, export_serializers.summaries)),
-    ("lessons", _in_pages(_lessons_of, export_serializers.lessons)),
-    ("passages", _in_pages(_passages_of, export_serializers.passages)),
-    ("turns", _turns),
-    (
-        "connections",
-        _in_pages(token_store.without_secrets, export_serializers.connections),
-    ),
-    ("api_tokens", _in_pages(token_queries.of_user, export_serializers.api_tokens)),
-]
-
-
-def _sections() -> list[
-    tuple[str, Callable[[UserId, Place], tuple[bytes, Place | None]]]
-]:
-    others = registry.registered()
-    more = [(each.name, _in_pages(each.rows, each.describe)) for each in others]
-    return SECTIONS + more
+def _sections() -> list[tuple[str, Writer]]:
+    """Return the lists of the document."""
+    return [
+        (each.name, WRITERS.get(each.name) or _in_pages(table, each))
+        for table in user_data.tables()
+        if (each := table.export) is not None
+    ]

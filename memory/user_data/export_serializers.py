@@ -1,13 +1,12 @@
-"""What an export says of each row; instants are as in `telling`."""
+"""What an export says of each row; `fact_serializers` says how instants look."""
 
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from access.models import Token as ApiToken
 from core.errors import public
 from core.messages import Message
-from mcp_bridge.models import McpToken
+from core.text import timestamps
 from memory.facts import fact_serializers, public_ids
 from memory.facts.fact_store import to_known
 from memory.models import Fact, FactChange, Lesson, Passage, Summary
@@ -35,7 +34,7 @@ def message(row: MessageRow, *, shows_calls: bool) -> dict[str, Any] | None:
         "importance": row.importance,
         "tokens": row.tokens,
         "created_at": fact_serializers.seconds(row.created_at),
-        "summarised_at": fact_serializers.instant(row.consolidated_at),
+        "summarised_at": timestamps.instant(row.consolidated_at),
     }
 
 
@@ -90,13 +89,13 @@ def lessons(page: list[Lesson]) -> Iterator[dict[str, Any]]:
             "time_zone": lesson.time_zone or None,
             "state": lesson.state,
             "attempts": lesson.attempts,
-            "due_at": fact_serializers.instant(lesson.due_at),
+            "due_at": timestamps.instant(lesson.due_at),
             "error": public(lesson.error) or None,
             "reply": lesson.reply or None,
             "facts_found": lesson.facts_found,
             "facts_saved": lesson.facts_saved,
             "created_at": fact_serializers.seconds(lesson.created_at),
-            "finished_at": fact_serializers.instant(lesson.finished_at),
+            "finished_at": timestamps.instant(lesson.finished_at),
         }
 
 
@@ -112,28 +111,4 @@ def passages(page: list[Passage]) -> Iterator[dict[str, Any]]:
             "embedder": passage.embedder or None,
             "dimensions": passage.dimensions,
             "embedding_error": public(passage.embedding_error) or None,
-        }
-
-
-def connections(page: list[McpToken]) -> Iterator[dict[str, Any]]:
-    """Yield the MCP servers a user signed in to, without the tokens."""
-    for row in page:
-        yield {
-            "server": row.server,
-            "url": row.resource,
-            "scopes": row.scopes.split(),
-            "connected_at": fact_serializers.instant(row.created_at),
-            "updated_at": fact_serializers.instant(row.updated_at),
-            "expires_at": fact_serializers.instant(row.expires_at),
-        }
-
-
-def api_tokens(page: list[ApiToken]) -> Iterator[dict[str, Any]]:
-    """Yield the API tokens that act for a user, without their digests."""
-    for row in page:
-        yield {
-            "label": row.label,
-            "created_at": fact_serializers.instant(row.created_at),
-            "expires_at": fact_serializers.instant(row.expires_at),
-            "revoked_at": fact_serializers.instant(row.revoked_at),
         }

@@ -170,13 +170,3 @@ def _beyond(after: tuple[datetime, uuid.UUID] | None) -> Q:
     at, last_id = after
     # The first condition is where an index begins.
     return Q(started_at__lte=at) & (Q(started_at__lt=at) | Q(id__lt=last_id))
-
-
-def owned(user_id: UserId) -> dict[str, QuerySet[Any]]:
-    """Return every row of a user by table, in an order they can be deleted in."""
-    turns = Turn.objects.filter(user_id=user_id)
-    return {
-        "model_calls": ModelCallRow.objects.filter(turn__in=turns),
-        "tool_calls": ToolCallRow.objects.filter(turn__in=turns),
-        "turns": turns,
-    }

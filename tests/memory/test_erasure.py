@@ -11,6 +11,7 @@ from django.db import connection, transaction
 
 from config import live as configuration
 from core.ids import UserId
+from database import user_data
 from memory.extraction import extraction_worker, job_queue, llm_call, notifier
 from memory.facts import user_lock
 from memory.models import Erasure, Fact, Lesson, Owner, Thread
@@ -339,3 +340,22 @@ def test_of_two_who_confirm_at_once_one_is_refused(owner):
     with pytest.raises(erasure.ConfirmationInvalid):
         erasure.erase(owner, confirmation_digest=digest)
     assert Fact.objects.filter(user_id=owner).exists()
+
+
+def test_tables_are_erased_in_this_order():
+    found = [table.name for table in user_data.erasable()]
+    assert found == [
+        *("tasks", "scores", "feedback", "smoke_lines", "smoke_runs"),
+        *("passages", "fact_changes", "facts", "lessons", "summaries"),
+        *("messages", "threads", "model_calls", "tool_calls", "turns"),
+        *("mcp_tokens", "owners"),
+    ]
+
+
+def test_lists_are_exported_in_this_order():
+    found = [each.export.name for each in user_data.tables() if each.export]
+    assert found == [
+        *("threads", "memories", "summaries", "lessons", "passages", "turns"),
+        *("connections", "api_tokens", "tasks", "scores", "feedback"),
+        *("smoke_lines", "smoke_runs"),
+    ]

@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from core.events import Usage
 from core.ids import UserId, new_turn_id
 from core.trace import Call, ModelCall, ToolCall
+from telemetry import user_data
 from telemetry.models import ModelCall as ModelCallRow
 from telemetry.models import ToolCall as ToolCallRow
 from telemetry.models import Turn
@@ -262,12 +263,11 @@ def test_what_does_not_exist_is_not_found():
 
 def test_owned_are_the_rows_of_one_user():
     one, other = put(*deep()), put(*deep())
-    counts = {
-        table: rows.count() for table, rows in turn_store.owned(one.user_id).items()
-    }
+    owned = {table.name: table.rows([one.user_id]) for table in user_data.TABLES}
+    counts = {name: rows.count() for name, rows in owned.items()}
     assert counts == {"model_calls": 5, "tool_calls": 5, "turns": 1}
-    for rows in turn_store.owned(one.user_id).values():
-        rows._raw_delete(rows.db)
+    for name in ("model_calls", "tool_calls", "turns"):
+        owned[name]._raw_delete(owned[name].db)
     assert turn_store.tree(one.turn_id) is None
     assert len(read(other).calls) == 5
 

@@ -31,6 +31,7 @@ from tests.gateway.calls import ask, body, calling, post, prompt
 from tests.judges.stage import STAGE, answer, is_judging
 from tests.tasks.conftest import PATIENCE_SECONDS, wait_for, wait_until
 from turns import flow
+from turns.lifecycle import judge_hook
 from turns.preparation.options import Options
 from turns.turn import TurnRequest
 
@@ -215,7 +216,7 @@ def test_a_users_export_tells_of_no_judges_model(working, judge, client, user, u
         newest = max(tasks_of(user_id), key=lambda task: task.created_at)
         working.kick()
         working.closed(newest)
-    told = list(user_data.TASKS.describe(tasks_of(user_id)))
+    told = list(user_data._describe(tasks_of(user_id)))
     assert [task["state"] for task in told] == ["done", "errored"]
     assert {(task["result"], task["error"]) for task in told} == {(None, None)}
 
@@ -235,7 +236,7 @@ def test_an_agent_without_judges_costs_no_statement():
     plain = AgentConfig(name="a", provider="openai", model="m")
     ended = SimpleNamespace(turn=SimpleNamespace(agent=plain))
     with CaptureQueriesContext(connection) as queries:
-        judge_queue.due(ended)
+        judge_hook.due(ended)
     assert len(queries) == 0
 
 

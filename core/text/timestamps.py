@@ -1,0 +1,10 @@
+"""Instants as JSON tells them."""
+
+from datetime import UTC, datetime
+
+
+def instant(at: datetime | None) -> str | None:
+    """Return an instant as ISO 8601 in UTC, or None."""
+    if at is None:
+        return None
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

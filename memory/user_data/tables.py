@@ -1,0 +1,66 @@
+"""What is remembered of users, for export and erasure."""
+
+from django.db.models import QuerySet
+
+from core.ids import UserId
+from database.user_data import Export, UserTable
+from memory.models import (
+    Fact,
+    FactChange,
+    Lesson,
+    Message,
+    Owner,
+    Passage,
+    Summary,
+    Thread,
+)
+from memory.user_data import export_serializers
+
+
+def _summaries_of(user_id: UserId) -> QuerySet[Summary]:
+    # By way of the thread, which has an index.
+    of_user = Summary.objects.filter(thread__user_id=user_id)
+    return of_user.select_related("thread")
+
+
+def _lessons_of(user_id: UserId) -> QuerySet[Lesson]:
+    return Lesson.objects.filter(user_id=user_id).select_related("thread")
+
+
+def _passages_of(user_id: UserId) -> QuerySet[Passage]:
+    of_user = Passage.objects.filter(user_id=user_id)
+    # What is said is in the lists above; what it was made into, nobody can read.
+    return of_user.select_related("thread").defer("terms", "window_terms", "vector")
+
+
+TABLES = (
+    # With their messages.
+    UserTable("threads", Thread, erased=46, export=Export("threads", describe=None)),
+    UserTable("messages", Message, erased=45, through="thread"),
+    # With their history.
+    UserTable(
+        "facts", Fact, erased=42, export=Export("memories", export_serializers.facts)
+    ),
+    UserTable("fact_changes", FactChange, erased=41),
+    UserTable(
+        "summaries",
+        Summary,
+        erased=44,
+        through="thread",
+        export=Export("summaries", export_serializers.summaries, _summaries_of),
+    ),
+    UserTable(
+        "lessons",
+        Lesson,
+        erased=43,
+        export=Export("lessons", export_serializers.lessons, _lessons_of),
+    ),
+    UserTable(
+        "passages",
+        Passage,
+        erased=40,
+        export=Export("passages", export_serializers.passages, _passages_of),
+    ),
+    # Last: an erasure holds its lock.
+    UserTable("owners", Owner, erased=90),
+)
