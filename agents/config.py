@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from agents.memory_config import AgentMemory, Probability, read_memory
+from config.agent_settings import AGENT_SETTINGS, AgentSettings
 from config.sections import Config, Location, Problem, Section
 from config.validation.named_lists import by_name
 from config.validation.suggestions import did_you_mean
@@ -319,8 +320,13 @@ def _told(named: str | ModelChoice) -> str:
     return f"{named.provider}/{named.model}"
 
 
+def _settings_of(agent: AgentConfig) -> AgentSettings:
+    """Have mypy compare what is declared to other apps with what there is."""
+    return agent
+
+
 AGENTS: Section[dict[str, AgentConfig]] = Section(
-    key="agents",
+    key=AGENT_SETTINGS.key,
     shape=Annotated[
         list[AgentConfig], Field(min_length=1), AfterValidator(by_name("agent"))
     ],

@@ -88,6 +88,17 @@ class Section(Generic[T]):
         return self.adapter.json_schema()
 
 
+@dataclass(frozen=True)
+class SectionView(Generic[T]):
+    """A section as apps read it that must not import the app it belongs to.
+
+    `T` is a protocol: no more of the value is declared than they need.
+    """
+
+    key: str
+    default: Callable[[], T]
+
+
 def registered() -> dict[str, Section[Any]]:
     """Return the sections `settings.COULISSE_SECTIONS` names, by key."""
     sections = (import_string(path) for path in settings.COULISSE_SECTIONS)
@@ -141,7 +152,7 @@ class Config:
     set_aside: tuple[SetAside, ...] = ()
     """What of that does not."""
 
-    def get(self, section: Section[T]) -> T:
+    def get(self, section: Section[T] | SectionView[T]) -> T:
         """Return the value of a section, its default when the file has none."""
         try:
             value: T = self.values[section.key]

@@ -1,1 +1,3 @@
-"""How async code reaches the tables: an executor whose threads own the connections."""
+"""Below every app: the executor that takes async code to the tables, and which tables
+hold rows of users.
+"""

@@ -3,10 +3,10 @@
 Worked out once for each reading of the YAML, for a turn has no time for it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from config.agent_settings import AGENT_SETTINGS, MemoryOverrides
 from config.sections import Config
 from memory.config import MEMORY, MemoryConfig, UserState
 from providers import default_model
@@ -14,35 +14,6 @@ from providers.config import PROVIDERS, ProviderConfig
 from providers.default_model import ModelChoice
 from providers.embeddings import embedders
 from providers.embeddings.base import Embedder
-
-
-class Overrides(Protocol):
-    """What an agent has of its own."""
-
-    @property
-    def is_on(self) -> bool | None:
-        """Whether it has a memory; None is as for all."""
-
-    @property
-    def state(self) -> Mapping[str, Any]:
-        """Fields of `UserState` it sets."""
-
-    @property
-    def memory(self) -> Mapping[str, Any]:
-        """Fields of `MemoryConfig` it sets."""
-
-
-class Rememberer(Protocol):
-    """What memory needs to know of an agent."""
-
-    @property
-    def provider(self) -> str: ...
-
-    @property
-    def model(self) -> str: ...
-
-    @property
-    def memory(self) -> Overrides | None: ...
 
 
 class Learner(NamedTuple):
@@ -83,7 +54,7 @@ _known: tuple[Config | None, dict[Any, Memory]] = (None, {})
 
 def of(
     config: Config,
-    overrides: Overrides | None = None,
+    overrides: MemoryOverrides | None = None,
     own_model: tuple[str, str] | None = None,
 ) -> Memory:
     """Return how an agent remembers under a configuration; no plan is not at all.
@@ -108,7 +79,7 @@ def of(
 
 def of_agent(config: Config, name: str) -> Memory:
     """Return how an agent remembers; one that is gone from the YAML, as all do."""
-    agent = _agents(config).get(name)
+    agent = config.get(AGENT_SETTINGS).get(name)
     if agent is None:
         return of(config)
     return of(config, agent.memory, (agent.provider, agent.model))
@@ -121,7 +92,7 @@ def of_users(config: Config) -> Plan | None:
     share what is known of a user. Where each agent learns with its own model, that of
     the first is lent for what is done for all.
     """
-    plans = (of_agent(config, name).plan for name in ("", *_agents(config)))
+    plans = (of_agent(config, name).plan for name in ("", *config.get(AGENT_SETTINGS)))
     found = (plan for plan in plans if plan is not None)
     first = next(found, None)
     if first is None or first.learner is not None:
@@ -129,14 +100,7 @@ def of_users(config: Config) -> Plan | None:
     return replace(first, learner=next((plan.learner for plan in found), None))
 
 
-def _agents(config: Config) -> Mapping[str, Rememberer]:
-    # Features are strangers to each other: nothing of `agents` is imported, and no
-    # more asked of an agent than a `Rememberer` has.
-    agents: Mapping[str, Rememberer] = config.values.get("agents", {})
-    return agents
-
-
-def _settings(config: Config, overrides: Overrides | None) -> MemoryConfig:
+def _settings(config: Config, overrides: MemoryOverrides | None) -> MemoryConfig:
     memory = config.get(MEMORY)
     if overrides is None:
         return memory
