@@ -23,7 +23,7 @@ from config.loading import overlay_merge, reader, secret_values
 from config.loading.constructor import Tree
 from config.loading.placeholders import Expander
 from config.overlays import Overlay
-from config.sections import Config, Problem, Section
+from config.sections import Config, Problem, Section, SectionView
 from config.validation import suggestions, unsupported_keys, validator
 from config.validation.suggestions import did_you_mean
 from core.text import redaction
@@ -101,7 +101,7 @@ class _PartialConfig(Config):
 
     invalid: frozenset[str] = frozenset()
 
-    def get(self, section: Section[T]) -> T:
+    def get(self, section: Section[T] | SectionView[T]) -> T:
         if section.key in self.invalid:
             raise _BrokenSectionError(section.key)
         return super().get(section)
