@@ -173,7 +173,8 @@ TEMPLATES = [
 ]
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 STATIC_URL = "/admin/static/"
-# Served as they lie in the packages: nothing is collected, nothing is built.
+STATICFILES_DIRS = [BASE_DIR / "static"]
+# Served from where they are: nothing is collected, nothing is built.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_MAX_AGE = 60  # seconds
 WHITENOISE_ALLOW_ALL_ORIGINS = False

@@ -1,6 +1,6 @@
 """The colours of the studio: one accent, the velvet of a curtain, and warm greys.
 
-The README's picture and the mark (`studio/static/studio/mark.svg`) have them, too.
+The README's picture and the mark (`static/studio/mark.svg`) have them, too.
 """
 
 ACCENT = {

@@ -244,7 +244,7 @@ HOSTS = re.compile(
 
 def served() -> list[Path]:
     endings = {".html", ".css", ".js", ".svg"}
-    folders = (*PACKAGES, "templates")
+    folders = (*PACKAGES, "static", "templates")
     return [
         path
         for folder in folders

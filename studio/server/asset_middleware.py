@@ -1,4 +1,4 @@
-"""Serves the studio's scripts, styles and fonts, as they lie in the packages."""
+"""Serves the studio's scripts, styles and fonts from where the finders see them."""
 
 from typing import Any
 
