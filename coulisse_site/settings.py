@@ -3,22 +3,19 @@
 Every value can be set from the environment; a clone runs with none set.
 """
 
-import logging
 import os
 from pathlib import Path
 from typing import Any
 
-import environ
 from django.utils.functional import SimpleLazyObject
 from django.utils.module_loading import import_string
 
-from coulisse_site import redis_urls, theme
+from coulisse_site import environment, redis_urls, theme
+from coulisse_site.environment import env
 
 # Before numpy is first imported: its threads wait for each other by spinning, which
 # costs a web process on one core more than all of its work.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-env = environ.Env()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -198,122 +195,23 @@ TIME_ZONE = "UTC"
 FORMAT_MODULE_PATH = "coulisse_site.formats"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-SQLITE_PRAGMAS = (
-    "PRAGMA journal_mode=WAL;"
-    # A commit survives a killed process; only a power cut may lose the last ones.
-    "PRAGMA synchronous=NORMAL;"
-    "PRAGMA cache_size=-8000;"
-)
-
-
-def sqlite(path: Path) -> dict[str, Any]:
-    """Return the settings of a SQLite file."""
-    return {
-        "ENGINE": "coulisse_site.sqlite",
-        "NAME": path,
-        "OPTIONS": {
-            "init_command": SQLITE_PRAGMAS,
-            "timeout": 5,
-            "transaction_mode": "IMMEDIATE",
-        },
-    }
-
-
-POSTGRESQL_PATIENCE = {
-    # In seconds; a server that vanished is noticed within half a minute, not hours.
-    "connect_timeout": 5,
-    "keepalives_idle": 15,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,  # milliseconds
-}
-
-
-def database() -> dict[str, Any]:
-    """Return SQLite beside the YAML, or the PostgreSQL that `DATABASE_URL` names."""
-    url = env.str("DATABASE_URL", default="")
-    if not url:
-        return sqlite(COULISSE_STATE_DIR / "coulisse-memory.db")
-    if not url.startswith(("postgres://", "postgresql://")):
-        raise SystemExit(
-            "DATABASE_URL must be postgres://USER:PASSWORD@HOST:PORT/NAME; leave it "
-            "out for SQLite in .coulisse/"
-        )
-    # The database lane's threads keep their own connections and mend them.
-    chosen = env.db_url_config(url)
-    options = {**POSTGRESQL_PATIENCE, **chosen.get("OPTIONS", {})}
-    return {**chosen, "CONN_MAX_AGE": None, "OPTIONS": options}
-
-
-def count(name: str, *, default: int) -> int:
-    """Return how many of something the environment asks for."""
-    text: str = env.str(name, default=str(default))
-    if not text.isdecimal() or int(text) < 1:
-        raise SystemExit(f"{name} is '{text}'; it must be a whole number from 1")
-    return int(text)
-
-
-def log_level() -> str:
-    """Return `COULISSE_LOG_LEVEL`, one of logging's own."""
-    level: str = env.str("COULISSE_LOG_LEVEL", default="INFO").upper()
-    if level not in logging.getLevelNamesMapping():
-        raise SystemExit(
-            f"COULISSE_LOG_LEVEL is '{level}'; it must be DEBUG, INFO, WARNING or ERROR"
-        )
-    return level
-
-
-def log_format() -> str:
-    """Return `COULISSE_LOG_FORMAT`, one of the formatters below."""
-    chosen: str = env.str("COULISSE_LOG_FORMAT", default="text")
-    if chosen not in ("text", "json"):
-        raise SystemExit(f"COULISSE_LOG_FORMAT is '{chosen}'; it must be text or json")
-    return chosen
-
-
-DATABASES = {"default": database()}
-COULISSE_DATABASE_THREADS = count(
+DATABASES = {"default": environment.database(COULISSE_STATE_DIR)}
+COULISSE_DATABASE_THREADS = environment.count(
     "COULISSE_DATABASE_THREADS",
     # SQLite has one writer at a time.
     default=1 if "sqlite" in DATABASES["default"]["ENGINE"] else 4,
 )
 COULISSE_PIN_CORES = env.bool("COULISSE_PIN_CORES", default=True)
-
-
-def processes() -> frozenset[str]:
-    """Return `COULISSE_PROCESSES`, what `start` runs."""
-    known = {"web", "worker", "beat", "sidecars"}
-    chosen = {name.strip() for name in env.list("COULISSE_PROCESSES", default=known)}
-    if not {"web"} <= chosen <= known:
-        raise SystemExit(
-            "COULISSE_PROCESSES is a list of web, worker, beat and sidecars with web "
-            "in it, such as 'web,worker'; `manage.py worker`, `beat` and `sidecars` "
-            "run one alone"
-        )
-    return frozenset(chosen)
-
-
-def redis_url() -> str:
-    """Return `REDIS_URL`; empty when the broker is to be a private one."""
-    url: str = env.str("REDIS_URL", default="")
-    if url and not redis_urls.is_valid(url):
-        raise SystemExit(
-            "REDIS_URL must be redis://HOST:PORT/NUMBER, rediss:// for TLS or "
-            "unix:///PATH; leave it out for a broker in .coulisse/"
-        )
-    return url
-
-
-COULISSE_PROCESSES = processes()
-COULISSE_WORKER_THREADS = count("COULISSE_WORKER_THREADS", default=4)
+COULISSE_PROCESSES = environment.processes()
+COULISSE_WORKER_THREADS = environment.count("COULISSE_WORKER_THREADS", default=4)
 COULISSE_BROKER_SOCKET = Path(
     env.str(
         "COULISSE_BROKER_SOCKET",
         default=str(redis_urls.private_socket(COULISSE_STATE_DIR)),
     )
 )
-COULISSE_OWNS_BROKER = not redis_url()
-REDIS_URL = redis_url() or redis_urls.of_socket(COULISSE_BROKER_SOCKET)
+COULISSE_OWNS_BROKER = not environment.redis_url()
+REDIS_URL = environment.redis_url() or redis_urls.of_socket(COULISSE_BROKER_SOCKET)
 COULISSE_CELERY_APP = "coulisse_site.celery.app"
 
 CELERY_BROKER_URL = redis_urls.for_celery(REDIS_URL)
@@ -428,7 +326,7 @@ LOGGING = {
     "handlers": {
         "stderr": {
             "class": "logging.StreamHandler",
-            "formatter": log_format(),
+            "formatter": environment.log_format(),
             "filters": ["switch"],
         }
     },
@@ -442,10 +340,12 @@ LOGGING = {
         "httpx2": {"level": "WARNING"},
         "mcp.client": {"level": "CRITICAL"},
         # Three lines for each message, if one let it.
-        "celery": {"level": "INFO" if log_level() == "DEBUG" else "WARNING"},
+        "celery": {
+            "level": "INFO" if environment.log_level() == "DEBUG" else "WARNING"
+        },
     },
     "root": {
         "handlers": ["stderr"],
-        "level": log_level(),
+        "level": environment.log_level(),
     },
 }

@@ -2,15 +2,15 @@
 
 import pytest
 
-from coulisse_site import settings
+from coulisse_site import environment, settings
 
 
 @pytest.mark.parametrize(("query", "seconds"), [("", 5), ("?connect_timeout=2", 2)])
 def test_nobody_waits_for_hours_for_a_postgresql_that_vanished(
-    monkeypatch, query, seconds
+    monkeypatch, tmp_path, query, seconds
 ):
     monkeypatch.setenv("DATABASE_URL", f"postgres://u:p@h/n{query}")
-    database = settings.database()
+    database = environment.database(tmp_path)
     assert int(database["OPTIONS"]["connect_timeout"]) == seconds
     assert database["OPTIONS"]["tcp_user_timeout"] == 30_000
     assert database["PASSWORD"] == "p"
