@@ -10,10 +10,11 @@ from django.http.response import HttpResponseBase
 from django.urls import set_urlconf
 from django.utils.functional import SimpleLazyObject
 
-from access.authentication.config import AUTH, AdminAuth, OidcConfig
+from access.authentication.config import AUTH, AdminAuth
 from access.authentication.encrypted_sessions import WHOLE_SECONDS
 from access.authentication.oidc_login import Departure, Login, Return
 from access.authentication.oidc_tokens import Verifier
+from access.authentication.schemes import OidcConfig
 from access.errors import CredentialRequired
 from config import live
 from core.errors import CoulisseError, Denied
