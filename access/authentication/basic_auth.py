@@ -17,8 +17,8 @@ from typing import ParamSpec, TypeVar
 
 from django.contrib.auth import hashers
 
-from access.authentication.config import Login
 from access.authentication.login_throttle import Attempt, LoginThrottle
+from access.authentication.schemes import Login
 from access.authentication.secret_digests import SecretDigest
 from access.errors import CredentialRefused, CredentialRequired, TooManyGuesses
 from core.network.client_addresses import client_network

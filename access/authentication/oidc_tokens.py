@@ -12,8 +12,8 @@ from typing import Any
 import jwt
 from jwt.exceptions import PyJWTError
 
-from access.authentication.config import OidcConfig
 from access.authentication.oidc_provider import SUPPORTED, Provider
+from access.authentication.schemes import OidcConfig
 from access.errors import CredentialRefused
 from access.users.identity import MAX_LENGTH
 

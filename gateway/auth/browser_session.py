@@ -9,8 +9,8 @@ from urllib.parse import urlencode, urlsplit
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from access.authentication.config import OidcConfig
 from access.authentication.encrypted_sessions import WHOLE_SECONDS, SealedSession
+from access.authentication.schemes import OidcConfig
 from access.errors import CredentialRequired
 
 COOKIE = "coulisse_session"

@@ -18,8 +18,9 @@ from django.core.management import CommandError, call_command
 from access import checks
 from access.authentication import basic_auth
 from access.authentication.basic_auth import Passwords
-from access.authentication.config import AUTH, Login
+from access.authentication.config import AUTH
 from access.authentication.login_throttle import LoginThrottle
+from access.authentication.schemes import Login
 from access.errors import (
     CredentialRefused,
     CredentialRequired,

@@ -1,0 +1,173 @@
+"""The schemes of `auth:`: passwords, an identity provider, API tokens."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from django.contrib.auth import hashers
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetPydanticSchema,
+    SecretStr,
+    StringConstraints,
+    field_validator,
+)
+from pydantic_core import core_schema
+
+from access.authentication import secret_digests
+from access.authentication.secret_digests import SecretDigest
+
+HASHES = ("pbkdf2_sha256", "pbkdf2_sha1", "scrypt")
+"""What a hashed password begins with, before a `$`."""
+
+
+class Part(BaseModel):
+    """A part of `auth:`; its secrets are in no message."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def _sayable(name: str) -> str:
+    if ":" in name or not name.isprintable():
+        raise ValueError("must be printable and without a colon, which HTTP splits at")
+    return name
+
+
+Username = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=512),
+    AfterValidator(_sayable),
+]
+
+
+def _read_as_secret(convert: Callable[[SecretStr], Any]) -> GetPydanticSchema:
+    """Return what validates a secret and stores what `convert` makes of it.
+
+    The JSON Schema stays that of a secret, by which the studio masks its value.
+    """
+    return GetPydanticSchema(
+        lambda _, handler: core_schema.no_info_after_validator_function(
+            convert, handler.generate_schema(SecretStr)
+        )
+    )
+
+
+def _password(secret: SecretStr) -> SecretDigest | SecretStr:
+    text = secret.get_secret_value()
+    if not text.strip():
+        raise ValueError("must not be empty")
+    if not _is_hash(text):
+        return secret_digests.of_password(text)
+    _check_hash(text)
+    return secret
+
+
+def _token(secret: SecretStr) -> SecretDigest | None:
+    text = secret.get_secret_value().strip()
+    if not text:
+        return None
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("must be visible ASCII characters, to fit into a header")
+    return secret_digests.of_token(text)
+
+
+Password = Annotated[SecretDigest | SecretStr, _read_as_secret(_password)]
+"""A digest of the password, or the hash the YAML has in its place."""
+ComparedToken = Annotated[SecretDigest | None, _read_as_secret(_token)]
+"""A digest of what clients send as a bearer token; None for an empty text."""
+
+
+class Login(Part):
+    """A username and its password."""
+
+    username: Username = Field("admin", description="The name to log in with.")
+    password: Password = Field(
+        description="The password, of at least 8 characters, or a hash of it as Django "
+        "writes it (`pbkdf2_sha256$…`), which `manage.py hash-password` makes."
+    )
+
+
+def _is_hash(password: str) -> bool:
+    return password.partition("$")[0] in HASHES and "$" in password
+
+
+def _check_hash(password: str) -> None:
+    """Raise `ValueError` for what begins like a hash and is none."""
+    try:
+        hashers.identify_hasher(password).decode(password)
+    except (AssertionError, KeyError, TypeError, ValueError):
+        # Not `from exc`: its words might show the hash.
+        raise ValueError(
+            "begins like a hash and is none; `manage.py hash-password` makes one"
+        ) from None
+
+
+def _web_address(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        is_one = bool(parts.scheme in ("http", "https") and parts.hostname)
+        is_one = is_one and parts.port != 0 and "@" not in parts.netloc
+    except ValueError:
+        is_one = False
+    if not is_one or parts.query or parts.fragment or not text.isprintable():
+        raise ValueError("must be an address such as https://login.example.com/")
+    return text
+
+
+Address = Annotated[
+    str, StringConstraints(strip_whitespace=True), AfterValidator(_web_address)
+]
+Named = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Scope = Annotated[str, StringConstraints(pattern=r"^[\x21\x23-\x5b\x5d-\x7e]+$")]
+
+
+class OidcConfig(Part):
+    """An identity provider (OpenID Connect) that knows who people are."""
+
+    issuer_url: Address = Field(
+        description="The provider's name for itself; what it publishes is under it."
+    )
+    client_id: Named = Field(description="What the provider calls this server.")
+    client_secret: SecretStr | None = Field(
+        None, description="Of a confidential client; unset for one with PKCE alone."
+    )
+    redirect_url: Address = Field(
+        description="Where browsers come back to, as it is registered at the provider: "
+        "an address under /v1/ for the API, under /admin/ for the studio."
+    )
+    scopes: tuple[Scope, ...] = Field(
+        ("email", "profile"), description="Asked for besides `openid`."
+    )
+    audience: Named | tuple[Named, ...] = Field(
+        (),
+        description="Whom a bearer token may be made for besides the `client_id`: an "
+        "API's name at the provider.",
+    )
+
+    @field_validator("client_secret", mode="after")
+    @classmethod
+    def _may_be_empty(cls, value: SecretStr | None) -> SecretStr | None:
+        return value if value is not None and value.get_secret_value() else None
+
+    @property
+    def audiences(self) -> tuple[str, ...]:
+        """Whom a bearer token may be made for."""
+        more = (self.audience,) if isinstance(self.audience, str) else self.audience
+        return (self.client_id, *more)
+
+    @property
+    def authority(self) -> str:
+        """By whose word, and as whose client's user, somebody is logged in."""
+        return f"{self.issuer_url} {self.client_id}"
+
+    @property
+    def is_over_https(self) -> bool:
+        """Whether browsers reach this server by https, and cookies can keep to it."""
+        return self.redirect_url.startswith("https:")
+
+
+class TokensConfig(Part):
+    """API tokens that this server issues; there is nothing to set."""
