@@ -36,6 +36,7 @@ COMPUTABLE = (
 )
 
 
+@checks.register
 def check_auth(**_: Any) -> list[checks.CheckMessage]:
     """Warn of credentials that will not do what somebody may think they do."""
     config = checked_file.load()
@@ -45,6 +46,7 @@ def check_auth(**_: Any) -> list[checks.CheckMessage]:
     return [checks.Warning(message, id=kind) for kind, message in found]
 
 
+@checks.register
 def check_user_namespace(**_: Any) -> list[checks.CheckMessage]:
     """Report a namespace that is public, or not the database's."""
     config = checked_file.load()

@@ -6,12 +6,13 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.conf import settings
-from django.core.checks import CheckMessage, Error
+from django.core.checks import CheckMessage, Error, register
 
 from config.errors import ConfigInvalid
 from config.loading import loader
 
 
+@register
 def check_config(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:

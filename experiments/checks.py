@@ -120,6 +120,7 @@ def _check_metric(
             )
 
 
+@checks.register
 def check_bandits(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
     """Warn of bandits that go by the scores of a judge who gives none."""
     config = None if databases else checked_file.load()

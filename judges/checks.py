@@ -52,6 +52,7 @@ def feeble(config: Config) -> Iterable[JudgeConfig]:
             yield judge
 
 
+@checks.register
 def check_small_models(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
     """Warn of judges that answer in shape and judge nothing."""
     config = None if databases else checked_file.load()

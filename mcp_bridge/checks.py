@@ -15,6 +15,7 @@ from mcp_bridge.config import MCP
 from mcp_bridge.oauth.crypto import secret_keys
 
 
+@checks.register
 def check_secrets(**_: Any) -> list[checks.CheckMessage]:
     """Refuse keys that are no good, where a server needs them; make none."""
     config = checked_file.load()

@@ -9,6 +9,7 @@ from memory import memory_settings
 from memory.maintenance import alerts
 
 
+@checks.register
 def check_memory(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
     """Warn of what is stored and does not fit what is configured.
 

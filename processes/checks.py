@@ -22,6 +22,7 @@ from processes.supervision import process_groups
 from processes.supervision.child_process import outer_environment
 
 
+@checks.register
 def check_sidecars(**_: Any) -> list[checks.CheckMessage]:
     """Warn of programs that cannot be found."""
     config = checked_file.load()

@@ -15,6 +15,7 @@ from providers.pricing import price_table
 UNPRICED = "coulisse.W111"
 
 
+@checks.register
 def check_prices(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
     """Warn of models whose price nobody knows.
 

@@ -22,6 +22,7 @@ OPEN_WEBHOOK = "coulisse.W601"
 WEAK_SIGNATURE = "coulisse.W602"
 
 
+@checks.register
 def check_triggers(**_: Any) -> list[checks.CheckMessage]:
     """Warn of webhooks that clients other than their sender can fire."""
     config = checked_file.load()

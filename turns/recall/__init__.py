@@ -1,1 +1,0 @@
-"""Searches of a user's memory, in turns and outside them, and their vectors."""
