@@ -14,11 +14,11 @@ from database import database_executor
 from database.errors import DatabaseDown
 from gateway.asgi.handler import Handler
 from memory.extraction import notifier
+from memory.recall import query_preparation
 from providers import client
 from providers.pricing import price_table
 from studio.live import broadcaster
 from studio.server import event_loop_bridge
-from turns.recall import query_preparation
 from turns.structured_output import schema_workers
 from turns.tools import mcp_sessions
 

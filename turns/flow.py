@@ -34,6 +34,7 @@ from memory.context.turn_context import Gathered, Wanted
 from memory.extraction import notifier
 from memory.extraction.job_queue import Study
 from memory.memory_settings import Memory
+from memory.recall import query_embedding
 from memory.transcript.message_rows import Entry
 from providers.embeddings import usage_collector
 from telemetry.config import TELEMETRY
@@ -51,7 +52,6 @@ from turns.lifecycle import (
 from turns.lifecycle.deferred_charges import Debt
 from turns.preparation import prompt, routing
 from turns.preparation.routing import Route
-from turns.recall import query_embedding
 from turns.structured_output import reply_format
 from turns.tools import toolbox
 from turns.tools.toolbox import Toolbox

@@ -30,9 +30,8 @@ from gateway.errors import json_response
 from memory.errors import FactUnknown
 from memory.extraction.injection import injection_filter
 from memory.facts import fact_serializers, fact_store, public_ids
-from memory.recall import search
+from memory.recall import query_preparation, search
 from memory.types import FoundFact, FoundMessage
-from turns.recall import query_preparation
 
 BY = "user"
 

@@ -8,8 +8,8 @@ from typing import Any
 from gateway.responses import pagination
 from memory.facts import fact_serializers, public_ids
 from memory.recall import fusion
+from memory.recall.query_preparation import Prepared
 from memory.types import FoundFact, FoundMessage, KnownFact, Saved, Score
-from turns.recall.query_preparation import Prepared
 
 Found = FoundFact | FoundMessage
 LEGS = ("similarity", "terms", "window")

@@ -12,12 +12,11 @@ from core.ids import UserId
 from memory import memory_settings
 from memory.context import turn_context
 from memory.context.turn_context import Wanted
-from memory.recall import search
+from memory.recall import query_preparation, search
+from memory.recall.query_embedding import MAX_WAIT_SECONDS, Vector
+from memory.recall.query_preparation import Prepared
 from memory.types import Category, FoundFact, FoundMessage, Fusion
 from providers import sync_bridge
-from turns.recall import query_preparation
-from turns.recall.query_embedding import MAX_WAIT_SECONDS, Vector
-from turns.recall.query_preparation import Prepared
 
 Among = Literal["facts", "messages", "all"]
 

@@ -1,3 +1,3 @@
-"""Hybrid search over a user's facts and messages: passages, their vectors, and rank
-fusion.
+"""Hybrid search over a user's facts and messages: queries, passages, their vectors, and
+rank fusion.
 """

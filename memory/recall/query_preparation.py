@@ -11,10 +11,10 @@ from core.errors import CoulisseError
 from memory import memory_settings
 from memory.config import UserState
 from memory.facts import public_ids
+from memory.recall import query_embedding
+from memory.recall.query_embedding import Vector
 from memory.types import Fusion, Query, Saved
 from providers.embeddings import embedders
-from turns.recall import query_embedding
-from turns.recall.query_embedding import Vector
 
 logger = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ from access.audit import audit_log
 from core.errors import NotFound
 from core.text import redaction
 from gateway.endpoints.memory_schemas import DeletedMemory, Memory, MemoryChange
+from memory.context import sync_search
 from memory.facts import fact_serializers, fact_store, public_ids
 from memory.types import KnownFact
 from studio.user_pages.base_view import OfUser
 from studio.user_pages.fact_list import BY, CATEGORIES, discreet
 from studio.user_pages.schemas import FactChanges
-from turns.recall import sync_search
 
 CLEARABLE = ("key", "valid_from", "valid_to", "expires_at")
 """Fields that an empty field of a form makes empty."""

@@ -22,14 +22,15 @@ from gateway.endpoints.memory_schemas import (
     SavedMemory,
 )
 from memory import memory_settings
+from memory.context import sync_search
 from memory.facts import fact_serializers, fact_store, public_ids
+from memory.recall import query_preparation
 from memory.types import Category, KnownFact, Status
 from memory.user_data import user_queries
 from studio.base.pagination import listed, place
 from studio.base.query_parameters import choice
 from studio.user_pages.base_view import AFTER, OfUser
 from studio.user_pages.schemas import NewFact
-from turns.recall import query_preparation, sync_search
 
 BY = "operator"
 PAGE = 50

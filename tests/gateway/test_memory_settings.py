@@ -6,10 +6,10 @@ from access.users import identity
 from config import live
 from memory import memory_settings
 from memory.models import Message
+from memory.recall import query_embedding
 from memory.transcript import message_cache
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask
-from turns.recall import query_embedding
 
 pytestmark = pytest.mark.database
 

@@ -18,13 +18,13 @@ from access.tokens import api_tokens
 from access.users import identity
 from gateway.auth.request_user import HEADER
 from memory.facts import fact_store
+from memory.recall import query_embedding
 from memory.types import Draft
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway import mcp_calls
 from tests.gateway.calls import bearer, body, post, until
 from tests.gateway.mcp_calls import call
-from turns.recall import query_embedding
 
 pytestmark = pytest.mark.database
 

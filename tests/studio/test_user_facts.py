@@ -8,6 +8,7 @@ from access.models import AuditEntry
 from access.users import identity
 from core.ids import UserId, new_turn_id
 from core.messages import Message
+from memory.context import sync_search
 from memory.facts import fact_store, public_ids
 from memory.models import Fact
 from memory.models import Message as Row
@@ -18,7 +19,6 @@ from memory.types import Draft
 from tests.gateway.calls import error
 from tests.gateway.hands import CONFIG_WITH_MEMORY, ok
 from tests.memory.saving import save
-from turns.recall import sync_search
 
 pytestmark = pytest.mark.database
 

@@ -8,12 +8,12 @@ import pytest
 
 from memory.config import MemoryConfig, UserState
 from memory.memory_settings import Plan
+from memory.recall import query_embedding
 from providers.embeddings import embedders, openai
 from providers.embeddings.api_client import OPENAI_LIMITS
 from providers.embeddings.base import Embedder, Service
 from providers.errors import ProviderFailed, RequestRefused
 from providers.resilience.error_mapping import Source
-from turns.recall import query_embedding
 
 
 class Remote:

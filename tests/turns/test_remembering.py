@@ -3,8 +3,8 @@
 import pytest
 
 from memory import memory_settings
+from memory.recall import query_preparation
 from providers.errors import EmbedderMisconfigured
-from turns.recall import query_preparation
 
 
 @pytest.mark.usefixtures("server")

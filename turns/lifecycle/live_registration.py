@@ -6,8 +6,8 @@ It costs a turn about a microsecond: nothing is read before somebody watches.
 from functools import partial
 from typing import Any
 
+from memory.recall import query_embedding
 from telemetry.live_turns.active_turns import BOARD, Running
-from turns.recall import query_embedding
 from turns.turn import Turn
 
 

@@ -23,9 +23,8 @@ from memory.errors import FactUnknown
 from memory.extraction.injection import injection_filter
 from memory.facts import fact_store, public_ids
 from memory.memory_settings import Plan
-from memory.recall import search
+from memory.recall import query_embedding, search
 from memory.types import MAX_CONTENT_LENGTH, Category, Draft, FoundMessage, KnownFact
-from turns.recall import query_embedding
 
 MAX_FOUND = 20
 MAX_TEXT_LENGTH = 1000
