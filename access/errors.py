@@ -24,6 +24,12 @@ class UserRequired(Invalid):
         super().__init__(param="safety_identifier", code="user_required")
 
 
+class TooManyParameters(Invalid):
+    """The query has more parameters than a request can have."""
+
+    code = "too_many_parameters"
+
+
 class UserInvalid(Invalid):
     """The user identifier is not valid."""
 

@@ -11,17 +11,23 @@ from ninja import Body, NinjaAPI, Query, Router
 from ninja.errors import HttpError, ValidationError
 from ninja.parser import Parser
 
+from access.users import request_user
+from access.users.caller import caller_of
+from access.users.request_user import CallerQuery
+from api_base.json_responses import json_response
 from config import live
 from core.errors import CoulisseError, Invalid
 from gateway import errors
-from gateway.auth import authentication, request_user, usage_limits
+from gateway.auth import authentication, usage_limits
 from gateway.auth.browser_session import LoginRequired
-from gateway.auth.request_user import CallerQuery
-from gateway.endpoints import feedback, memories, tasks, turns, user_data
+from gateway.endpoints import tasks
 from gateway.mcp_oauth import connections
 from gateway.openai import chat, request_conversion, serializers
 from gateway.request_validation import json_limits
 from gateway.schemas import ChatRequest
+from judges.api import router as feedback
+from memory.api import memories, user_data
+from telemetry.api import router as turns
 from turns.preparation import routing
 
 STARTED_AT = int(time.time())
@@ -70,9 +76,9 @@ api.exception_handler(Exception)(errors.on_internal_error)
 LIMITED: dict[str, Router] = {"/memories": memories.router}
 """Endpoints that count as requests and need a budget that is not spent."""
 LIMITED_BY_REQUESTS: dict[str, Router] = {
-    "/feedback": feedback.router,
+    "/feedback": feedback,
     "/mcp": connections.router,
-    "/turns": turns.router,
+    "/turns": turns,
     # Users may export and erase their data, whatever is spent.
     "/users/me": user_data.router,
 }
@@ -104,7 +110,7 @@ async def create_completion(
     request: HttpRequest, body: Body[ChatRequest]
 ) -> HttpResponseBase:
     user_id = request_user.identify(request, request_user.ONLY_USER, body)
-    turn = request_conversion.to_turn(body, authentication.caller_of(request), user_id)
+    turn = request_conversion.to_turn(body, caller_of(request), user_id)
     if turn.stream:
         options = body.stream_options
         return await chat.stream(
@@ -121,10 +127,10 @@ async def create_completion(
 )
 async def list_models(request: HttpRequest, asked: Query[CallerQuery]) -> HttpResponse:
     request_user.named_user(request, asked)
-    caller = authentication.caller_of(request)
+    caller = caller_of(request)
     names = filter(caller.may_call, routing.names(live.current()))
     models = [serializers.model(name, STARTED_AT) for name in names]
-    return errors.json_response({"object": "list", "data": models})
+    return json_response({"object": "list", "data": models})
 
 
 @api.get(
@@ -137,6 +143,6 @@ async def show_model(
     request: HttpRequest, name: str, asked: Query[CallerQuery]
 ) -> HttpResponse:
     request_user.named_user(request, asked)
-    caller = authentication.caller_of(request)
+    caller = caller_of(request)
     routing.check(live.current(), name, offered=caller.agents)
-    return errors.json_response(serializers.model(name, STARTED_AT))
+    return json_response(serializers.model(name, STARTED_AT))

@@ -7,13 +7,13 @@ import logging
 import math
 from typing import Any, NamedTuple
 
-import orjson
 from django.core.exceptions import TooManyFieldsSent
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from ninja.errors import HttpError, ValidationError
 
-from access.errors import BudgetSpent
+from access.errors import BudgetSpent, TooManyParameters
+from api_base.json_responses import json_response
 from config.errors import ConfigInvalid
 from core.errors import (
     Conflict,
@@ -27,8 +27,9 @@ from core.errors import (
     Upstream,
 )
 from core.text.sanitization import shortened
-from gateway.responses import response_headers, validation_errors
-from gateway.responses.html_pages import Page
+from gateway.html_pages import Page
+from gateway.openai import serializers
+from gateway.request_validation import validation_errors
 from providers.errors import Overloaded, RateLimited, TimedOut
 
 logger = logging.getLogger(__name__)
@@ -38,12 +39,6 @@ class BodyTooLarge(Invalid):
     """The body is larger than this server takes."""
 
     code = "body_too_large"
-
-
-class TooManyParameters(Invalid):
-    """The query has more parameters than a request can have."""
-
-    code = "too_many_parameters"
 
 
 class HostRefused(Invalid):
@@ -137,7 +132,7 @@ def response(error: CoulisseError) -> HttpResponse:
     if isinstance(error, Unauthenticated):
         answer["WWW-Authenticate"] = error.challenge
     if error.attempts is not None:
-        for name, value in response_headers.headers(
+        for name, value in serializers.serving_headers(
             error.provider, error.attempts
         ).items():
             answer[name] = value
@@ -157,14 +152,6 @@ def _is_final(error: CoulisseError) -> bool:
         return seconds > PATIENCE_SECONDS
     # We have asked the provider again ourselves; they would multiply that.
     return isinstance(error, BudgetSpent | Conflict | Upstream)
-
-
-def json_response(content: dict[str, Any], *, status: int = 200) -> HttpResponse:
-    """Return `content` as JSON."""
-    body = orjson.dumps(content)
-    # Django leaves the length to a middleware, and uvicorn would send chunks.
-    headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
-    return HttpResponse(body, headers=headers, status=status)
 
 
 def on_domain_error(request: HttpRequest, exc: CoulisseError) -> HttpResponse:

@@ -5,10 +5,10 @@ import asyncio
 from django.db import connection
 from django.http import HttpRequest, HttpResponse
 
+from api_base.json_responses import json_response
 from config import live
 from core.errors import CoulisseError
 from database import database_executor
-from gateway.errors import json_response
 
 DATABASE_SECONDS = 2
 """A database that takes longer is locked or overloaded."""

@@ -16,9 +16,10 @@ from config.loading import loader
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
-    *("core", "database", "config", "providers", "mcp_bridge", "access", "telemetry"),
-    *("testing", "tasks", "agents", "memory", "experiments", "judges", "turns"),
-    *("triggers", "gateway", "smoke", "processes", "demo", "studio", "coulisse_site"),
+    *("core", "database", "api_base", "config", "providers", "mcp_bridge", "access"),
+    *("telemetry", "testing", "tasks", "agents", "memory", "experiments", "judges"),
+    *("turns", "triggers", "gateway", "smoke", "processes", "demo", "studio"),
+    "coulisse_site",
 )
 EXAMPLES = sorted((ROOT / "examples").glob("**/*.y*ml"))
 

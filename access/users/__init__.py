@@ -1,1 +1,1 @@
-"""Who a request belongs to: its caller, and its user's id, derived from their name."""
+"""Whose request it is: its caller, and its user's id, derived from the name it gives."""

@@ -6,8 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from django.http import HttpRequest
+
 Budget = Literal["unlimited", "total", "monthly"]
 Scheme = Literal["basic", "oidc", "tokens"]
+
+ATTRIBUTE = "_coulisse_caller"
+"""Of a request that was authenticated: its caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +71,9 @@ def by_token(token: Token, *, is_remembered: bool = False) -> Caller:
 
 OPEN = Caller()
 """Anyone, where no credential is asked for."""
+
+
+def caller_of(request: HttpRequest) -> Caller:
+    """Return who sends a request that was authenticated."""
+    caller: Caller = getattr(request, ATTRIBUTE)
+    return caller

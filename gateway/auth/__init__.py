@@ -1,3 +1,1 @@
-"""Who sends a request: credentials, browser logins, the user it is for, and that user's
-limits.
-"""
+"""Who sends a request: credentials and browser logins; their limits."""

@@ -16,7 +16,7 @@ from access.authentication.config import AUTH, ProxyAuth
 from access.authentication.oidc_tokens import Verifier
 from access.errors import CredentialRefused, CredentialRequired, OriginRefused
 from access.tokens import api_tokens
-from access.users.caller import OPEN, Caller, Scheme, by_token
+from access.users.caller import ATTRIBUTE, OPEN, Caller, Scheme, by_token
 from config import live
 from config.config import SERVER
 from core.errors import CoulisseError
@@ -26,8 +26,6 @@ from gateway import errors
 from gateway.auth import browser_session
 from gateway.errors import HOSTS_REMEDY
 from gateway.request_validation import hosts
-
-ATTRIBUTE = "_coulisse_caller"
 
 TURNS = "/v1/chat/completions"
 """Where a token that was found lately is taken at its word: a turn's own trip to the
@@ -52,12 +50,6 @@ async def authenticate(request: HttpRequest) -> Caller:
     proxy = live.current().get(AUTH).proxy
     caller = OPEN if proxy is None else await guard(proxy).admit(request)
     setattr(request, ATTRIBUTE, caller)
-    return caller
-
-
-def caller_of(request: HttpRequest) -> Caller:
-    """Return who sends a request that was authenticated."""
-    caller: Caller = getattr(request, ATTRIBUTE)
     return caller
 
 

@@ -23,7 +23,7 @@ from core.errors import CoulisseError
 from gateway import errors
 from gateway.auth import authentication, browser_session
 from gateway.auth.browser_session import Session
-from gateway.responses.html_pages import Page
+from gateway.html_pages import Page
 
 LANDING = "/v1/models"
 URL_NAME = "proxy-login"

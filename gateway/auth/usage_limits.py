@@ -10,9 +10,9 @@ from typing import Any, cast
 from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
+from access.users.caller import caller_of
+from access.users.request_user import identify
 from config import live
-from gateway.auth import authentication
-from gateway.auth.request_user import identify
 from turns.budget import request_limits
 from turns.budget.request_usage import UsageRequest
 
@@ -55,7 +55,7 @@ def _usage(
     query, body = given["asked"], given.get("body")
     return UsageRequest(
         live.current(),
-        authentication.caller_of(request),
+        caller_of(request),
         identify(request, query, body),
         query.embedding_tokens + (0 if body is None else body.embedding_tokens),
         needs_budget,

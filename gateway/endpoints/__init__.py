@@ -1,3 +1,1 @@
-"""The endpoints that are not chat: users' memories, turns, tasks, feedback and data,
-and webhooks.
-"""
+"""The endpoints of tasks and webhooks."""

@@ -5,11 +5,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from gateway.auth.request_user import CallerBody, CallerQuery
-from gateway.endpoints.memory_schemas import Limit, without_nul
-from gateway.endpoints.turn_schemas import Cost
+from access.users.request_user import CallerBody, CallerQuery
+from api_base.field_types import Limit, without_nul
 from gateway.schemas import Metadata
 from tasks.config import MAX_RETRIES
+from telemetry.schemas import Cost
 from turns.agent_tasks.task_requests import MAX_DELAY_SECONDS, MAX_PRIORITY
 
 State = Literal["queued", "running", "done", "errored", "cancelled"]

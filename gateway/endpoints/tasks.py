@@ -8,15 +8,15 @@ import orjson
 from django.http import HttpRequest, HttpResponse
 from ninja import Body, Query, Router
 
+from access.users.caller import caller_of
+from access.users.request_user import IN_OPENAPI, CallerQuery, identify
+from api_base import pagination
+from api_base.json_responses import json_response
 from config import live
 from core.errors import Invalid
 from core.ids import UserId
 from database import database_executor
-from gateway.auth import authentication
-from gateway.auth.request_user import IN_OPENAPI, CallerQuery, identify
 from gateway.endpoints.task_schemas import NewTask, Task, TaskList, TasksQuery
-from gateway.errors import json_response
-from gateway.responses import pagination
 from tasks.config import TASKS
 from tasks.errors import TaskUnknown
 from tasks.queue import lifecycle, worker_notifier
@@ -57,7 +57,7 @@ async def create_task(
     request: HttpRequest, asked: Query[CallerQuery], body: Body[NewTask]
 ) -> HttpResponse:
     user_id = identify(request, asked, body)
-    config, caller = live.current(), authentication.caller_of(request)
+    config, caller = live.current(), caller_of(request)
     key = _key(request, user_id)
     wish = Wish(
         body.agent,

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 
+from api_base.json_responses import json_response
 from config import live
 from config.sections import Config
 from core.errors import CoulisseError, NotFound
@@ -38,7 +39,7 @@ async def serve(request: HttpRequest, rest: str) -> HttpResponse:
         trigger = find(request)
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
-        return errors.json_response(await _answer(config, trigger, request))
+        return json_response(await _answer(config, trigger, request))
     except CoulisseError as exc:
         if trigger is not None:
             run_log.refused(trigger, exc)

@@ -6,11 +6,11 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 
 from access.audit import audit_log
+from access.audit.request_audit import deed
+from access.users.request_user import IN_OPENAPI, CallerQuery, identify
+from api_base.json_responses import json_response
 from config import live
 from core.text.sanitization import shortened
-from gateway.auth.request_audit import deed
-from gateway.auth.request_user import IN_OPENAPI, CallerQuery, identify
-from gateway.errors import json_response
 from mcp_bridge.oauth.errors import ServerUnknown
 from turns.tools.mcp_sessions import SIGN_INS
 

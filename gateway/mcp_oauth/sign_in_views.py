@@ -13,22 +13,23 @@ from django.http import (
     HttpResponseRedirect,
 )
 
-from access.audit import audit_log
+from access.audit import audit_log, request_audit
 from access.audit.audit_events import Author, Deed
 from access.authentication.config import AUTH
 from access.authentication.login_throttle import CONSUMER
 from access.authentication.secret_digests import SecretDigest
-from access.users import identity
+from access.users import identity, request_user
 from access.users.caller import OPEN
+from api_base.json_responses import json_response
 from config import live
 from config.sections import Config
 from core.errors import CoulisseError
 from core.ids import UserId
 from database import database_executor
 from gateway import errors
-from gateway.auth import authentication, request_audit, request_user
+from gateway.auth import authentication
+from gateway.html_pages import Page, keep_secret
 from gateway.mcp_oauth.oauth_errors import problem_of
-from gateway.responses.html_pages import Page, keep_secret
 from mcp_bridge.oauth.errors import NoSignIn
 from mcp_bridge.oauth.flow import Connecting, Departure, Return
 from mcp_bridge.oauth.state_tokens import LIFETIME
@@ -123,7 +124,7 @@ async def create_link(request: HttpRequest, server: str) -> HttpResponse:
         return _unprocessable(exc.message, param="server", code=exc.code)
     except CoulisseError as exc:
         return errors.on_domain_error(request, exc)
-    answer = errors.json_response({"url": departure.url})
+    answer = json_response({"url": departure.url})
     keep_secret(answer)
     return answer
 
@@ -132,7 +133,7 @@ def _check_secret(config: Config, request: HttpRequest) -> HttpResponse | None:
     """Return the refusal of a caller without the secret, or None."""
     secret = config.get(AUTH).mcp_consumer_secret
     if secret is None:
-        return errors.json_response(
+        return json_response(
             errors.shape(
                 "Links cannot be made: this server has no consumer secret",
                 "service_unavailable",
@@ -143,7 +144,7 @@ def _check_secret(config: Config, request: HttpRequest) -> HttpResponse | None:
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer" and _is_secret(secret, given.strip(), request):
         return None
-    answer = errors.json_response(
+    answer = json_response(
         errors.shape(
             "Send the consumer secret as a bearer token: it is missing or wrong",
             "invalid_request_error",
@@ -172,7 +173,7 @@ def _is_secret(secret: SecretDigest, given: str, request: HttpRequest) -> bool:
 def _unprocessable(message: str, *, param: str, code: str | None) -> HttpResponse:
     """Return the answer to a request that is understood and cannot be met."""
     content = errors.shape(message, "invalid_request_error", param=param, code=code)
-    return errors.json_response(content, status=422)
+    return json_response(content, status=422)
 
 
 async def _named_users(config: Config, request: HttpRequest) -> set[UserId]:

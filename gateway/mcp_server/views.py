@@ -48,6 +48,9 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from access.errors import OriginRefused
+from access.users import request_user
+from access.users.caller import caller_of
+from access.users.request_user import CallerQuery
 from config import live
 from config.config import SERVER
 from config.validation.suggestions import did_you_mean
@@ -55,8 +58,7 @@ from core.errors import CoulisseError, Invalid
 from core.text.sanitization import shortened
 from gateway import errors
 from gateway.api import api
-from gateway.auth import authentication, request_user
-from gateway.auth.request_user import CallerQuery
+from gateway.auth import authentication
 from gateway.config import MCP_SERVER
 from gateway.errors import HOSTS_REMEDY
 from gateway.mcp_server import offered_tools
@@ -274,7 +276,7 @@ async def _list_tools(
     request = cast(Exchange, context.request).http
     try:
         request_user.named_user(request, CallerQuery())
-        caller = authentication.caller_of(request)
+        caller = caller_of(request)
         offered = offered_tools.offered(live.current(), caller)
     except CoulisseError as exc:
         errors.log("tools/list", request.path, exc)
@@ -290,7 +292,7 @@ async def _call_tool(context: Context, params: CallToolRequestParams) -> CallToo
     """
     exchange = cast(Exchange, context.request)
     try:
-        config, caller = live.current(), authentication.caller_of(exchange.http)
+        config, caller = live.current(), caller_of(exchange.http)
         offered = offered_tools.offered(config, caller)
         user_id = request_user.identify(exchange.http, CallerQuery())
     except CoulisseError as exc:

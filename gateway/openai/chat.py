@@ -7,13 +7,12 @@ from contextlib import aclosing
 from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
+from api_base.json_responses import json_response
 from core.errors import CoulisseError
 from core.events import Begun, Event, Serving
 from core.reply import Reply
-from gateway import errors
 from gateway.openai import serializers, sse
 from gateway.openai.sse import DONE, Frames
-from gateway.responses import response_headers
 from turns import flow
 from turns.turn import TurnRequest
 
@@ -21,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def served(by: Serving) -> dict[str, str]:
-    return response_headers.headers(by.provider, by.attempts)
+    return serializers.serving_headers(by.provider, by.attempts)
 
 
 def _set_headers(answer: HttpResponseBase, headers: Mapping[str, str]) -> None:
@@ -39,11 +38,11 @@ async def complete(request: TurnRequest) -> HttpResponse:
             if isinstance(event, Begun):
                 headers = event.headers
             reply.add(event)
-    answer = errors.json_response(serializers.completion(head, reply))
+    answer = json_response(serializers.completion(head, reply))
     if reply.serving is not None:
         headers = {**headers, **served(reply.serving)}
         if (cost := serializers.cost(reply.serving)) is not None:
-            headers[response_headers.COST] = cost
+            headers[serializers.COST_HEADER] = cost
     _set_headers(answer, headers)
     return answer
 

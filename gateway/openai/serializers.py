@@ -1,13 +1,18 @@
-"""OpenAI's chat completion objects, made from what a turn says."""
+"""OpenAI's chat completion objects and our headers, made from what a turn says."""
 
 import time
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from core import money
 from core.events import Serving, Usage
 from core.ids import TurnId
 from core.reply import Reply
+
+PROVIDER_HEADER = "X-Coulisse-Provider"
+ATTEMPTS_HEADER = "X-Coulisse-Attempts"
+COST_HEADER = "X-Coulisse-Cost-Usd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,15 @@ def own(serving: Serving | None) -> dict[str, Any]:
     if serving is None or serving.cost_micro_usd is None:
         return {}
     return {"coulisse": {"cost_usd": serving.cost_micro_usd / 1_000_000}}
+
+
+def serving_headers(provider: str, attempts: int) -> dict[str, str]:
+    """Return who answers or has failed, and after how many requests to providers.
+
+    Of a stream, when it begins.
+    """
+    # A name in the YAML may be in any script; a header may not.
+    return {PROVIDER_HEADER: quote(provider), ATTEMPTS_HEADER: str(attempts)}
 
 
 def model(name: str, created: int) -> dict[str, Any]:

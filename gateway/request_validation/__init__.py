@@ -1,3 +1,3 @@
 """Checks of what clients send, before and beside pydantic: hosts, encoding, JSON size,
-image addresses.
+image addresses; and pydantic's errors as OpenAI puts them.
 """

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.endpoints.turn_schemas import ModelCall, ToolCall
+from telemetry.schemas import ModelCall, ToolCall
 
 Outcome = Literal["passed", "failed", "broken", "open"]
 

@@ -13,7 +13,6 @@ from access import user_lookup
 from config import live
 from core.errors import NotFound
 from core.ids import UserId
-from gateway.endpoints.turn_schemas import ListedTurn, Turn
 from judges.ratings import feedback, scores
 from studio.base.pagination import listed, place
 from studio.base.query_parameters import choice
@@ -23,6 +22,7 @@ from studio.user_pages.base_view import AFTER, OfUser
 from studio.user_pages.schemas import Feedback, Score, ToldFact
 from telemetry.config import TELEMETRY
 from telemetry.presentation import turn_ids, turn_serializers
+from telemetry.schemas import ListedTurn, Turn
 from telemetry.storage import turn_store
 from telemetry.types import Origin, Record
 

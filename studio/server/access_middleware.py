@@ -21,7 +21,7 @@ from core.errors import CoulisseError, Denied
 from gateway import errors
 from gateway.auth import oidc_login
 from gateway.auth.authentication import check_origin
-from gateway.responses.html_pages import Page
+from gateway.html_pages import Page
 from studio.base import error_responses
 from studio.security import accounts, local_requests, password_checks
 from studio.server import error_middleware

@@ -12,9 +12,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template import loader
 
+from api_base.json_responses import json_response
 from core.errors import CoulisseError, Denied, Invalid, NotFound
 from gateway import errors
-from gateway.responses.html_pages import Page
+from gateway.html_pages import Page
 from studio.base import content_negotiation, error_responses, html_renderer
 from studio.base.admin_site import site
 
@@ -45,7 +46,7 @@ class Faults:
         logger.exception("%s %r failed", request.method, request.path, exc_info=exc)
         if wants_page(request):
             return Page("studio/failed.html", status=500)
-        return errors.json_response(errors.internal(), status=500)
+        return json_response(errors.internal(), status=500)
 
 
 def wants_page(request: HttpRequest) -> bool:
@@ -57,7 +58,7 @@ def without_database(request: HttpRequest, exc: Exception) -> HttpResponseBase:
     """Return the answer while there is no database, and log why."""
     told = error_responses.without_database(exc)
     if not wants_page(request):
-        return errors.json_response(told, status=503)
+        return json_response(told, status=503)
     return Page(
         "studio/stopped.html",
         status=503,

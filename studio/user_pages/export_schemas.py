@@ -6,8 +6,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from gateway.endpoints.turn_schemas import Turn
 from studio.user_pages.fact_detail import FactWithHistory
+from telemetry.schemas import Turn
 from telemetry.types import Origin
 
 

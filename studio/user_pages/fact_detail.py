@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from access.audit import audit_log
 from core.errors import NotFound
 from core.text import redaction
-from gateway.endpoints.memory_schemas import DeletedMemory, Memory, MemoryChange
+from memory.api.schemas import DeletedMemory, Memory, MemoryChange
 from memory.context import sync_search
 from memory.facts import fact_serializers, fact_store, public_ids
 from memory.types import KnownFact

@@ -14,14 +14,9 @@ from access.audit import audit_log
 from config import live
 from core.errors import CoulisseError
 from core.text import redaction
-from gateway.endpoints import memory_serializers
-from gateway.endpoints.memory_schemas import (
-    MAX_QUERY_LENGTH,
-    FoundList,
-    Memory,
-    SavedMemory,
-)
 from memory import memory_settings
+from memory.api import serializers
+from memory.api.schemas import MAX_QUERY_LENGTH, FoundList, Memory, SavedMemory
 from memory.context import sync_search
 from memory.facts import fact_serializers, fact_store, public_ids
 from memory.recall import query_preparation
@@ -106,7 +101,7 @@ class Facts(OfUser):
         )
         fact = fact_store.get(self.user_id, saved.fact_id)
         return self.done(
-            memory_serializers.saved(fact, saved),
+            serializers.saved(fact, saved),
             said=SAID[saved.outcome],
             to=f"{self.place}/facts",
             status=201,
@@ -144,7 +139,7 @@ def answer(face: OfUser) -> Response:
         category=choice(face, "category", CATEGORIES),
         limit=limit,
     )
-    data = memory_serializers.found(
+    data = serializers.found(
         found.facts,
         found.messages,
         found.prepared,

@@ -6,14 +6,10 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from gateway.endpoints.memory_schemas import (
-    Corrected,
-    Instant,
-    Remembered,
-    read_instant,
-)
-from gateway.endpoints.turn_schemas import TurnUsage
+from api_base.field_types import Instant, read_instant
+from memory.api.schemas import Corrected, Remembered
 from memory.types import Category
+from telemetry.schemas import TurnUsage
 
 MicroUsd = Annotated[int, Field(description="Millionths of a US dollar.")]
 

@@ -15,7 +15,7 @@ from access import user_lookup
 from access.audit import audit_log
 from access.users import identity
 from config import live
-from gateway.endpoints import user_data
+from memory.api import user_data
 from memory.transcript import conversation_queries
 from memory.user_data import erasure, export, user_queries
 from memory.user_data.user_queries import Person, Sought

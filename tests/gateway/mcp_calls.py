@@ -12,7 +12,7 @@ import httpx2
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from gateway.auth.request_user import HEADER
+from access.users.request_user import HEADER
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ import pytest
 from django.db import connection, transaction
 
 from access.users import identity
-from gateway.endpoints.feedback_schemas import DeletedFeedback, Feedback, NewFeedback
 from judges.models import Feedback as Row
 from judges.ratings import feedback
 from judges.ratings.feedback import Said
+from judges.schemas import DeletedFeedback, Feedback, NewFeedback
 from memory.user_data import erasure
 from telemetry.presentation import turn_ids
 from tests.gateway.calls import ask

@@ -9,13 +9,7 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from core.ids import UserId
-from gateway.endpoints.memory_schemas import (
-    ListQuery,
-    Memory,
-    MemoryChanges,
-    NewMemory,
-    SearchBody,
-)
+from memory.api.schemas import ListQuery, Memory, MemoryChanges, NewMemory, SearchBody
 from memory.user_data import erasure, export
 from tests.test_docs import BASE, CODE, named, rows
 

@@ -10,7 +10,7 @@ from django.db import OperationalError
 from access.users import identity
 from database import database_executor
 from database.errors import DatabaseDown
-from gateway.endpoints import user_data
+from memory.api import user_data
 from memory.models import Erasure
 from memory.user_data import erasure, export
 from tests.gateway.hands import ok

@@ -16,7 +16,7 @@ from access.models import Meter
 from access.models import Token as TokenRow
 from access.tokens import api_tokens
 from access.users import identity
-from gateway.auth.request_user import HEADER
+from access.users.request_user import HEADER
 from memory.facts import fact_store
 from memory.recall import query_embedding
 from memory.types import Draft

@@ -7,8 +7,8 @@ import pytest
 from django.db import connection
 
 from access.tokens import api_tokens
+from access.users.request_user import HEADER
 from database import database_executor
-from gateway.auth.request_user import HEADER
 from tests.access.authors import ADA
 from tests.conftest import CONFIG
 from tests.gateway.calls import bearer, body, post

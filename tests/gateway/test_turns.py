@@ -6,8 +6,9 @@ from datetime import timedelta
 import pytest
 
 from access.users import identity
-from gateway.endpoints.turn_schemas import Turn, TurnList, TurnsQuery
+from telemetry.api import TurnsQuery
 from telemetry.presentation import turn_serializers
+from telemetry.schemas import Turn, TurnList
 from tests.conftest import CONFIG
 from tests.gateway.calls import ask
 from tests.gateway.hands import Hands

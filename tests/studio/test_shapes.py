@@ -4,7 +4,7 @@ import pytest
 
 from access.tokens import api_tokens as minting
 from access.users import identity
-from gateway.endpoints.memory_schemas import SavedMemory
+from memory.api.schemas import SavedMemory
 from studio.live import views
 from studio.monitoring import home, spend, turn_views
 from studio.operations import api_tokens, background_tasks, trigger_views

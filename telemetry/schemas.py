@@ -1,42 +1,15 @@
-"""What clients send about turns, as pydantic reads it, and what they get."""
+"""Turns as clients get them.
+
+Only described: `telemetry.presentation.turn_serializers` writes the answers.
+"""
 
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import BaseModel, Field
 
 from core.trace import ToolKind
-from gateway.auth.request_user import CallerQuery
-from gateway.endpoints.memory_schemas import Instant, Limit, without_nul
 from telemetry.types import Outcome
-
-
-class TurnsQuery(CallerQuery):
-    """Query of `GET /v1/turns`."""
-
-    agent: Annotated[str, AfterValidator(without_nul)] | None = Field(
-        default=None, description="Only this agent's."
-    )
-    experiment: Annotated[str, AfterValidator(without_nul)] | None = Field(
-        default=None, description="Only those of this experiment."
-    )
-    outcome: Outcome | None = Field(
-        default=None, description="Only those that ended so."
-    )
-    request_id: Annotated[str, AfterValidator(without_nul)] | None = Field(
-        default=None, description="Only those of the request that goes by this name."
-    )
-    since: Instant | None = Field(
-        default=None, description="Only those that began then or later."
-    )
-    limit: Limit = 20
-    after: str | None = Field(
-        default=None, description="The `last_id` of the page before."
-    )
-
-
-# What clients get. Only described: the answers are written by
-# `telemetry.presentation.turn_serializers`.
 
 
 class TurnUsage(BaseModel):

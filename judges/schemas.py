@@ -11,9 +11,9 @@ from pydantic import (
     model_validator,
 )
 
+from access.users.request_user import CallerBody
+from api_base.field_types import without_nul
 from core.errors import Invalid
-from gateway.auth.request_user import CallerBody
-from gateway.endpoints.memory_schemas import without_nul
 from judges.ratings.feedback import MAX_COMMENT_LENGTH, Said, Thumb
 
 Comment = Annotated[
@@ -56,7 +56,7 @@ class NewFeedback(CallerBody):
         return Said(self.score, self.thumb, self.comment or "")
 
 
-# What clients get. Only described: `gateway.endpoints.feedback` writes it.
+# What clients get. Only described: `judges.api` writes it.
 
 
 class Feedback(BaseModel):

@@ -11,13 +11,13 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
 from pydantic import BaseModel, ConfigDict, Field
 
+from access.errors import TooManyParameters
 from access.users import identity
+from access.users.caller import caller_of
 from config import live
 from core.errors import Invalid
 from core.ids import UserId
 from core.text.sanitization import shortened
-from gateway.auth import authentication
-from gateway.errors import TooManyParameters
 
 HEADER = "X-Coulisse-User"
 HEADER_BYTES = HEADER.lower().encode()
@@ -107,7 +107,7 @@ def identify(
     user_id = named_user(request, query, body)
     if user_id is not None:
         return user_id
-    return identity.resolve(live.current(), authentication.caller_of(request))
+    return identity.resolve(live.current(), caller_of(request))
 
 
 def named_user(
@@ -117,7 +117,7 @@ def named_user(
 
     Raises as `identify` does, but for a request that names no user.
     """
-    config, caller = live.current(), authentication.caller_of(request)
+    config, caller = live.current(), caller_of(request)
     names = [*_in_query(request, query), *in_header(request)]
     if body is not None:
         names += _in_body(body, all=caller.principal is not None)

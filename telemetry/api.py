@@ -1,19 +1,24 @@
 """`/v1/turns`: what happened in a user's turns, for that user to see, if they may."""
 
+from typing import Annotated
+
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
+from pydantic import AfterValidator, Field
 
+from access.users.request_user import IN_OPENAPI, CallerQuery, identify
+from api_base import pagination
+from api_base.field_types import Instant, Limit, without_nul
+from api_base.json_responses import json_response
 from config import live
 from core.errors import NotFound
 from core.ids import TurnId, UserId
 from database import database_executor
-from gateway.auth.request_user import IN_OPENAPI, CallerQuery, identify
-from gateway.endpoints.turn_schemas import Turn, TurnList, TurnsQuery
-from gateway.errors import json_response
-from gateway.responses import pagination
 from telemetry.config import TELEMETRY
 from telemetry.presentation import turn_ids, turn_serializers
+from telemetry.schemas import Turn, TurnList
 from telemetry.storage import turn_store
+from telemetry.types import Outcome
 
 router = Router(tags=["Turns"])
 
@@ -30,6 +35,30 @@ class TurnsHidden(NotFound):
 
     code = "turns_hidden"
     detail = "telemetry.sqlite.show_to_users in coulisse.yaml shows them"
+
+
+class TurnsQuery(CallerQuery):
+    """Query of `GET /v1/turns`."""
+
+    agent: Annotated[str, AfterValidator(without_nul)] | None = Field(
+        default=None, description="Only this agent's."
+    )
+    experiment: Annotated[str, AfterValidator(without_nul)] | None = Field(
+        default=None, description="Only those of this experiment."
+    )
+    outcome: Outcome | None = Field(
+        default=None, description="Only those that ended so."
+    )
+    request_id: Annotated[str, AfterValidator(without_nul)] | None = Field(
+        default=None, description="Only those of the request that goes by this name."
+    )
+    since: Instant | None = Field(
+        default=None, description="Only those that began then or later."
+    )
+    limit: Limit = 20
+    after: str | None = Field(
+        default=None, description="The `last_id` of the page before."
+    )
 
 
 @router.get(

@@ -5,13 +5,13 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from ninja import Body, Query, Router
 
+from access.users.request_user import IN_OPENAPI, CallerQuery, identify
+from api_base.json_responses import json_response
 from core.ids import TurnId
 from database import database_executor
-from gateway.auth.request_user import IN_OPENAPI, CallerQuery, identify
-from gateway.endpoints.feedback_schemas import DeletedFeedback, Feedback, NewFeedback
-from gateway.errors import json_response
 from judges.errors import FeedbackUnknown, MessageUnknown
 from judges.ratings import feedback
+from judges.schemas import DeletedFeedback, Feedback, NewFeedback
 from telemetry.presentation import turn_ids, turn_serializers
 
 router = Router(tags=["Feedback"])

@@ -1,21 +1,22 @@
 """`/v1/users/me`: everything about a user, to take along or to have erased."""
 
 from collections.abc import AsyncGenerator
+from datetime import datetime
+from typing import Literal
 
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from ninja import Query, Router
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from access.audit import audit_log
+from access.audit.request_audit import deed
+from access.users.request_user import IN_OPENAPI, CallerQuery, identify
+from api_base.json_responses import json_response
 from config import live
 from core.ids import UserId
 from core.text import timestamps
 from database import database_executor
-from gateway.auth.request_audit import deed
-from gateway.auth.request_user import IN_OPENAPI, CallerQuery, identify
-from gateway.endpoints.memory_schemas import Erased, ErasureAsked
-from gateway.errors import json_response
 from memory.user_data import erasure, export
 from memory.user_data.export import Place
 from telemetry.config import TELEMETRY
@@ -39,6 +40,20 @@ class EraseQuery(CallerQuery):
     confirmation: str | None = Field(
         default=None, description="From the answer of the first call."
     )
+
+
+class ErasureAsked(BaseModel):
+    object: Literal["user.erasure"]
+    user_id: str
+    confirmation: str
+    expires_at: datetime
+    would_delete: dict[str, int]
+
+
+class Erased(BaseModel):
+    object: Literal["user.erased"]
+    user_id: str
+    deleted: dict[str, int]
 
 
 @router.get(

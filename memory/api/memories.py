@@ -7,13 +7,14 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Body, Query, Router
 
 from access.audit import audit_log
+from access.audit.request_audit import deed
+from access.users.request_user import IN_OPENAPI, CallerQuery, identify
+from api_base.json_responses import json_response
 from core.errors import Invalid
 from core.ids import UserId
 from database import database_executor
-from gateway.auth.request_audit import deed
-from gateway.auth.request_user import IN_OPENAPI, CallerQuery, identify
-from gateway.endpoints import memory_serializers
-from gateway.endpoints.memory_schemas import (
+from memory.api import serializers
+from memory.api.schemas import (
     DeletedMemory,
     FoundList,
     ListQuery,
@@ -26,7 +27,6 @@ from gateway.endpoints.memory_schemas import (
     SearchBody,
     SearchQuery,
 )
-from gateway.errors import json_response
 from memory.errors import FactUnknown
 from memory.extraction.injection import injection_filter
 from memory.facts import fact_serializers, fact_store, public_ids
@@ -57,7 +57,7 @@ async def list_memories(request: HttpRequest, asked: Query[ListQuery]) -> HttpRe
         after=await _place(user_id, asked.after),
         limit=asked.limit,
     )
-    return json_response(memory_serializers.page(page, has_more=has_more))
+    return json_response(serializers.page(page, has_more=has_more))
 
 
 async def _place(
@@ -103,7 +103,7 @@ async def create_memory(
         errors=[vector.error],
     )
     fact = await database_executor.run(fact_store.get, user_id, saved.fact_id)
-    return json_response(memory_serializers.saved(fact, saved), status=201)
+    return json_response(serializers.saved(fact, saved), status=201)
 
 
 # Before `{memory_id}`, which would take `search` for an id.
@@ -157,7 +157,7 @@ async def _search(user_id: UserId, asked: SearchBody) -> HttpResponse:
         said = await database_executor.run(
             search.messages, user_id, prepared.query, limit=asked.limit
         )
-    told = memory_serializers.found(
+    told = serializers.found(
         found, said, prepared, limit=asked.limit, explain=asked.explain
     )
     return json_response(told)

@@ -6,18 +6,16 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
-    WithJsonSchema,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
+from access.users.request_user import CallerBody, CallerQuery
+from api_base.field_types import Instant, Limit, without_nul
 from core import token_estimates
 from core.errors import Invalid
-from gateway.auth.request_user import CallerBody, CallerQuery
 from memory.types import (
     MAX_CONTENT_LENGTH,
     Category,
@@ -28,43 +26,11 @@ from memory.types import (
     Status,
 )
 
-MAX_PAGE = 100
 MAX_QUERY_LENGTH = 4000
 """Characters."""
 MAX_TTL_SECONDS = 100 * 366 * 24 * 3600
 
 
-def read_instant(value: object) -> datetime:
-    """Return an ISO 8601 date and time, which must say its time zone, in UTC."""
-    if isinstance(value, datetime):
-        return value
-    try:
-        at = datetime.fromisoformat(value)  # type: ignore[arg-type]
-        if at.utcoffset() is not None:
-            return at.astimezone(UTC)
-    except (TypeError, ValueError, OverflowError):
-        raise PydanticCustomError(
-            "instant",
-            "it must be a date and time such as '2026-03-01T09:30:00Z'",
-        ) from None
-    raise PydanticCustomError(
-        "instant",
-        "it has no time zone: end it with Z for UTC, or with an offset such as +02:00 "
-        "(in a URL, %2B02:00)",
-    )
-
-
-def without_nul(text: str) -> str:
-    if "\0" in text:
-        raise PydanticCustomError("nul", "it must not contain NUL characters")
-    return text
-
-
-Instant = Annotated[
-    datetime,
-    BeforeValidator(read_instant),
-    WithJsonSchema({"type": "string", "format": "date-time"}),
-]
 Content = Annotated[
     str,
     StringConstraints(
@@ -83,7 +49,6 @@ SearchText = Annotated[
     AfterValidator(without_nul),
 ]
 Importance = Annotated[int, Field(ge=1, le=10)]
-Limit = Annotated[int, Field(ge=1, le=MAX_PAGE)]
 Place = Literal["facts", "messages", "all"]
 
 
@@ -336,17 +301,3 @@ class FoundList(BaseModel):
         "`failed`."
     )
     explain: dict[str, Any] | None = None
-
-
-class ErasureAsked(BaseModel):
-    object: Literal["user.erasure"]
-    user_id: str
-    confirmation: str
-    expires_at: datetime
-    would_delete: dict[str, int]
-
-
-class Erased(BaseModel):
-    object: Literal["user.erased"]
-    user_id: str
-    deleted: dict[str, int]

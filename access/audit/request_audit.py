@@ -6,15 +6,15 @@ from django.http import HttpRequest
 
 from access.audit import audit_events
 from access.audit.audit_events import Deed
+from access.users.caller import caller_of
 from core.ids import UserId
-from gateway.auth import authentication
 
 
 def deed(
     request: HttpRequest, action: str, user_id: UserId, target: str = "", **details: Any
 ) -> Deed:
     """Return what a request does to something of a user's; without one, to the user."""
-    caller = authentication.caller_of(request)
+    caller = caller_of(request)
     by = audit_events.over_http(caller, user_id, address(request))
     if not target:
         return Deed(action, by, str(user_id), details)

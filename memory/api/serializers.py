@@ -5,7 +5,7 @@ from dataclasses import asdict
 from itertools import chain, zip_longest
 from typing import Any
 
-from gateway.responses import pagination
+from api_base import pagination
 from memory.facts import fact_serializers, public_ids
 from memory.recall import fusion
 from memory.recall.query_preparation import Prepared

@@ -1,0 +1,43 @@
+"""Types of fields that endpoints take: date and time, text, the size of a page."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+MAX_PAGE = 100
+
+
+def read_instant(value: object) -> datetime:
+    """Return an ISO 8601 date and time, which must say its time zone, in UTC."""
+    if isinstance(value, datetime):
+        return value
+    try:
+        at = datetime.fromisoformat(value)  # type: ignore[arg-type]
+        if at.utcoffset() is not None:
+            return at.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        raise PydanticCustomError(
+            "instant",
+            "it must be a date and time such as '2026-03-01T09:30:00Z'",
+        ) from None
+    raise PydanticCustomError(
+        "instant",
+        "it has no time zone: end it with Z for UTC, or with an offset such as +02:00 "
+        "(in a URL, %2B02:00)",
+    )
+
+
+def without_nul(text: str) -> str:
+    if "\0" in text:
+        raise PydanticCustomError("nul", "it must not contain NUL characters")
+    return text
+
+
+Instant = Annotated[
+    datetime,
+    BeforeValidator(read_instant),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+Limit = Annotated[int, Field(ge=1, le=MAX_PAGE)]

@@ -1,3 +1,0 @@
-"""Parts of responses that all endpoints share: headers, HTML pages, pagination,
-validation errors.
-"""
