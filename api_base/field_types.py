@@ -1,9 +1,9 @@
-"""Types of fields that endpoints take: date and time, text, the size of a page."""
+"""Types of fields that endpoints take: times, text, the size of a page, metadata."""
 
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 MAX_PAGE = 100
@@ -41,3 +41,11 @@ Instant = Annotated[
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 Limit = Annotated[int, Field(ge=1, le=MAX_PAGE)]
+# OpenAI's own limits.
+Metadata = Annotated[
+    dict[
+        Annotated[str, StringConstraints(max_length=64)],
+        Annotated[str, StringConstraints(max_length=512)],
+    ],
+    Field(max_length=16),
+]

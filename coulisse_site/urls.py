@@ -2,10 +2,9 @@
 
 from django.urls import path
 
-from gateway import health, root
+from gateway import health, root, webhooks
 from gateway.api import api
 from gateway.auth import oidc_login
-from gateway.endpoints import webhooks
 from gateway.mcp_oauth import sign_in_views
 from gateway.mcp_server import views
 

@@ -21,7 +21,6 @@ from core.errors import CoulisseError, Invalid
 from gateway import errors
 from gateway.auth import authentication, usage_limits
 from gateway.auth.browser_session import LoginRequired
-from gateway.endpoints import tasks
 from gateway.mcp_oauth import connections
 from gateway.openai import chat, request_conversion, serializers
 from gateway.request_validation import json_limits
@@ -29,6 +28,7 @@ from gateway.schemas import ChatRequest
 from judges.api import router as feedback
 from memory.api import memories, user_data
 from telemetry.api import router as turns
+from turns.api import router as tasks
 from turns.preparation import routing
 
 STARTED_AT = int(time.time())
@@ -94,7 +94,7 @@ LIMITED_BY_REQUESTS: dict[str, Router] = {
 """Endpoints that count as requests and cost nothing."""
 UNLIMITED: dict[str, Router] = {
     # A task counts when its turn runs. Clients poll its state until then.
-    "/tasks": tasks.router,
+    "/tasks": tasks,
 }
 
 for path, router in LIMITED.items():

@@ -15,6 +15,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
+from api_base.field_types import Metadata
 from gateway.request_validation import image_urls
 
 Item = TypeVar("Item")
@@ -179,16 +180,6 @@ class NamedTool(TypedDict):
 
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 TokenCount = Annotated[int, Field(ge=1)]
-
-
-# OpenAI's own limits.
-Metadata = Annotated[
-    dict[
-        Annotated[str, StringConstraints(max_length=64)],
-        Annotated[str, StringConstraints(max_length=512)],
-    ],
-    Field(max_length=16),
-]
 
 
 class ChatRequest(Strict):

@@ -1,1 +1,1 @@
-"""Whose request it is: its caller, and its user's id, derived from the name it gives."""
+"""Whose request it is: its caller, and the id of the user whom it names."""

@@ -12,9 +12,8 @@ from access.authentication.config import AUTH
 from config import live
 from config.config import SERVER
 from core.errors import CoulisseError, Invalid
-from gateway import errors
+from gateway import errors, webhooks
 from gateway.auth import authentication
-from gateway.endpoints import webhooks
 from gateway.errors import BodyTooLarge
 from gateway.mcp_server import views
 

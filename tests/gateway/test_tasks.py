@@ -11,7 +11,6 @@ from django.test.utils import CaptureQueriesContext
 
 from access.tokens import api_tokens
 from access.users import identity
-from gateway.endpoints.task_schemas import NewTask, Task, TaskList, TasksQuery
 from tasks.models import Task as Row
 from tasks.queue import lifecycle
 from tasks.queue.lifecycle import Draft
@@ -23,6 +22,7 @@ from tests.gateway.hands import Hands, ok
 from tests.gateway.test_memory_docs import default_of, names
 from tests.tasks.conftest import Working, working  # noqa: F401
 from tests.test_docs import CODE, named, rows
+from turns.schemas import NewTask, Task, TaskList, TasksQuery
 
 pytestmark = pytest.mark.database
 

@@ -16,7 +16,6 @@ from config import live
 from core.errors import Invalid
 from core.ids import UserId
 from database import database_executor
-from gateway.endpoints.task_schemas import NewTask, Task, TaskList, TasksQuery
 from tasks.config import TASKS
 from tasks.errors import TaskUnknown
 from tasks.queue import lifecycle, worker_notifier
@@ -24,6 +23,7 @@ from tasks.reports import task_ids, task_queries
 from tasks.submission import admission
 from turns.agent_tasks import task_requests
 from turns.agent_tasks.task_requests import Wish
+from turns.schemas import NewTask, Task, TaskList, TasksQuery
 
 KEY_HEADER = "Idempotency-Key"
 MAX_KEY_LENGTH = 255

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, Field
 
 from access.users.request_user import CallerBody, CallerQuery
-from api_base.field_types import Limit, without_nul
-from gateway.schemas import Metadata
+from api_base.field_types import Limit, Metadata, without_nul
 from tasks.config import MAX_RETRIES
 from telemetry.schemas import Cost
 from turns.agent_tasks.task_requests import MAX_DELAY_SECONDS, MAX_PRIORITY
