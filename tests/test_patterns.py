@@ -164,7 +164,7 @@ PROVEN = {
     "judges.scoring.verdict_parser.plain": case(
         verdict_parser.plain, "_", " ", "- ", "a"
     ),
-    "mcp_bridge.oauth.authorization_server.www_authenticate.PARAMETER": case(
+    "mcp_bridge.oauth.authorization_server.discovery.CHALLENGE": case(
         "all", "scope=", 'scope="', "scope=a", ('scope="', "a", ""), "-scope=", "a"
     ),
     "mcp_bridge.config.SERVER_NAME": case("fullmatch", "a"),

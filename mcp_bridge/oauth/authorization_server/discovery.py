@@ -5,6 +5,8 @@ place (RFC 9728). They name an issuer, whose metadata (RFC 8414, or OpenID Conne
 have the endpoints. A server without any is its own issuer.
 """
 
+import re
+
 from mcp.client.auth.utils import (
     build_oauth_authorization_server_metadata_discovery_urls as issuer_documents,
 )
@@ -16,13 +18,14 @@ from mcp.shared.auth import OAuthMetadata, ProtectedResourceMetadata
 from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
 from pydantic import ValidationError
 
-from mcp_bridge.oauth.authorization_server import www_authenticate
 from mcp_bridge.oauth.authorization_server.http_requests import Answer, Web, check_place
 from mcp_bridge.oauth.errors import ProviderBroken
 from mcp_bridge.oauth.types import Provider
 
 GRANTS = ["authorization_code", "refresh_token"]
 MAX_ISSUER = 512
+CHALLENGE = re.compile(r'(?<![\w-])(resource_metadata|scope)=(?:"([^"]*)"|([^\s,"]+))')
+"""A parameter of `WWW-Authenticate`."""
 
 
 async def discover(web: Web, server: str, url: str, *, method: str) -> Provider:
@@ -32,7 +35,7 @@ async def discover(web: Web, server: str, url: str, *, method: str) -> Provider:
     `SignInFailed` and what is under it.
     """
     refusal = await web.knock(server, url, method=method)
-    asked = www_authenticate.read(refusal)
+    asked = _challenge(refusal)
     resource = await _resource(web, server, url, asked.get("resource_metadata"))
     if resource is None:
         issuers = [_origin(url)]
@@ -48,6 +51,15 @@ async def discover(web: Web, server: str, url: str, *, method: str) -> Provider:
         "static, or oauth: false if it has no sign-in",
         provider=server,
     )
+
+
+def _challenge(refusal: Answer) -> dict[str, str]:
+    """Return `resource_metadata` and `scope` of a 401 that has them."""
+    if refusal.status != 401:
+        return {}
+    header = refusal.headers.get("WWW-Authenticate", "")
+    found = CHALLENGE.findall(header)
+    return {name: quoted or plain for name, quoted, plain in found if quoted or plain}
 
 
 async def _resource(
