@@ -1,6 +1,9 @@
 """A chat with any agent as any user, and what happened in it."""
 
-from typing import Any
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, cast
 
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
@@ -12,14 +15,17 @@ from rest_framework.response import Response
 from access.users import identity
 from access.users.caller import OPEN
 from config import live
+from core.errors import CoulisseError
 from core.ids import new_turn_id
 from core.messages import Message
 from core.runtime import request_ids
+from gateway.openai import chat, sse
 from gateway.openai.chat import EventStream
 from studio.base.views import Face
-from studio.operations import playground_stream
 from turns.preparation import options, routing
 from turns.turn import TurnRequest
+
+logger = logging.getLogger(__name__)
 
 INCOGNITO = {"memory": "incognito"}
 TURN = "X-Coulisse-Turn"
@@ -80,7 +86,7 @@ class PlaygroundTurns(Face):
     def post(self, request: Request) -> HttpResponseBase:
         """Take a turn; its events come as those of `/v1/chat/completions` do."""
         asked = turn(self.entry(Said))
-        answer = EventStream(playground_stream.frames(asked))
+        answer = EventStream(frames(asked))
         answer.headers[TURN] = str(asked.turn_id)
         return answer
 
@@ -100,3 +106,19 @@ def turn(said: Said) -> TurnRequest:
         caller=OPEN,
         request_id=request_ids.current.get(),
     )
+
+
+async def frames(turn: TurnRequest) -> AsyncGenerator[bytes]:
+    """Yield the turn as server-sent events; an error before the first is one, too."""
+    try:
+        answer = await chat.stream(turn, include_usage=True)
+    except CoulisseError as exc:
+        yield sse.error(exc, for_operators=True) + sse.DONE
+        return
+    except Exception:
+        logger.exception("a turn of the playground failed")
+        yield sse.error(None) + sse.DONE
+        return
+    async with aclosing(cast(AsyncGenerator[bytes], aiter(answer))) as told:
+        async for frame in told:
+            yield frame
