@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 from access.limits.usage_counters import NOTHING, Charge
 from database import database_executor
 from database.errors import DatabaseDown
+from memory.context import turn_context
 from memory.context.turn_context import Gathered, Wanted
 from turns.budget import reservations
 from turns.budget.reservations import Allowance, Wish
@@ -18,13 +19,19 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-async def grant(wanted: Wanted, wish: Wish) -> tuple[Gathered, Allowance]:
-    """Read what a turn needs of the past and set aside what it may use, in one trip.
+async def grant(query: Wanted, usage: Wish) -> tuple[Gathered, Allowance]:
+    """Read a turn's context and reserve its usage, in one trip to the database.
 
-    Takes and raises what `granting.grant` does. A client that leaves meanwhile leaves
-    nothing set aside.
+    Without limits nothing is reserved, and without anything to read there is no trip.
+    Raises what `reservations.grant` raises. If the client leaves meanwhile, nothing
+    stays reserved.
     """
-    return await reserved(reservations.grant, wanted, wish)
+    if usage.is_limited:
+        return await reserved(reservations.grant, query, usage)
+    context = Gathered(())
+    if query.is_anything:
+        context = await database_executor.run(turn_context.gather, usage.user_id, query)
+    return context, Allowance(usage.charged())
 
 
 async def reserved(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

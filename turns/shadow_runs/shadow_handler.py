@@ -46,7 +46,7 @@ async def run(task: Work) -> Ending:
     reply = Reply()
     live_registration.begin(turn)
     try:
-        async with aclosing(flow.events_of(turn)) as events:
+        async with aclosing(flow.answer(turn)) as events:
             async for event in events:
                 reply.add(event)
     except Exception as exc:

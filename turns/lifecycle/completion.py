@@ -1,0 +1,77 @@
+"""Saves a turn that has ended: messages, record, charge, and what follows from it."""
+
+from dataclasses import replace
+from functools import partial
+
+from core.errors import recorded
+from core.reply import Reply
+from database import database_executor
+from database.errors import DatabaseDown
+from memory.extraction import notifier
+from telemetry.log_output import logs
+from telemetry.types import Outcome
+from turns.budget import request_limits, reservations
+from turns.lifecycle import (
+    deferred_charges,
+    post_turn_hooks,
+    turn_record,
+    turn_transaction,
+)
+from turns.lifecycle.deferred_charges import Debt
+from turns.turn import EndedTurn, Turn
+
+
+async def save(
+    turn: Turn,
+    reply: Reply,
+    *,
+    outcome: Outcome = "ok",
+    error: Exception | None = None,
+) -> None:
+    """Write the messages, the record and the charge of a turn in one transaction.
+
+    An incognito turn leaves only its charge. A turn that failed without a reply adds
+    no messages, nor does a failed turn of a task, because the task may be retried. The
+    usage is charged whatever the outcome. Raises `Unwanted` if the task of the turn
+    was erased or reassigned.
+    """
+    charge = turn_record.charge(turn)
+    if turn.embeddings:
+        charge += request_limits.charge_of(turn.config, turn.embeddings)
+    record = turn_record.record(turn, reply, outcome, error)
+    settle = partial(reservations.settle, turn.allowance, charge)
+    also = partial(post_turn_hooks.write, EndedTurn(turn, reply, record, outcome))
+    is_incognito = turn.request.options.is_incognito
+    is_void = outcome == "error" and (
+        turn.request.origin == "task" or not reply.said_something
+    )
+    study = None if is_void else turn.study
+    try:
+        if is_incognito:
+            if turn.allowance.is_charged or turn.request.on_end is not None:
+                await database_executor.run_to_end(
+                    turn_transaction.keep_nothing, settle=settle, also=also
+                )
+            return
+        await database_executor.run_to_end(
+            turn_transaction.keep,
+            record,
+            () if is_void else turn_record.entries(turn, reply, outcome),
+            study=study,
+            cap=turn.memory.working_memory_cap,
+            results=turn_record.results(turn.new),
+            telemetry=turn.telemetry,
+            settle=settle,
+            also=also,
+        )
+    except DatabaseDown as exc:
+        if charge.tokens or turn.allowance.reservation is not None:
+            lost = replace(record, outcome="error", error=recorded(error or exc))
+            debt = Debt(lost, charge, settle)
+            deferred_charges.owe(debt, turn.telemetry, is_recorded=not is_incognito)
+        raise
+    # Not on the database thread, which would make the event loop wait for the log.
+    if turn.telemetry.fmt.enabled:
+        logs.turn_ended(record)
+    if study is not None:
+        notifier.soon()

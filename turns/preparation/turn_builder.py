@@ -1,0 +1,198 @@
+"""Prepares a turn: who asks, which agent answers, and with which prompt."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from access.users import identity
+from agents import fallback_chain, loop
+from agents.config import AgentConfig
+from agents.loop import Offer
+from config import live
+from config.sections import Config
+from core import token_usage
+from core.ids import UserId
+from core.messages import Message
+from core.tools import Tool
+from database import database_executor
+from memory import memory_settings
+from memory.context.turn_context import Gathered, Wanted
+from memory.extraction.job_queue import Study
+from memory.memory_settings import Memory
+from memory.recall import query_embedding
+from providers.embeddings import usage_collector
+from telemetry.config import TELEMETRY
+from turns.budget import async_reservations, request_limits, reservations
+from turns.budget.reservations import Allowance, Wish
+from turns.preparation import prompt, routing
+from turns.preparation.routing import Route
+from turns.tools import toolbox
+from turns.tools.toolbox import Toolbox
+from turns.turn import Moment, Turn, TurnRequest
+
+
+async def prepare(request: TurnRequest) -> Turn:
+    """Return a turn that is ready to run: its prompt is composed, its usage reserved.
+
+    Reads what the turn needs from the database in one trip. If it raises, nothing
+    stays reserved.
+    """
+    began = Moment()
+    embeddings = usage_collector.start()
+    config = live.current()
+    user_id = request.user_id
+    _check_caller(config, request)
+    route = await routing.find(config, request.agent, user_id)
+    agent = route.agent
+    memory = _memory(config, request, agent)
+    new: Sequence[Message] = prompt.new_messages(request.messages)
+    tools = await _tools(config, request, user_id, agent)
+    system = _system(request, agent)
+    offer = loop.offer(request.tools, tools, request.parameters)
+    count = _counter(config, request, agent, offer)
+    left_tokens = agent.context_tokens - count([*system, *new])
+
+    def count_prompt(context: Gathered) -> int:
+        _, spoken = _conversation(request, context, new)
+        return count([*system, *prompt.told(context.block), *spoken])
+
+    usage = _usage(request, config, route, user_id, count_prompt, began)
+    if usage.is_limited and memory.has_paid_embedder:
+        # Recall calls its API before anything is reserved, and the call is billed.
+        await database_executor.run(reservations.check, usage)
+    allowance: Allowance | None = None
+    try:
+        query = await _query(request, memory, new, left_tokens)
+        context, allowance = await async_reservations.grant(query, usage)
+        if request.format is not None:
+            # Not before the limits allow the turn: a schema can be costly to compile.
+            await request.format.compile()
+        new, spoken = _conversation(request, context, new)
+    except BaseException:
+        # Embeddings for recall are billed even if the turn does not begin.
+        charge = request_limits.charge_of(config, embeddings)
+        async_reservations.give_back(allowance or Allowance(usage.charged()), charge)
+        raise
+    return Turn(
+        request=request,
+        agent=agent,
+        user_id=user_id,
+        new=new,
+        prompt=[*system, *prompt.told(context.block), *spoken],
+        memory=memory.settings,
+        study=_study(request, memory, agent),
+        telemetry=config.get(TELEMETRY),
+        began=began,
+        config=config,
+        allowance=allowance,
+        recalled=context.facts,
+        tools=tools,
+        offer=offer,
+        experiment=route.experiment,
+        embeddings=embeddings,
+    )
+
+
+def _check_caller(config: Config, request: TurnRequest) -> None:
+    """Raise `AgentUnknown` or `IdentityRefused` if the caller may not use the agent."""
+    routing.check(config, request.agent, offered=request.caller.agents)
+    identity.check_user(request.caller, request.user_id)
+
+
+def _memory(config: Config, request: TurnRequest, agent: AgentConfig) -> Memory:
+    """Return the agent's memory settings, without a plan if memory is off."""
+    memory = memory_settings.of_agent(config, agent.name)
+    return Memory(memory.settings, None) if request.options.is_memory_off else memory
+
+
+async def _tools(
+    config: Config, request: TurnRequest, user_id: UserId, agent: AgentConfig
+) -> list[Tool]:
+    """Return the agent's tools; raises `Invalid` for a name the client also uses."""
+    box = Toolbox(config, user_id, request.options, request=request)
+    tools = await box.open(agent)
+    toolbox.check_names(agent, tools, request.tools)
+    return tools
+
+
+def _system(request: TurnRequest, agent: AgentConfig) -> list[Message]:
+    """Return the system messages: the agent's, then the client's."""
+    instructions = [request.options.language_instruction]
+    if request.format is not None:
+        instructions.append(request.format.instruction)
+    return prompt.system_messages(agent.preamble, instructions, request.messages)
+
+
+def _counter(
+    config: Config, request: TurnRequest, agent: AgentConfig, offer: Offer
+) -> Callable[[Sequence[Message]], int]:
+    """Return a function that counts the tokens of a model call with given messages."""
+    is_sent = request.response_format is not None and any(
+        model.takes_format for model in fallback_chain.of(config, agent)
+    )
+    return partial(
+        token_usage.count_sent,
+        tool_tokens=offer.tool_tokens,
+        response_format=request.response_format if is_sent else None,
+    )
+
+
+async def _query(
+    request: TurnRequest, memory: Memory, new: Sequence[Message], max_tokens: int
+) -> Wanted:
+    """Return what to read for the turn, within `max_tokens`."""
+    options = request.options
+    recall = None
+    if memory.plan is not None:
+        said = query_embedding.last_said(request.messages)
+        recall = await query_embedding.query(memory.plan, said)
+    return Wanted(
+        options.thread,
+        max_tokens,
+        memory.settings,
+        mid_exchange=prompt.is_mid_exchange(new),
+        recall=recall,
+        brings_history=options.uses_client_history,
+        time_zone=options.time_zone,
+    )
+
+
+def _usage(
+    request: TurnRequest,
+    config: Config,
+    route: Route,
+    user_id: UserId,
+    count_prompt: Callable[[Gathered], int],
+    began: Moment,
+) -> Wish:
+    """Return what to reserve for the turn."""
+    return Wish(
+        config=config,
+        caller=request.caller,
+        user_id=user_id,
+        agent=route.agent,
+        experiment=route.experiment,
+        asked=request.options.token_limits,
+        count_prompt=count_prompt,
+        parameters=request.parameters,
+        now=int(began.at.timestamp()),
+        is_incognito=request.options.is_incognito,
+        is_exempt=request.origin == "smoke",
+    )
+
+
+def _study(request: TurnRequest, memory: Memory, agent: AgentConfig) -> Study | None:
+    """Return the request to extract facts from the turn, if they may be extracted."""
+    if memory.plan is None or not request.learns:
+        return None
+    return Study(agent.name, request.options.time_zone)
+
+
+def _conversation(
+    request: TurnRequest, context: Gathered, new: Sequence[Message]
+) -> tuple[Sequence[Message], list[Message]]:
+    """Return the messages the turn adds to the transcript, and all those it sends."""
+    if request.options.uses_client_history:
+        return new, prompt.join([], prompt.conversation(request.messages))
+    stored = prompt.without_audio(context.messages)
+    new = prompt.with_its_calls(stored, new, request.messages)
+    return new, prompt.join(stored, new)
