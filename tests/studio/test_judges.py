@@ -22,8 +22,8 @@ from tasks.queue import lifecycle
 from telemetry.config import TELEMETRY
 from telemetry.storage import costs
 from telemetry.storage.costs import Paid
+from tests.judges.test_judge_command import Past
 from tests.studio.fitting import fits
-from tests.tasks.test_judge_command import Past
 
 pytestmark = pytest.mark.database
 
