@@ -33,7 +33,7 @@ class Model:
         return f"{self.provider_name}/{self.name}"
 
     @property
-    def takes_format(self) -> bool:
+    def has_native_format(self) -> bool:
         """Whether its provider is sent a `response_format` and holds a reply to it."""
         return registry.structured_outputs(self.provider) == "native"
 
@@ -47,7 +47,7 @@ class Model:
         A format goes to those who hold a reply to it themselves.
         """
         given = merged(self.defaults, requested)
-        if response_format and self.takes_format:
+        if response_format and self.has_native_format:
             given["response_format"] = response_format
         return given
 
@@ -118,7 +118,7 @@ class Lineup:
         """Begin another reply."""
         self._failed.clear()
 
-    def goes_on(self, error: Exception) -> bool:
+    def advance(self, error: Exception) -> bool:
         """Put the next model in the place of one that failed, and say whether there is
         any.
 
@@ -126,7 +126,7 @@ class Lineup:
         fallback: a parameter it does not take, a prompt too long for it. What a filter
         refused is offered to nobody else.
         """
-        if not self._is_routed_around(error):
+        if not self._allows_fallback(error):
             return False
         self._failed.append((self.model, error))
         if len(self._failed) == len(self._models):
@@ -134,14 +134,14 @@ class Lineup:
         self._at = (self._at + 1) % len(self._models)
         return True
 
-    def _is_routed_around(self, error: Exception) -> bool:
+    def _allows_fallback(self, error: Exception) -> bool:
         if isinstance(error, ContentFiltered):
             return False
         if isinstance(error, Invalid):
             return bool(self._at or self._failed)
         return isinstance(error, (ProviderFailed, LocalModelDown))
 
-    def verdict(self, last: Exception) -> Exception:
+    def final_error(self, last: Exception) -> Exception:
         """Return what to tell of a round in which no model answered.
 
         The error of the model that was asked first, with what became of the others;

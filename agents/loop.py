@@ -40,7 +40,7 @@ class Task:
     """What an agent is asked, and with what."""
 
     agent: AgentConfig
-    lineup: Lineup
+    fallback_chain: Lineup
     """Who answers for it. Tasks of one turn share it: who answered one goes on."""
     messages: Sequence[Message]
     parameters: Mapping[str, Any]
@@ -51,13 +51,13 @@ class Task:
     """OpenAI tool objects; their calls go back to the client."""
     own_tools: Sequence[Tool] = ()
     """The agent's own; nobody sees them called."""
-    offered: "Offer | None" = None
+    tool_set: "Offer | None" = None
     """What may be called, if it is known already; else it follows from the tools."""
     stream: bool = True
-    says_last_alone: bool = False
+    final_text_only: bool = False
     """Whether text before a call is no part of the answer: it must have a format, or
     another agent waits for it."""
-    is_overheard: bool = True
+    is_live: bool = True
     """Whether somebody hears it as it comes; else a reply that broke off in the middle
     may be begun again. Not without `says_last_alone`."""
     user: str = ""
@@ -74,7 +74,7 @@ class Round:
     """What is told; where a model cannot see, without pictures from then on."""
     parameters: Mapping[str, Any]
     """The request's."""
-    voice: Voice
+    stream_filter: Voice
     reply: Reply = field(default_factory=Reply)
     model: Model | None = None
     """Whose it is."""
@@ -90,7 +90,7 @@ class Offer:
     """The tools a model may call in one turn, and whose they are."""
 
     own: Mapping[str, Tool]
-    clients: frozenset[str]
+    client_names: frozenset[str]
     tools: Sequence[dict[str, Any]]
     parameters: Mapping[str, Any]
 
@@ -99,11 +99,11 @@ class Offer:
         """About how many tokens the definitions take in each call of the turn."""
         return token_estimates.estimate_json(self.tools)
 
-    def ours(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
+    def own_calls(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """Return the calls that are answered here, of tools nobody has too."""
-        return [call for call in calls if call.name not in self.clients]
+        return [call for call in calls if call.name not in self.client_names]
 
-    def asked(self, *, is_last: bool) -> Mapping[str, Any]:
+    def parameters_for_round(self, *, is_last: bool) -> Mapping[str, Any]:
         """Return the parameters of a round; in the last nothing may be called."""
         if is_last and self.tools:
             return {**self.parameters, "tool_choice": "none"}
@@ -127,7 +127,7 @@ def offer(
         own = ()
     return Offer(
         own={tool.name: tool for tool in own},
-        clients=frozenset(tool["function"]["name"] for tool in clients),
+        client_names=frozenset(tool["function"]["name"] for tool in clients),
         tools=[*clients, *map(definition, own)],
         parameters=asked,
     )
@@ -141,23 +141,23 @@ async def run(task: Task) -> AsyncGenerator[Event]:
     without. A tool that fails, or that nobody has, is an answer to the model.
     Source: "Loop" of the reference's agents.
     """
-    offered = task.offered or offer(task.client_tools, task.own_tools, task.parameters)
-    voice = Voice(offered.clients, says_last_alone=task.says_last_alone)
+    offered = task.tool_set or offer(task.client_tools, task.own_tools, task.parameters)
+    voice = Voice(offered.client_names, says_last_alone=task.final_text_only)
     messages = list(task.messages)
     begun = len(task.record)
     for rounds_left in range(task.agent.max_turns, -1, -1):
-        asked = offered.asked(is_last=not rounds_left)
-        task.lineup.next_round()
+        asked = offered.parameters_for_round(is_last=not rounds_left)
+        task.fallback_chain.next_round()
         current = Round(messages, asked, voice)
         async with aclosing(_ask(task, offered, current)) as events:
             async for event in events:
-                if voice.is_through(event):
+                if voice.passes_unchanged(event):
                     yield event
                 else:
-                    for heard in voice.hears(event):
+                    for heard in voice.filter(event):
                         yield heard
         reply = current.reply
-        ours = offered.ours(reply.tool_calls)
+        ours = offered.own_calls(reply.tool_calls)
         if not ours or not rounds_left:
             break
         messages.append(current.message)
@@ -168,7 +168,7 @@ async def run(task: Task) -> AsyncGenerator[Event]:
             break
         voice.next_round()
     _note_clients_calls(task, offered, reply)
-    if reply.text and task.says_last_alone:
+    if reply.text and task.final_text_only:
         yield TextDelta(reply.text)
     for block in current.message.reasoning:
         yield ReasoningBlock(block)
@@ -186,14 +186,14 @@ async def _answer(
     async with tool_execution.answering(calls, offered.own, task.record) as answers:
         for agent in answers.handoffs:
             yield HandoffStarted(agent)
-        while not await answers.are_in():
+        while not await answers.wait():
             yield Heartbeat()
         messages += answers.messages()
 
 
 def _note_clients_calls(task: Task, offered: Offer, reply: Reply) -> None:
     for call in reply.tool_calls:
-        if call.name in offered.clients:
+        if call.name in offered.client_names:
             entry = trace.ToolCall(call.name, "client", call.arguments, id=call.id)
             task.record.append(entry)
 
@@ -201,7 +201,7 @@ def _note_clients_calls(task: Task, offered: Offer, reply: Reply) -> None:
 def _reason(last: Reply, offered: Offer) -> FinishReason:
     """Return why it ended: a model that calls when told not to has not answered."""
     called = {call.name for call in last.tool_calls}
-    if called & offered.clients:
+    if called & offered.client_names:
         return "tool_calls"
     if called:
         return "length"
@@ -214,7 +214,7 @@ def _exchange(
     said: Sequence[Message], last: Message, offered: Offer
 ) -> tuple[Message, ...]:
     """Return what a turn that waits for its client must keep to go on."""
-    if not said or not any(call.name in offered.clients for call in last.tool_calls):
+    if not said or not any(call.name in offered.client_names for call in last.tool_calls):
         return ()
     is_in = any(message.tool_calls == last.tool_calls for message in said)
     return (*said,) if is_in else (*said, last)
@@ -227,7 +227,7 @@ async def _ask(task: Task, offered: Offer, current: Round) -> AsyncGenerator[Eve
     fails before anything was heard of it, whoever follows in the line-up.
     """
     while True:
-        model = current.model = task.lineup.model
+        model = current.model = task.fallback_chain.model
         messages = reasoning_blocks.shown(current.messages, str(model))
         call = ModelCall(
             model=model.name,
@@ -255,7 +255,7 @@ async def _ask(task: Task, offered: Offer, current: Round) -> AsyncGenerator[Eve
                 exc.provider = exc.provider or model.provider_name
             if _is_mended(task, current, exc):
                 continue
-            told = task.lineup.verdict(exc)
+            told = task.fallback_chain.final_error(exc)
             if told is exc:
                 raise
             raise told from exc
@@ -281,14 +281,14 @@ def _usage(call: ModelCall, offered: Offer, reply: Reply) -> Usage:
 
 def _is_mended(task: Task, current: Round, error: Exception) -> bool:
     """Do what may help against a failure; return whether there is anything."""
-    if current.voice.is_heard and task.is_overheard:
+    if current.stream_filter.has_sent and task.is_live:
         return False
     is_blind = isinstance(error, RequestRefused)
     is_blind = is_blind and not isinstance(error, ContentFiltered)
     seen = images.left_out(current.messages) if is_blind else None
     if seen is not None:
         current.messages[:] = seen
-    elif not task.lineup.goes_on(error):
+    elif not task.fallback_chain.advance(error):
         return False
-    current.voice.begin_again()
+    current.stream_filter.restart_round()
     return True

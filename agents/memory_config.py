@@ -72,16 +72,16 @@ class AgentMemory(BaseModel):
         return self.user_state
 
     @cached_property
-    def state(self) -> dict[str, Any]:
+    def user_state_fields(self) -> dict[str, Any]:
         """What it sets of `memory.user_state`."""
-        return self._set(STATE_FIELDS)
+        return self._set_fields(STATE_FIELDS)
 
     @cached_property
-    def memory(self) -> dict[str, Any]:
+    def memory_fields(self) -> dict[str, Any]:
         """What it sets of `memory`."""
-        return self._set(self.model_fields_set - STATE_FIELDS - {"user_state"})
+        return self._set_fields(self.model_fields_set - STATE_FIELDS - {"user_state"})
 
-    def _set(self, fields: set[str]) -> dict[str, Any]:
+    def _set_fields(self, fields: set[str]) -> dict[str, Any]:
         given = ((name, getattr(self, name)) for name in fields)
         return {name: value for name, value in given if value is not None}
 

@@ -27,43 +27,43 @@ class Voice:
         self._says = False
         """Whether this one has."""
         self._screen = Screen(clients)
-        self.is_heard = False
+        self.has_sent = False
         """Whether the client was told anything of this round."""
 
     def next_round(self) -> None:
         """Begin another call of the model."""
         self._has_said = self._has_said or self._says
-        self.begin_again()
+        self.restart_round()
 
-    def begin_again(self) -> None:
+    def restart_round(self) -> None:
         """Forget this call, of which nobody heard."""
         self._says = False
         self._screen = Screen(self._clients)
-        self.is_heard = False
+        self.has_sent = False
 
-    def is_through(self, event: Event) -> bool:
+    def passes_unchanged(self, event: Event) -> bool:
         """Whether an event goes to the client as it is, which most do: it is text that
         goes on."""
         return self._says and type(event) is TextDelta
 
-    def hears(self, event: Event) -> Sequence[Event]:
+    def filter(self, event: Event) -> Sequence[Event]:
         """Return what the client is told of an event, now."""
-        told = self._told(event)
-        self.is_heard = self.is_heard or bool(told)
+        told = self._filter_event(event)
+        self.has_sent = self.has_sent or bool(told)
         return told
 
-    def _told(self, event: Event) -> Sequence[Event]:
+    def _filter_event(self, event: Event) -> Sequence[Event]:
         match event:
             case TextDelta():
-                return self._text(event)
+                return self._filter_text(event)
             case ToolCallDelta():
-                return self._screen.pass_on(event)
+                return self._screen.filter(event)
             case Finished() | ReasoningBlock():
                 return ()
             case _:
                 return (event,)
 
-    def _text(self, event: TextDelta) -> Sequence[Event]:
+    def _filter_text(self, event: TextDelta) -> Sequence[Event]:
         if self._says_last_alone:
             return ()
         is_new = self._has_said and not self._says
@@ -84,12 +84,12 @@ class Screen:
         self._waiting: dict[int, list[ToolCallDelta]] = {}
         self._hidden: set[int] = set()
 
-    def pass_on(self, piece: ToolCallDelta) -> Sequence[ToolCallDelta]:
+    def filter(self, piece: ToolCallDelta) -> Sequence[ToolCallDelta]:
         """Return the pieces that may go to the client now."""
         if piece.index in self._hidden:
             return ()
         if piece.index in self._shown:
-            return [self._renumbered(piece)]
+            return [self._renumber(piece)]
         pieces = self._waiting.setdefault(piece.index, [])
         pieces.append(piece)
         if not piece.name:
@@ -99,9 +99,9 @@ class Screen:
             self._hidden.add(piece.index)
             return ()
         self._shown[piece.index] = len(self._shown)
-        return [self._renumbered(each) for each in pieces]
+        return [self._renumber(each) for each in pieces]
 
-    def _renumbered(self, piece: ToolCallDelta) -> ToolCallDelta:
+    def _renumber(self, piece: ToolCallDelta) -> ToolCallDelta:
         return ToolCallDelta(
             self._shown[piece.index], piece.id, piece.name, piece.arguments
         )

@@ -60,7 +60,7 @@ class Subagent:
     target: str
     """What the YAML calls it."""
     purpose: str | None
-    find: Find
+    resolve: Find
     """Returns who answers this time."""
     open_tools: OpenTools
     """Returns the tools it may use, for the turn's user."""
@@ -95,7 +95,7 @@ class Subagent:
                 f"most: '{self.target}' was not called; answer without it"
             )
         message = _message_of(arguments)
-        answering = await self.find()
+        answering = await self.resolve()
         agent = answering.agent
         record.target = agent.name
         task = loop.Task(
@@ -104,8 +104,8 @@ class Subagent:
             prompt(agent, message),
             {},
             own_tools=await self.open_tools(agent),
-            says_last_alone=True,
-            is_overheard=False,
+            final_text_only=True,
+            is_live=False,
             user=self.user,
             record=record.calls,
         )
@@ -113,9 +113,9 @@ class Subagent:
         async with aclosing(loop.run(task)) as events:
             async for event in events:
                 reply.add(event)
-        return self._last_word(reply)
+        return self._final_text(reply)
 
-    def _last_word(self, reply: Reply) -> str:
+    def _final_text(self, reply: Reply) -> str:
         text = reply.text or reply.refusal
         if not text:
             raise SubagentFailed(f"agent '{self.target}' said nothing")

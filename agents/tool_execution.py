@@ -40,16 +40,16 @@ class Answers:
         self._own = own
         self._room = asyncio.Semaphore(MAX_AT_ONCE)
         self._most = min(MAX_RESULT_LENGTH, MAX_ROUND_LENGTH // max(len(calls), 1))
-        self._entries = [self._entry(call) for call in calls]
+        self._entries = [self._build_record(call) for call in calls]
         record += self._entries
         self._tasks = [
-            asyncio.create_task(self._answer(call, entry, number))
+            asyncio.create_task(self._execute(call, entry, number))
             for number, (call, entry) in enumerate(
                 zip(calls, self._entries, strict=True)
             )
         ]
 
-    def _entry(self, call: ToolCall) -> trace.ToolCall:
+    def _build_record(self, call: ToolCall) -> trace.ToolCall:
         tool = self._own.get(call.name)
         return trace.ToolCall(
             call.name,
@@ -64,7 +64,7 @@ class Answers:
         """The agents that are asked."""
         return [entry.target for entry in self._entries if entry.kind == "subagent"]
 
-    async def are_in(self) -> bool:
+    async def wait(self) -> bool:
         """Wait for all of them, but not much longer than a client waits for news."""
         _, pending = await asyncio.wait(self._tasks, timeout=HEARTBEAT_SECONDS)
         return not pending
@@ -82,7 +82,7 @@ class Answers:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _answer(
+    async def _execute(
         self, call: ToolCall, entry: trace.ToolCall, number: int
     ) -> Result:
         try:
@@ -92,20 +92,20 @@ class Answers:
                     f"many: call at most {MAX_CALLS}, and this one again if need be"
                 )
             async with self._room:
-                result = await self._tool(call).call(arguments(call), entry)
+                result = await self._find_tool(call).call(arguments(call), entry)
         except CoulisseError as exc:
             entry.end(error=recorded(exc))
             return cut(f"Error: {exc.message}", self._most)
         except asyncio.CancelledError:
             if _is_meant():
                 raise
-            return self._crashed(entry)
+            return self._record_crash(entry)
         except Exception:
-            return self._crashed(entry)
+            return self._record_crash(entry)
         entry.end(result=told(result))
         return cut(result, self._most)
 
-    def _tool(self, call: ToolCall) -> Tool:
+    def _find_tool(self, call: ToolCall) -> Tool:
         try:
             return self._own[call.name]
         except KeyError:
@@ -114,7 +114,7 @@ class Answers:
                 f"there is no tool called '{shortened(call.name)}'; there are: {known}"
             ) from None
 
-    def _crashed(self, entry: trace.ToolCall) -> str:
+    def _record_crash(self, entry: trace.ToolCall) -> str:
         logger.exception("tool %s failed", entry.name)
         entry.end(error="the tool failed; the log says how")
         return "Error: the tool failed; it may be tried again"

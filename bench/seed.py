@@ -57,7 +57,7 @@ def main() -> None:
 
 def remember(users: list[str]) -> None:
     """Know the same facts about each user, and have their messages searchable."""
-    remembering = memory_settings.of(live.current()).plan
+    remembering = memory_settings.of(live.current()).user_memory
     if remembering is None:
         raise RuntimeError("the bench's configuration remembers nothing")
     embedder = remembering.embedder

@@ -14,11 +14,11 @@ class MemoryOverrides(Protocol):
         """Whether it has a memory; None is as for all."""
 
     @property
-    def state(self) -> Mapping[str, Any]:
+    def user_state_fields(self) -> Mapping[str, Any]:
         """Fields of `memory.user_state` it sets."""
 
     @property
-    def memory(self) -> Mapping[str, Any]:
+    def memory_fields(self) -> Mapping[str, Any]:
         """Fields of `memory` it sets."""
 
 

@@ -37,13 +37,13 @@ class Stored(Protocol):
     Both return None while the database does not answer, and raise nothing for that.
     """
 
-    def newest(self) -> int | None:
+    def newest_version(self) -> int | None:
         """Return the version of what is stored."""
 
     def read(self) -> Overlays | None:
         """Return what is stored."""
 
-    def read_apart(self) -> Overlays | None:
+    def read_in_thread(self) -> Overlays | None:
         """Return what is stored; whoever asks may run an event loop."""
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ def read(path: Path, *, insists: bool = True) -> Config:
 
 def _overlays() -> Overlays:
     store = stored()
-    found = store.read_apart() if store else NONE
+    found = store.read_in_thread() if store else NONE
     if found is None:
         logger.warning(
             "the database does not answer: until it does the YAML runs without what "
@@ -168,7 +168,7 @@ def _adopt(old: Config, new: Config) -> tuple[dict[str, str], list[str]]:
         if change and section.applies == "restart":
             values[key] = old.get(section)
             restart.append(key)
-    _tell_set_aside(old.set_aside, new)
+    _tell_set_aside(old.rejected_overrides, new)
     replace(with_changes(new, values=values))
     _await_restart(restart)
     return told, restart
@@ -193,7 +193,7 @@ def _await_restart(keys: Sequence[str]) -> None:
 
 
 def _tell_set_aside(before: Sequence[SetAside], config: Config) -> None:
-    for each in config.set_aside:
+    for each in config.rejected_overrides:
         if each not in before:
             logger.warning(
                 "%s is set aside, so what the file says runs: %s",
@@ -224,15 +224,15 @@ class Watcher:
         config = current()
         # Also where the process goes to another directory.
         self.path = config.path.absolute()
-        self._told = told
-        self._stored = stored()
+        self._on_change = told
+        self._store = stored()
         self._version = config.overlays.version
         """Of what the studio said when it was last looked at."""
-        self._handled = config.digest
+        self._handled_digest = config.digest
         """The content last put in force or complained about."""
-        self._doubted = ""
+        self._suspect_digest = ""
         """Invalid content seen once."""
-        self._complained = ("", "")
+        self._last_logged = ("", "")
         """Invalid content, and what was told of it last."""
         self._stop = threading.Event()
         self._thread = threading.Thread(
@@ -251,12 +251,12 @@ class Watcher:
         self._thread.join()
 
     def _run(self) -> None:
-        for _ in self._occasions():
-            self.look()
-        if self._stored is not None:
-            self._stored.close()
+        for _ in self._wait_for_changes():
+            self.poll()
+        if self._store is not None:
+            self._store.close()
 
-    def _occasions(self) -> Iterator[object]:
+    def _wait_for_changes(self) -> Iterator[object]:
         """Yield when something in the directory changed, or enough time went by."""
         try:
             yield from watchfiles.watch(
@@ -274,14 +274,14 @@ class Watcher:
         while not self._stop.wait(POLL_SECONDS):
             yield None
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Take what the studio and the file say now, where that is new and valid."""
-        self._look_at_studio()
+        self._poll_studio()
         with _adopting:
-            self._look_at_file()
+            self._poll_file()
 
-    def _look_at_studio(self) -> None:
-        newest = self._stored.newest() if self._stored else None
+    def _poll_studio(self) -> None:
+        newest = self._store.newest_version() if self._store else None
         config = in_force()
         if newest is None or newest == self._version or config is None:
             return
@@ -291,44 +291,44 @@ class Watcher:
         except Exception:
             logger.exception("could not judge what the studio says")
         self._version = newest
-        if self._handled != config.digest:
+        if self._handled_digest != config.digest:
             # What the file was refused for may be gone.
-            self._handled = ""
+            self._handled_digest = ""
 
-    def _look_at_file(self) -> None:
+    def _poll_file(self) -> None:
         try:
             content = reader.read(self.path)
         except ConfigInvalid as exc:
-            self._refuse(str(exc), exc)
+            self._reject(str(exc), exc)
             return
         digest = loader.digest(content)
-        if digest == self._handled:
+        if digest == self._handled_digest:
             return
         try:
-            self._take(resolution.of(content, self.path, current().overlays))
-            self._handled = digest
+            self._apply(resolution.of(content, self.path, current().overlays))
+            self._handled_digest = digest
             last_valid_copy.write(content)
         except ConfigInvalid as exc:
-            self._refuse(digest, exc)
+            self._reject(digest, exc)
         except Exception:
             # A fault in one section's check must not end the watch.
-            self._handled = digest
+            self._handled_digest = digest
             logger.exception("could not judge %s", reader.label(self.path))
 
-    def _refuse(self, content: str, exc: ConfigInvalid) -> None:
+    def _reject(self, content: str, exc: ConfigInvalid) -> None:
         global _refused
-        if content == self._handled:
+        if content == self._handled_digest:
             return
-        if content != self._doubted:
+        if content != self._suspect_digest:
             # An editor may be half-way through writing; judge it if it stays so.
-            self._doubted = content
+            self._suspect_digest = content
             return
-        self._handled = content
+        self._handled_digest = content
         _refused = exc
         complaint = (content, str(exc))
-        if complaint == self._complained:
+        if complaint == self._last_logged:
             return
-        self._complained = complaint
+        self._last_logged = complaint
         logger.error(
             "%s is not valid; the old configuration stays in force:\n%s",
             reader.label(self.path),
@@ -336,13 +336,13 @@ class Watcher:
             extra={"has_lines": True},
         )
 
-    def _take(self, config: Config) -> None:
-        self._complained = ("", "")
+    def _apply(self, config: Config) -> None:
+        self._last_logged = ("", "")
         told, restart = _adopt(current(), config)
         live = [change for key, change in told.items() if key not in restart]
         file = reader.label(self.path)
         logger.info("%s reloaded: %s", file, "; ".join(live) or "nothing changed")
         if restart:
             logger.warning("restart to apply what changed in %s", ", ".join(restart))
-        if told and self._told is not None:
-            self._told(config, list(told))
+        if told and self._on_change is not None:
+            self._on_change(config, list(told))

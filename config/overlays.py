@@ -25,7 +25,7 @@ class Overlays:
     """Of the last change, any change; 0 before the first. Processes compare it."""
     entries: tuple[Overlay, ...] = ()
 
-    def having(self, one: Overlay) -> "Overlays":
+    def with_entry(self, one: Overlay) -> "Overlays":
         """Return all with one of them changed, or added as the last."""
         at = (one.section, one.name)
         changed = [one if (o.section, o.name) == at else o for o in self.entries]

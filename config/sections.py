@@ -70,7 +70,7 @@ class Section(Generic[T]):
     is_overridable: bool = False
     """Whether the studio may shadow, add and disable entries: it is a list of entries
     with a `name`, and an edit of it applies at once."""
-    held: Callable[[T], Mapping[str, Any]] | None = None
+    file_only: Callable[[T], Mapping[str, Any]] | None = None
     """Returns what of the value only the file may say, by what messages call it: what
     is run on this machine. The studio does not change it
     (`config/editing/file_only_settings.py`)."""
@@ -124,7 +124,7 @@ class SetAside:
     name: str
     problems: tuple[Problem, ...]
     is_tombstone: bool = False
-    after: int = field(default=0, compare=False)
+    rejected_before: int = field(default=0, compare=False)
     """How many had been set aside before it was found; it may be for want of them."""
 
     @property
@@ -149,7 +149,7 @@ class Config:
     """The file's."""
     overlays: Overlays = NONE
     """What the studio says, whether or not it fits."""
-    set_aside: tuple[SetAside, ...] = ()
+    rejected_overrides: tuple[SetAside, ...] = ()
     """What of that does not."""
 
     def get(self, section: Section[T] | SectionView[T]) -> T:

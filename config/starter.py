@@ -77,4 +77,4 @@ def example(key: str) -> str:
     entry = key_paths.find(_tour(), (key,))
     if entry is None:
         return ""
-    return text_edits.written(_tour().layout, entry, _tour().text)
+    return text_edits.written(_tour().source_map, entry, _tour().text)

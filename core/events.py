@@ -50,7 +50,7 @@ class Serving:
 class Begun:
     """A turn's model begins to answer. Once in a turn, before all that is said."""
 
-    serving: Serving
+    served_by: Serving
     headers: Mapping[str, str]
     """What the client is told beside the reply, such as what it has left."""
 
@@ -115,7 +115,7 @@ class Finished:
     exchange: tuple[Message, ...] = ()
     """What was said and done up to a call of the client's, where the agent's own tools
     were called on the way: the model needs all of it to go on."""
-    serving: Serving | None = None
+    served_by: Serving | None = None
     """Known at the end of a turn."""
 
 

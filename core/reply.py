@@ -24,7 +24,7 @@ class Reply:
         self.finish_reason: FinishReason | None = None
         self.usage: Usage | None = None
         self.exchange: tuple[Message, ...] = ()
-        self.serving: Serving | None = None
+        self.served_by: Serving | None = None
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._reasoning: list[str] = []
@@ -37,7 +37,7 @@ class Reply:
             case TextDelta():
                 self._text.append(event.text)
             case ToolCallDelta():
-                self._add_call(event)
+                self._add_call_delta(event)
             case ReasoningDelta():
                 self._reasoning.append(event.text)
             case RefusalDelta():
@@ -48,9 +48,9 @@ class Reply:
                 self.finish_reason = event.reason
                 self.usage = event.usage
                 self.exchange = event.exchange
-                self.serving = event.serving
+                self.served_by = event.served_by
 
-    def _add_call(self, delta: ToolCallDelta) -> None:
+    def _add_call_delta(self, delta: ToolCallDelta) -> None:
         call = self._calls.setdefault(delta.index, ["", "", ""])
         call[0] = call[0] or delta.id or ""
         call[1] = call[1] or delta.name or ""
@@ -73,7 +73,7 @@ class Reply:
         return tuple(ToolCall(*self._calls[index]) for index in sorted(self._calls))
 
     @property
-    def said_something(self) -> bool:
+    def has_output(self) -> bool:
         """Whether there is anything a user or a client could have seen."""
         return bool(self._text or self._refusal or self._calls)
 
@@ -81,7 +81,7 @@ class Reply:
     def has_begun(self) -> bool:
         """Whether the model has done anything, if only thought, which is paid for."""
         is_over = self.finish_reason is not None
-        return is_over or self.said_something or bool(self._reasoning or self._blocks)
+        return is_over or self.has_output or bool(self._reasoning or self._blocks)
 
     def message(self) -> Message:
         """Return the reply as the assistant's message."""
@@ -94,7 +94,7 @@ class Reply:
             reasoning=tuple(self._blocks) if calls else (),
         )
 
-    def events(self, *, text: str, usage: Usage | None) -> Iterator[Event]:
+    def replay_events(self, *, text: str, usage: Usage | None) -> Iterator[Event]:
         """Say the reply again, with another text and usage."""
         if self.reasoning:
             yield ReasoningDelta(self.reasoning)

@@ -61,7 +61,7 @@ class ModelCall:
     """None where it is not known: the price is not, or nobody says what was used."""
     attempts: list[Attempt] = field(default_factory=list)
     """Every request it took, in order."""
-    _begun: float = field(default_factory=time.perf_counter, repr=False)
+    _started: float = field(default_factory=time.perf_counter, repr=False)
 
     @property
     def is_billed(self) -> bool:
@@ -70,7 +70,7 @@ class ModelCall:
 
     def end(self, *, error: str | None = None) -> None:
         """Take the time and what went wrong; not called for what is broken off."""
-        self.seconds = time.perf_counter() - self._begun
+        self.seconds = time.perf_counter() - self._started
         self.error = error
 
 
@@ -94,11 +94,11 @@ class ToolCall:
     error: str | None = None
     calls: "list[Call]" = field(default_factory=list)
     """What a subagent called, in order of beginning."""
-    _begun: float = field(default_factory=time.perf_counter, repr=False)
+    _started: float = field(default_factory=time.perf_counter, repr=False)
 
     def end(self, *, result: str | None = None, error: str | None = None) -> None:
         """Take the time and what came of it."""
-        self.seconds = time.perf_counter() - self._begun
+        self.seconds = time.perf_counter() - self._started
         self.result = result
         self.error = error
 

@@ -28,13 +28,13 @@ class Application:
         if scope["type"] == "lifespan":
             await self._lifespan(scope, receive, send)
         elif scope["type"] == "websocket":
-            await self._socket(scope, receive, send)
+            await self._handle_websocket(scope, receive, send)
         elif f"{scope['path']}/".startswith("/admin/"):
             await self._studio(scope, receive, send)
         else:
             await self._http(scope, receive, send)
 
-    async def _socket(self, scope: Any, receive: Any, send: Any) -> None:
+    async def _handle_websocket(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] == websocket.PATH:
             await self._live(scope, receive, send)
         else:

@@ -158,7 +158,7 @@ class Month:
             for _ in range(PATIENCE):
                 if taken >= most or at >= self._calendar.now - timedelta(seconds=60):
                     return taken, at
-                played = self._actor.play(
+                played = self._actor.simulate(
                     *(exchange, agent, at),
                     said_tokens=thread.tokens,
                     trouble=self._calendar.trouble(at),
@@ -167,14 +167,14 @@ class Month:
                 taken += 1
                 at = played.ended_at + self._pause()
                 if played.outcome != "error":
-                    known.study(exchange, played, thread)
+                    known.extract_facts(exchange, played, thread)
                     break
         return taken, at
 
     def _keep(self, played: Played, whose: Whose, thread: Transcript) -> None:
         record(self._inserts, played, whose)
         thread.say(played)
-        self._jury.hear(played, whose)
+        self._jury.score(played, whose)
         self._work.dispatched(played, whose)
         if whose.token_id is not None:
             self._purses.spend(whose.token_id, played)

@@ -75,7 +75,7 @@ class Actor:
         self.agents = config.get(AGENTS)
         self.chance = chance
 
-    def play(
+    def simulate(
         self,
         exchange: Exchange,
         agent: str,

@@ -35,7 +35,7 @@ Drawn = Callable[[], float]
 class Standing:
     """How the arms of a bandit stand."""
 
-    starved: Sequence[str]
+    undersampled: Sequence[str]
     """Those with fewer scores than they must have, and more to be hoped for."""
     leader: str | None
     """The best, once no arm is starved; the file's first of several."""
@@ -101,8 +101,8 @@ def standing(
 def chances(experiment: ExperimentConfig, stands: Standing) -> dict[str, float]:
     """Return how likely each arm of a bandit is chosen, as they stand."""
     arms = experiment.agents
-    if stands.starved:
-        return {arm: (arm in stands.starved) / len(stands.starved) for arm in arms}
+    if stands.undersampled:
+        return {arm: (arm in stands.undersampled) / len(stands.undersampled) for arm in arms}
     if stands.leader is None:
         return dict.fromkeys(arms, 1 / len(arms))
     found = dict.fromkeys(arms, experiment.epsilon / len(arms))
@@ -113,8 +113,8 @@ def chances(experiment: ExperimentConfig, stands: Standing) -> dict[str, float]:
 def _arm(experiment: ExperimentConfig, stands: Standing, drawn: Drawn) -> str:
     """Explore what lacks scores, then now and then anything, else take the leader."""
     is_adventurous = drawn() < experiment.epsilon
-    if stands.starved:
-        return _one_of(stands.starved, drawn())
+    if stands.undersampled:
+        return _one_of(stands.undersampled, drawn())
     if stands.leader is None or is_adventurous:
         return _one_of(experiment.agents, drawn())
     return stands.leader

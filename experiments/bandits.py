@@ -27,7 +27,7 @@ class Known:
     experiment: ExperimentConfig
     """As it was then: what is read anew from the file is another one."""
     stats: Mapping[str, Stats]
-    until: float
+    expires_at: float
     """By the clock that never jumps."""
 
 
@@ -41,9 +41,9 @@ async def choose(config: Config, experiment: ExperimentConfig, user_id: UserId) 
     patience = _patience.get(experiment.name)
     if patience is None or patience.metric != experiment.metric:
         patience = _patience[experiment.name] = Patience(experiment.metric)
-    silent = patience.spent(experiment, scores, _sampling_rate(config, experiment))
+    silent = patience.exhausted_variants(experiment, scores, _sampling_rate(config, experiment))
     chosen = assignment.choose(experiment, user_id, scores, silent)
-    patience.gave(chosen)
+    patience.count_turn(chosen)
     return chosen
 
 
@@ -64,7 +64,7 @@ async def read(experiment: ExperimentConfig) -> Mapping[str, Stats]:
     if known is not None and known.experiment is not experiment:
         known = None
     if known is not None:
-        if now < known.until:
+        if now < known.expires_at:
             return known.stats
         _known[name] = Known(experiment, known.stats, now + REMEMBERED_SECONDS)
     try:

@@ -41,9 +41,9 @@ class Patience:
 
     metric: str | None
     waits: dict[str, Wait] = field(default_factory=dict)
-    told_at: dict[str, float] = field(default_factory=dict)
+    logged_at: dict[str, float] = field(default_factory=dict)
 
-    def spent(
+    def exhausted_variants(
         self,
         experiment: ExperimentConfig,
         scores: Mapping[str, Scored],
@@ -67,20 +67,20 @@ class Patience:
             wait.scores = count
             if wait.turns >= most:
                 found.add(arm)
-                self._tell(experiment, arm, wait.turns, now)
+                self._log_exhausted(experiment, arm, wait.turns, now)
         return found
 
-    def gave(self, arm: str) -> None:
+    def count_turn(self, arm: str) -> None:
         """Count a turn that an arm was chosen for, if it lacks scores."""
         if arm in self.waits:
             self.waits[arm].turns += 1
 
-    def _tell(
+    def _log_exhausted(
         self, experiment: ExperimentConfig, arm: str, turns: int, now: float
     ) -> None:
-        if arm in self.told_at and now - self.told_at[arm] < QUIET_SECONDS:
+        if arm in self.logged_at and now - self.logged_at[arm] < QUIET_SECONDS:
             return
-        self.told_at[arm] = now
+        self.logged_at[arm] = now
         judge, _ = split_metric(experiment.metric or "") or ("", "")
         logger.warning(
             "experiment '%s': variant '%s' took %d turns without a new score of '%s', "

@@ -69,8 +69,8 @@ async def _answer(
         authentication.check_origin(request)
     post = Post(request.headers, request.body)
     delivery = deliveries.read(trigger, post, datetime.now(UTC))
-    if delivery.greeting is not None:
-        return dict(delivery.greeting)
+    if delivery.challenge_reply is not None:
+        return dict(delivery.challenge_reply)
     occasion = deliveries.occasion(config, trigger, delivery)
     firing = await database_executor.run_to_end(trigger_runs.fire, occasion)
     run_log.came_of([firing])

@@ -32,7 +32,7 @@ async def give_feedback(
     if turn_id is None:
         raise MessageUnknown(param="message_id")
     row = await database_executor.run_to_end(
-        feedback.give, user_id, turn_id, body.said()
+        feedback.give, user_id, turn_id, body.to_input()
     )
     return json_response(_told(row))
 

@@ -36,7 +36,7 @@ class NewFeedback(CallerBody):
     comment: Comment | None = Field(default=None, description="Why.")
 
     @model_validator(mode="after")
-    def _says_one_thing(self) -> Self:
+    def _require_one_rating(self) -> Self:
         if self.score is None and self.thumb is None:
             raise Invalid(
                 "say what you think of it: 'score' (0 to 10) or 'thumb' (up or down)",
@@ -51,7 +51,7 @@ class NewFeedback(CallerBody):
             )
         return self
 
-    def said(self) -> Said:
+    def to_input(self) -> Said:
         """Return what the user says."""
         return Said(self.score, self.thumb, self.comment or "")
 

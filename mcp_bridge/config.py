@@ -89,7 +89,7 @@ class OAuth(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _fits_its_mode(self) -> "OAuth":
+    def _check_mode(self) -> "OAuth":
         given = [name for name in STATIC_FIELDS if getattr(self, name) is not None]
         if self.mode == "discover" and given:
             raise ValueError(
@@ -187,7 +187,7 @@ class ServerConfig(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()
 
     @model_validator(mode="after")
-    def _is_one_thing(self) -> "ServerConfig":
+    def _check_transport(self) -> "ServerConfig":
         if self.url is None and self.command is None:
             raise ValueError(
                 "has neither url: nor command:; give the address of a remote server "
@@ -288,7 +288,7 @@ MCP: Section[dict[str, ServerConfig]] = Section(
     default=dict,
     noun="mcp server",
     check=_check_servers,
-    held=commands,
+    file_only=commands,
 )
 PUBLIC_BASE_URL: Section[str | None] = Section(
     key="public_base_url",

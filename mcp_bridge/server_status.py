@@ -34,7 +34,7 @@ async def all_known(config: Config, *, pool: Pool) -> dict[str, Look]:
 
 
 def _known(name: str, pool: Pool) -> Look:
-    sessions, error = pool.looked_at(name)
+    sessions, error = pool.open_sessions(name)
     if sessions:
         return Look("open", len(sessions), max((s.offers for s in sessions), key=len))
     if error is not None:
@@ -50,7 +50,7 @@ async def look(config: Config, name: str, *, pool: Pool) -> Look:
     server = config.get(MCP)[name]
     if server.sign_in is None:
         address = Address(name, server, config.path.absolute().parent)
-        pool.forgive(address)
+        pool.clear_failure(address)
         try:
             async with pool.session(
                 address, patience_seconds=PATIENCE_SECONDS

@@ -58,7 +58,7 @@ async def open_tools(
     the tokens of servers with sign-in; for a server that is slow to start not for
     long, unless nobody awaits the turn.
     """
-    pool.follow(config)
+    pool.apply_config(config)
     patience = PATIENCE_SECONDS if is_awaited else math.inf
     opening = await _opening(config, grants, user_id, pool, credentials, patience)
     if len(opening) == 1:
@@ -75,7 +75,7 @@ async def open_tools(
 
 async def discover(config: Config, *, pool: Pool) -> None:
     """Look at every server without sign-in: log its tools, or why there are none."""
-    pool.follow(config)
+    pool.apply_config(config)
     addresses = [
         Address(name, server, config.path.absolute().parent)
         for name, server in config.get(MCP).items()
@@ -121,7 +121,7 @@ async def _opening(
         folder = config.path.absolute().parent
         if server.sign_in is None:
             return Address(name, server, folder)
-        renew = partial(credentials.renewed, config, name, user_id)
+        renew = partial(credentials.renew, config, name, user_id)
         token = tokens.get(name)
         if isinstance(token, SignInFailed):
             token = None
@@ -160,16 +160,16 @@ class _Granted:
         if self.fault is not None:
             return [self._unreachable(self.fault)]
         if self.address.user_id is not None and self.address.token is None:
-            return self._not_connected()
+            return self._sign_in_tools()
         try:
             async with self.pool.session(
                 self.address, patience_seconds=self.patience_seconds
             ) as session:
                 if session.is_refused:
-                    return self._not_connected()
+                    return self._sign_in_tools()
                 offers = await session.tools()
         except SignInNeeded:
-            return self._not_connected()
+            return self._sign_in_tools()
         except ServerFailed as exc:
             return [self._unreachable(exc)]
         return [self._tool(offer) for offer in self._allowed(offers)]
@@ -180,7 +180,7 @@ class _Granted:
             target=self.address.name,
             description=offer.description,
             parameters=offer.parameters,
-            offered_as=offer.name,
+            server_name=offer.name,
             is_read_only=offer.is_read_only,
             address=self.address,
             pool=self.pool,
@@ -199,7 +199,7 @@ class _Granted:
                 )
         return [offer for offer in offers if offer.name in only]
 
-    def _not_connected(self) -> "list[ServerTool | StandIn]":
+    def _sign_in_tools(self) -> "list[ServerTool | StandIn]":
         server = self.address.name
         if self.grant.only is None:
             about = (
@@ -207,21 +207,21 @@ class _Granted:
                 f"wants something done with {server}: it returns a link for them to "
                 "open. Once they did, the tools of that server take its place."
             )
-            return [self._stand_in(f"connect_{server}", about, "connect")]
+            return [self._unavailable_tool(f"connect_{server}", about, "connect")]
         about = (
             f"A tool of '{server}', which the user has not connected yet. Call it to "
             "get a link for them to open; its arguments are known after that."
         )
-        return [self._stand_in(name, about, "connect") for name in self.grant.only]
+        return [self._unavailable_tool(name, about, "connect") for name in self.grant.only]
 
     def _unreachable(self, exc: ServerFailed) -> "StandIn":
         about = (
             f"The tools of the MCP server '{self.address.name}' are not available "
             f"now: {exc.message}. Do not call this; tell the user if they need it."
         )
-        return self._stand_in(f"{self.address.name}_unreachable", about, "unreachable")
+        return self._unavailable_tool(f"{self.address.name}_unreachable", about, "unreachable")
 
-    def _stand_in(
+    def _unavailable_tool(
         self, name: str, about: str, kind: "Literal['connect', 'unreachable']"
     ) -> "StandIn":
         says = None if kind == "connect" else about
@@ -229,7 +229,7 @@ class _Granted:
             name=name,
             target=self.address.name,
             description=about,
-            says=says,
+            reason=says,
             link=self.link,
         )
 
@@ -242,7 +242,7 @@ class ServerTool:
     target: str
     description: str
     parameters: Mapping[str, Any]
-    offered_as: str
+    server_name: str
     """What the server calls it."""
     address: Address
     pool: Pool
@@ -268,7 +268,7 @@ class ServerTool:
 
     async def _call(self, arguments: Mapping[str, Any]) -> Result:
         async with self.pool.session(self.address) as session:
-            answer = await session.call(self.offered_as, arguments)
+            answer = await session.call(self.server_name, arguments)
         return result_conversion.read(answer, self.target)
 
 
@@ -279,7 +279,7 @@ class StandIn:
     name: str
     target: str
     description: str
-    says: str | None
+    reason: str | None
     """What it answers; None is where to sign in."""
     link: Link
     kind: Literal["mcp"] = "mcp"
@@ -287,9 +287,9 @@ class StandIn:
 
     async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> Result:
         """Say what keeps the tools from being called."""
-        if self.says is None:
+        if self.reason is None:
             return not_connected(self.target, self.link())
-        return self.says
+        return self.reason
 
 
 def not_connected(server: str, link: str) -> str:

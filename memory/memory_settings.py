@@ -30,7 +30,7 @@ class Plan:
     """Memory that is switched on, with everything it needs."""
 
     embedder: Embedder
-    learner: Learner | None
+    extraction_model: Learner | None
     """None where no agent is meant and no cheap model is known."""
     user_state: UserState
     memory: MemoryConfig
@@ -40,12 +40,12 @@ class Memory(NamedTuple):
     """An agent's settings, and its plan where it remembers users."""
 
     settings: MemoryConfig
-    plan: Plan | None
+    user_memory: Plan | None
 
     @property
     def has_paid_embedder(self) -> bool:
         """Whether an API makes the vectors of users' memories."""
-        return self.plan is not None and self.plan.embedder.service is not None
+        return self.user_memory is not None and self.user_memory.embedder.api is not None
 
 
 _known: tuple[Config | None, dict[Any, Memory]] = (None, {})
@@ -92,24 +92,24 @@ def of_users(config: Config) -> Plan | None:
     share what is known of a user. Where each agent learns with its own model, that of
     the first is lent for what is done for all.
     """
-    plans = (of_agent(config, name).plan for name in ("", *config.get(AGENT_SETTINGS)))
+    plans = (of_agent(config, name).user_memory for name in ("", *config.get(AGENT_SETTINGS)))
     found = (plan for plan in plans if plan is not None)
     first = next(found, None)
-    if first is None or first.learner is not None:
+    if first is None or first.extraction_model is not None:
         return first
-    return replace(first, learner=next((plan.learner for plan in found), None))
+    return replace(first, extraction_model=next((plan.extraction_model for plan in found), None))
 
 
 def _settings(config: Config, overrides: MemoryOverrides | None) -> MemoryConfig:
     memory = config.get(MEMORY)
     if overrides is None:
         return memory
-    changes: dict[str, Any] = dict(overrides.memory)
+    changes: dict[str, Any] = dict(overrides.memory_fields)
     if overrides.is_on is False:
         changes["user_state"] = None
     elif overrides.is_on or memory.user_state is not None:
         state = memory.user_state or UserState()
-        changes["user_state"] = state.model_copy(update=dict(overrides.state))
+        changes["user_state"] = state.model_copy(update=dict(overrides.user_state_fields))
     return memory.model_copy(update=changes)
 
 
@@ -121,7 +121,7 @@ def _plan(
         return None
     return Plan(
         embedder=embedders.choose(config, state.embed_with),
-        learner=_learner(config, state.learn_from, own_model),
+        extraction_model=_learner(config, state.learn_from, own_model),
         user_state=state,
         memory=settings,
     )

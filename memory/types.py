@@ -51,7 +51,7 @@ class Draft:
     expires_at: datetime | None = None
     supersedes: uuid.UUID | None = None
     """A fact this one says is no longer so."""
-    held_because: str = ""
+    review_reason: str = ""
     """Why nobody shall act on it until a person has looked; "" is no reason."""
 
 
@@ -87,7 +87,7 @@ class KnownFact:
     created_at: datetime
     updated_at: datetime
 
-    def is_so(self, now: datetime) -> bool:
+    def is_valid_at(self, now: datetime) -> bool:
         """Say whether it holds at a moment; a pinned one does not expire."""
         return (
             (self.is_pinned or self.expires_at is None or self.expires_at > now)
@@ -115,7 +115,7 @@ class Query:
     text: str
     embedded: Embedded | None = None
     """None searches by words alone."""
-    floor: float = 0.0
+    similarity_threshold: float = 0.0
     """The similarity below which nothing is related."""
     fusion: Fusion = "weighted"
 

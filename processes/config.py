@@ -86,5 +86,5 @@ SIDECARS: Section[dict[str, SidecarConfig]] = Section(
     shape=Annotated[list[SidecarConfig], AfterValidator(by_name("sidecar"))],
     default=dict,
     noun="sidecar",
-    held=dict,  # Each of them is a command.
+    file_only=dict,  # Each of them is a command.
 )

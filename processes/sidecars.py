@@ -54,20 +54,20 @@ class Sidecars:
         self._printed: dict[str, list[Line]] = {}
         """The lines as they were written last."""
 
-    async def adopt(self, wanted: Mapping[str, SidecarConfig]) -> None:
+    async def apply_config(self, wanted: Mapping[str, SidecarConfig]) -> None:
         """Run these and no others."""
         await self._stop(
             name for name, kept in self._kept.items() if wanted.get(name) != kept.config
         )
         kept = self._kept
         self._kept = {
-            name: kept[name] if name in kept else self._new(config)
+            name: kept[name] if name in kept else self._build_process(config)
             for name, config in wanted.items()
         }
-        self._begin(wanted.keys() - kept.keys())
+        self._start(wanted.keys() - kept.keys())
         self._publish()
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Start again what somebody asks for, and write what was printed since."""
         names = [
             name for name in restart_requests.taken(self._files) if name in self._kept
@@ -83,13 +83,13 @@ class Sidecars:
             logger.info("sidecar=%s is to start again", name, extra={"fields": fields})
         await self._stop(names)
         self._kept = {
-            name: self._new(kept.config) if name in names else kept
+            name: self._build_process(kept.config) if name in names else kept
             for name, kept in before.items()
         }
-        self._begin(names)
+        self._start(names)
         self._publish()
 
-    def _begin(self, names: Iterable[str]) -> None:
+    def _start(self, names: Iterable[str]) -> None:
         for name in names:
             self._tasks[name] = asyncio.create_task(self._kept[name].run())
             self._tasks[name].add_done_callback(_tell_fault)
@@ -98,7 +98,7 @@ class Sidecars:
         """End them all."""
         await self._stop(self._kept)
 
-    def _new(self, config: SidecarConfig) -> Sidecar:
+    def _build_process(self, config: SidecarConfig) -> Sidecar:
         program = sidecar_process.program(config, self._outer)
         return Sidecar(config, program, self._groups, changed=self._publish)
 
@@ -198,7 +198,7 @@ async def _serve(files: StateDir) -> None:
         sidecars = Sidecars(groups, files, environment(config))
         while not stopping.is_set():
             wanted = config.get(SIDECARS)
-            await sidecars.adopt(wanted)
+            await sidecars.apply_config(wanted)
             content = await _edit(content, stopping, sidecars)
             config = _part(content)
         await sidecars.stop()
@@ -215,7 +215,7 @@ async def _edit(content: bytes, stopping: asyncio.Event, sidecars: Sidecars) -> 
     This process knows its own part alone, and is a third as large for it.
     """
     while not await _is_set_within(LOOK_SECONDS, stopping):
-        await sidecars.look()
+        await sidecars.poll()
         now = last_valid_copy.read()
         if now is not None and now != content:
             return now

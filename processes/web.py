@@ -76,7 +76,7 @@ def _connection_limits() -> ConnectionLimits:
         server = live.start().get(SERVER)
     except ConfigInvalid:
         server = ServerConfig()  # The application reports it when it starts.
-    limits = ConnectionLimits.of(server)
+    limits = ConnectionLimits.from_config(server)
     affordable = _raise_descriptor_limit(limits.max_connections)
     if affordable >= limits.max_connections:
         return limits

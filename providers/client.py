@@ -64,7 +64,7 @@ async def run(
             yield event
         stream = exchange.stream
         while stream is not None and not stream.finished:
-            for event in await stream.more():
+            for event in await stream.next_events():
                 yield event
         await exchange.drain()
     finally:
@@ -176,7 +176,7 @@ async def _begin(request: _Request[T]) -> Exchange[T]:
             # Their tracebacks lead here: they would keep all of this alive.
             failed.clear()
         await backoff.pause(wait_seconds)
-        request.patience.spend(wait_seconds)
+        request.patience.subtract_pause(wait_seconds)
         rounds += 1
 
 
@@ -188,7 +188,7 @@ async def _round(
     while True:
         endpoint = request.pool.choose(untried)
         if endpoint is None:
-            raise _foremost(failed) or request.pool.closed_to_all()
+            raise _foremost(failed) or request.pool.circuit_open_error()
         try:
             return await _attempt(request, endpoint)
         except ProviderFailed as error:
@@ -244,7 +244,7 @@ async def _attempt(request: _Request[T], endpoint: Endpoint) -> Exchange[T]:
         exchange.close()
         _note(request, endpoint, sent, _what_went_wrong(exc, exchange))
         if isinstance(exc, CoulisseError):
-            lone, rules = request.pool.is_lone, request.pool.provider.breaker
+            lone, rules = request.pool.has_single_endpoint, request.pool.provider.breaker
             circuit.fail(exc, rules, lone=lone, trying=trying)
         else:
             circuit.leave(trying=trying)

@@ -195,7 +195,7 @@ class ProviderConfig(BaseModel):
 
     @field_validator("kind", mode="before")
     @classmethod
-    def _known_kind(cls, value: Any) -> Any:
+    def _check_kind(cls, value: Any) -> Any:
         if not isinstance(value, str) or value in KIND_NAMES:
             return value
         raise ValueError(_unknown_kind(value))
@@ -206,7 +206,7 @@ class ProviderConfig(BaseModel):
 
     @field_validator("structured_outputs")
     @classmethod
-    def _has_that_way(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _check_structured_outputs(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value == "native" and info.data.get("kind") == "anthropic":
             raise ValueError(
                 "must be prompt for the kind 'anthropic', which is not sent "
@@ -216,7 +216,7 @@ class ProviderConfig(BaseModel):
 
     @field_validator("endpoints")
     @classmethod
-    def _are_distinct(
+    def _check_endpoint_names(
         cls, value: tuple[Endpoint, ...], info: ValidationInfo
     ) -> tuple[Endpoint, ...]:
         if value and info.data.get("kind") == "local":
@@ -231,8 +231,8 @@ class ProviderConfig(BaseModel):
         return value
 
     @model_validator(mode="after")
-    def _has_key(self) -> "ProviderConfig":
-        for number, entry in enumerate(self.each()):
+    def _check_key(self) -> "ProviderConfig":
+        for number, entry in enumerate(self.per_endpoint()):
             if (
                 entry.api_key is None
                 and entry.base_url is None
@@ -245,7 +245,7 @@ class ProviderConfig(BaseModel):
                 )
         return self
 
-    def each(self) -> list["ProviderConfig"]:
+    def per_endpoint(self) -> list["ProviderConfig"]:
         """Return an entry for each endpoint, as if it were the only one."""
         if not self.endpoints:
             return [self]

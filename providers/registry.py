@@ -56,7 +56,7 @@ class Kind:
 
     wire: Wire
     base_url: str | None = None
-    refuses: frozenset[str] | None = None
+    unsupported_parameters: frozenset[str] | None = None
     """Parameters its API does not take; None when it judges for itself."""
     structured_outputs: Literal["native", "prompt"] = "prompt"
 
@@ -84,14 +84,14 @@ KINDS: dict[KindName, Kind] = {
     ),
     # https://api-docs.deepseek.com/api/create-chat-completion
     "deepseek": Kind(
-        OpenAIWire(reasoning_back=True),
+        OpenAIWire(returns_reasoning=True),
         "https://api.deepseek.com",
         _refusing("logit_bias", "parallel_tool_calls", "seed", "service_tier"),
     ),
     # https://ai.google.dev/gemini-api/docs/openai: unknown fields are a 400.
     "gemini": Kind(
         # A tool without arguments is a 400 as well, unless it has no `parameters`.
-        OpenAIWire(signatures_back=True, empty_parameters=False, blocks_silently=True),
+        OpenAIWire(returns_signatures=True, sends_empty_parameters=False, filters_silently=True),
         "https://generativelanguage.googleapis.com/v1beta/openai",
         _refusing(
             "frequency_penalty",
@@ -103,12 +103,12 @@ KINDS: dict[KindName, Kind] = {
     ),
     # https://console.groq.com/docs/openai
     "groq": Kind(
-        OpenAIWire(max_tokens_as="max_completion_tokens", message_names=False),
+        OpenAIWire(max_tokens_as="max_completion_tokens", sends_message_names=False),
         "https://api.groq.com/openai/v1",
         _refusing("logit_bias"),
     ),
     "local": Kind(
-        OpenAIWire(), refuses=frozenset({"store"}), structured_outputs="native"
+        OpenAIWire(), unsupported_parameters=frozenset({"store"}), structured_outputs="native"
     ),
     "openai": Kind(
         # The reasoning models refuse max_tokens; all take its successor.
@@ -138,7 +138,7 @@ def is_elsewhere(provider: ProviderConfig) -> bool:
     own = None, KINDS[provider.kind].base_url
     if not provider.endpoints:
         return provider.base_url not in own
-    return any(entry.base_url not in own for entry in provider.each())
+    return any(entry.base_url not in own for entry in provider.per_endpoint())
 
 
 def structured_outputs(provider: ProviderConfig) -> Literal["native", "prompt"]:

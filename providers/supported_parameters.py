@@ -10,7 +10,7 @@ from providers.config import ProviderConfig
 
 def refused(provider: ProviderConfig, names: Iterable[str]) -> list[str]:
     """Return those of the names the provider's API does not take, in their order."""
-    refuses = registry.of(provider).refuses
+    refuses = registry.of(provider).unsupported_parameters
     if refuses is None:
         return []
     return [

@@ -30,7 +30,7 @@ STUDIO: Section[StudioConfig] = Section(
     key="studio",
     shape=StudioConfig,
     default=StudioConfig,
-    held=switch,
+    file_only=switch,
     description="what may be done in the browser",
 )
 

@@ -60,7 +60,7 @@ class Outline(Started):
 class Record(Outline):
     """A whole turn."""
 
-    recalled: Sequence[str]
+    recalled_fact_ids: Sequence[str]
     """The facts of the user that the prompt told, by what clients call them."""
     calls: Sequence[Call]
     """In order of beginning; what a tool called in its turn is within it."""

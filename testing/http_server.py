@@ -103,7 +103,7 @@ class FakeServer(ABC):
         """Wait as `wait` does, without blocking the event loop."""
         await asyncio.to_thread(self.wait, condition, timeout_seconds)
 
-    def _note(self, change: Callable[[], None]) -> None:
+    def _update(self, change: Callable[[], None]) -> None:
         with self._changed:
             change()
             self._changed.notify_all()
@@ -119,14 +119,14 @@ class FakeServer(ABC):
             self._loop.run_forever()
         finally:
             server.close()
-            self._loop.run_until_complete(self._shut())
+            self._loop.run_until_complete(self._close())
             self._loop.close()
 
     @abstractmethod
     async def _listen(self) -> asyncio.Server:
         """Begin to serve, at `self._port`."""
 
-    async def _shut(self) -> None:
+    async def _close(self) -> None:
         # A connection that is just being accepted has its talk yet to come.
         while pending := asyncio.all_tasks() - {asyncio.current_task()}:
             self._cancel(pending)

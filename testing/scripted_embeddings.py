@@ -21,13 +21,13 @@ class VectorAnswer(Answer):
 
     dimensions: int | None = None
     """How long the vectors are, whatever was asked for."""
-    count: int | None = None
+    vector_count: int | None = None
     """How many there are, whatever was asked for."""
     value: float | None = None
     """What each number of them is: `nan`, say."""
-    decimals: bool = False
+    as_floats: bool = False
     """Write numbers, though base64 was asked for."""
-    backwards: bool = False
+    is_reversed: bool = False
     """Put the last vector first."""
 
     def body(self, asked: Any) -> bytes:
@@ -41,7 +41,7 @@ class VectorAnswer(Answer):
 
     def _list(self, asked: dict[str, Any]) -> dict[str, Any]:
         rows = self._rows(asked)
-        plain = self.decimals or asked.get("encoding_format") != "base64"
+        plain = self.as_floats or asked.get("encoding_format") != "base64"
         data = [
             {
                 "object": "embedding",
@@ -55,15 +55,15 @@ class VectorAnswer(Answer):
             usage["prompt_tokens"] = usage["total_tokens"]
         return {
             "object": "list",
-            "data": data[::-1] if self.backwards else data,
+            "data": data[::-1] if self.is_reversed else data,
             "model": asked["model"],
             "usage": usage,
         }
 
     def _rows(self, asked: dict[str, Any]) -> NDArray[np.float32]:
         texts = _texts(asked)
-        if self.count is not None:
-            texts = (texts * (self.count + 1))[: self.count]
+        if self.vector_count is not None:
+            texts = (texts * (self.vector_count + 1))[: self.vector_count]
         rows = hash_embedder.vectors(texts, self.dimensions or _dimensions(asked))
         if self.value is not None:
             rows[:] = self.value

@@ -70,9 +70,9 @@ class FakeProvider(FakeServer):
     def __init__(self, *, port: int = 0) -> None:
         super().__init__(port=port)
         self._talks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        self._start_over()
+        self._clear()
 
-    def _start_over(self) -> None:
+    def _clear(self) -> None:
         self._released = asyncio.Event()
         self.requests: list[Request] = []
         self.connections = 0
@@ -181,7 +181,7 @@ class FakeProvider(FakeServer):
             self._cancel(pending)
             await asyncio.wait(pending)
             await asyncio.sleep(0)
-        self._start_over()
+        self._clear()
 
     # How it serves.
 
@@ -203,18 +203,18 @@ class FakeProvider(FakeServer):
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self.connections += 1
-        task = self._loop.create_task(self._talk(reader, writer))
+        task = self._loop.create_task(self._handle_connection(reader, writer))
         self._talks[task] = writer
         task.add_done_callback(self._talks.pop)
 
-    async def _talk(
+    async def _handle_connection(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         try:
             while (read := await read_request(reader)) is not None:
                 request = Request(*read[0], read[1])
                 seen = self.embeddings if _is_embedding(request) else self.requests
-                self._note(partial(seen.append, request))
+                self._update(partial(seen.append, request))
                 if not await self._serve(request, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -231,22 +231,22 @@ class FakeProvider(FakeServer):
         answer = self._next(request)
         try:
             if not answer.lingers:
-                return await self._tell(request, answer, writer)
-            return await self._tell_unless_left(request, answer, writer)
+                return await self._send_answer(request, answer, writer)
+            return await self._answer_unless_disconnected(request, answer, writer)
         except ConnectionError:
-            self._note(lambda: setattr(request, "aborted", True))
+            self._update(lambda: setattr(request, "aborted", True))
             return False
 
-    async def _tell_unless_left(
+    async def _answer_unless_disconnected(
         self, request: Request, answer: Answer, writer: asyncio.StreamWriter
     ) -> bool:
-        telling = asyncio.ensure_future(self._tell(request, answer, writer))
+        telling = asyncio.ensure_future(self._send_answer(request, answer, writer))
         connection = cast(_Connection, writer.transport.get_protocol())
         leaving = asyncio.ensure_future(connection.gone.wait())
         try:
             await asyncio.wait({telling, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not telling.done():
-                self._note(lambda: setattr(request, "aborted", True))
+                self._update(lambda: setattr(request, "aborted", True))
                 return False
             return telling.result()
         finally:
@@ -263,23 +263,23 @@ class FakeProvider(FakeServer):
             return self._script.popleft()
         return self.default(request) if callable(self.default) else self.default
 
-    async def _tell(
+    async def _send_answer(
         self, request: Request, answer: Answer, writer: asyncio.StreamWriter
     ) -> bool:
         streams = isinstance(request.body, dict) and bool(request.body.get("stream"))
         wire = wires.of(request.path)
         if answer.raw is not None or not streams:
-            return await self._tell_whole(request, answer, wire, writer)
-        return await self._tell_stream(request, answer, wire, writer)
+            return await self._send_whole(request, answer, wire, writer)
+        return await self._send_stream(request, answer, wire, writer)
 
-    async def _tell_whole(
+    async def _send_whole(
         self,
         request: Request,
         answer: Answer,
         wire: FakeWire,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        if not await self._pass("headers", answer, writer):
+        if not await self._apply_script("headers", answer, writer):
             return False
         await _pause(answer.pause_seconds)
         body = answer.raw if answer.raw is not None else wire.whole(answer)
@@ -288,35 +288,35 @@ class FakeProvider(FakeServer):
             writer.write(head + body[: len(body) // 2])
             return await self._stop_in_body(answer, writer, body[len(body) // 2 :])
         writer.write(head + body)
-        self._note(lambda: setattr(request, "answered", True))
+        self._update(lambda: setattr(request, "answered", True))
         return True
 
     async def _stop_in_body(
         self, answer: Answer, writer: asyncio.StreamWriter, rest: bytes
     ) -> bool:
         await writer.drain()
-        if not await self._pass(answer.cut or answer.hang, answer, writer):
+        if not await self._apply_script(answer.cut or answer.hang, answer, writer):
             return False
         writer.write(rest)
         return True
 
-    async def _tell_stream(
+    async def _send_stream(
         self,
         request: Request,
         answer: Answer,
         wire: FakeWire,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        if not await self._pass("headers", answer, writer):
+        if not await self._apply_script("headers", answer, writer):
             return False
         first, *others = wire.frames(answer)
         head = _head(answer, "Transfer-Encoding: chunked", "text/event-stream")
         writer.write(head + chunk(first))
-        if not await self._pass("first_token", answer, writer):
+        if not await self._apply_script("first_token", answer, writer):
             return False
         for number, frame in enumerate(others):
             await _pause(answer.pause_seconds)
-            if number == wire.lead and not await self._pass(
+            if number == wire.lead and not await self._apply_script(
                 "mid_stream", answer, writer
             ):
                 return False
@@ -325,10 +325,10 @@ class FakeProvider(FakeServer):
                 await writer.drain()
         writer.write(b"0\r\n\r\n")
         await writer.drain()
-        self._note(lambda: setattr(request, "answered", True))
+        self._update(lambda: setattr(request, "answered", True))
         return True
 
-    async def _pass(
+    async def _apply_script(
         self, place: Place | None, answer: Answer, writer: asyncio.StreamWriter
     ) -> bool:
         """Do what the script wants at a place; return whether to go on."""

@@ -211,7 +211,7 @@ SAMPLES = {
 
 def becomes(kind: Kind, name: str) -> str:
     """What a kind makes of a parameter, in the table's words."""
-    if kind.refuses is not None and name in kind.refuses:
+    if kind.unsupported_parameters is not None and name in kind.unsupported_parameters:
         return "refused"
     without, with_it = (
         kind.wire.body(

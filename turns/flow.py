@@ -46,13 +46,13 @@ async def run(request: TurnRequest) -> AsyncGenerator[Event]:
             async for event in events:
                 if not has_begun:
                     has_begun = True
-                    yield Begun(turn_record.serving(turn), turn.allowance.headers)
+                    yield Begun(turn_record.serving(turn), turn.usage_grant.headers)
                 reply.add(event)
                 if isinstance(event, Finished):
                     event = replace(
                         event,
                         usage=token_usage.of(turn.prompt, reply),
-                        serving=turn_record.serving(turn),
+                        served_by=turn_record.serving(turn),
                     )
                     await save(turn, reply)
                 yield event
@@ -84,9 +84,9 @@ def answer(turn: Turn) -> AsyncGenerator[Event]:
                 response_format=request.response_format,
                 client_tools=request.tools,
                 own_tools=turn.tools,
-                offered=turn.offer,
+                tool_set=turn.tool_set,
                 stream=request.stream,
-                says_last_alone=request.format is not None,
+                final_text_only=request.format is not None,
                 user=turn.user_id.hex,
                 record=turn.record,
             )

@@ -57,7 +57,7 @@ class TurnRequest:
     on_end: OnEnd | None = None
     """Writes more in the transaction that stores the turn, if it ended well. What it
     raises, the turn raises; with `Unwanted` it is charged, and nothing is stored."""
-    on_break: OnBreak | None = None
+    on_interruption: OnBreak | None = None
     """The same for a turn that was cancelled or failed."""
     learns: bool = True
     """Whether what is said to the agent is learnt from as a user's own words."""
@@ -84,19 +84,19 @@ class Turn:
     """The messages this turn adds to the transcript, before the reply."""
     prompt: Sequence[Message]
     memory: MemoryConfig
-    study: Study | None
+    extraction_request: Study | None
     """The wish to learn from this turn."""
     telemetry: TelemetryConfig
-    began: Moment
+    started: Moment
     config: Config
     """The file as it was when the turn began."""
-    allowance: Allowance
+    usage_grant: Allowance
     """What it may use, and where that is charged."""
-    recalled: Sequence[uuid.UUID] = ()
+    recalled_fact_ids: Sequence[uuid.UUID] = ()
     """The facts of the user that the prompt tells."""
     tools: Sequence[Tool] = ()
     """The agent's own, for this user."""
-    offer: Offer | None = None
+    tool_set: Offer | None = None
     """These and the client's, as models receive them; None if not decided yet."""
     experiment: str = ""
     """What the client named, where the agent is a variant of it."""

@@ -16,7 +16,7 @@ from core.runtime import request_ids
 class Author:
     """Who does something, and from where."""
 
-    actor: str
+    name: str
     """`user:ID`, `token:LABEL (ID)`, `basic:NAME`, `oidc:SUB`, `command line: NAME`."""
     origin: str = ""
     """The client's address, or the machine a command runs on."""
@@ -28,7 +28,7 @@ class Deed:
 
     action: str
     """A noun and a verb: `token.create`."""
-    by: Author
+    actor: Author
     target: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
     """More about it that JSON can say; never a secret, and no text of a user's."""

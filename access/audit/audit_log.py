@@ -33,9 +33,9 @@ def write(deed: Deed) -> None:
     AuditEntry.objects.create(
         at=datetime.now(UTC),
         action=_line(deed.action, 64),
-        actor=_line(deed.by.actor, 512),
+        actor=_line(deed.actor.name, 512),
         target=_line(deed.target, 512),
-        origin=_line(deed.by.origin, 255),
+        origin=_line(deed.actor.origin, 255),
         details=_storable(deed.details),
         request_id=_line(deed.request_id, 128),
     )
@@ -67,7 +67,7 @@ def recorded_at_the_terminal(action: str, target: str, change: Callable[[str], T
     `settings.COULISSE_COMMAND_AUDIT`.
     """
     by = audit_events.at_the_terminal()
-    return recorded(Deed(action, by, target), change, by.actor)
+    return recorded(Deed(action, by, target), change, by.name)
 
 
 def page(

@@ -148,16 +148,16 @@ class Passwords:
         hashes are to be computed.
         """
         key = self._digest(header)
-        username = self._recall(key, address)
+        username = self._cached_username(key, address)
         if username is None:
             username = await self._admit(key, _readings(header or ""), address)
         return username
 
-    def recall(self, header: str | None, address: str) -> str:
+    def check_cached(self, header: str | None, address: str) -> str:
         """Do as `check` does, but refuse what was not checked before."""
-        username = self._recall(self._digest(header), address)
+        username = self._cached_username(self._digest(header), address)
         if username is None:
-            raise self._refused()
+            raise self._refusal()
         return username
 
     def _digest(self, header: str | None) -> bytes:
@@ -170,23 +170,23 @@ class Passwords:
                 f"{WANTED}, not as another kind", challenge=self.challenge
             )
         if len(header) > MAX_HEADER:
-            raise self._refused()
+            raise self._refusal()
         return hmac.digest(self._key, header.encode("utf-8", "replace"), "sha256")
 
-    def _recall(self, key: bytes, address: str) -> str | None:
+    def _cached_username(self, key: bytes, address: str) -> str | None:
         """Return the username of a login that has come from this address before.
 
         A login from another address passes the throttle first: otherwise a client that
         guesses would see at once which guess is right.
         """
         username = self._right.get(key)
-        if username is not None and self._throttle.knows(address, username):
+        if username is not None and self._throttle.is_known_address(address, username):
             return username
         return None
 
     async def _admit(self, key: bytes, readings: list[Given], address: str) -> str:
         if not readings:
-            raise self._refused()
+            raise self._refusal()
         name = readings[0].username
         checking = self._checking.get(key)
         if checking is None:
@@ -197,8 +197,8 @@ class Passwords:
             checking.attempts[network] = self._throttle.begin(address, name)
         username = await asyncio.shield(checking.result)
         if username is None:
-            raise self._refused()
-        self._throttle.know(address, username)
+            raise self._refusal()
+        self._throttle.remember_address(address, username)
         return username
 
     def _start_check(
@@ -235,21 +235,21 @@ class Passwords:
         if key in self._right or key in self._wrong:
             return self._right.get(key)
         if self._decoy is None:
-            username = self._owner(readings)
+            username = self._find_owner(readings)
         else:
-            username = await _hashing.run(self._owner, readings)
+            username = await _hashing.run(self._find_owner, readings)
         if username is None:
             _put(self._wrong, key, None)
         else:
             _put(self._right, key, username)
         return username
 
-    def _owner(self, readings: list[Given]) -> str | None:
+    def _find_owner(self, readings: list[Given]) -> str | None:
         """Return whose password one of the readings has; computes hashes."""
-        right = (given.username for given in readings if self._is_right(given))
+        right = (given.username for given in readings if self._matches(given))
         return next(right, None)
 
-    def _is_right(self, given: Given) -> bool:
+    def _matches(self, given: Given) -> bool:
         expected = self._plain.get(given.username, self._nobody)
         is_right = expected.matches(given.password)
         if is_right or self._decoy is None:
@@ -258,7 +258,7 @@ class Passwords:
         is_right = hashers.check_password(given.password, stored or self._decoy)
         return is_right and stored is not None
 
-    def _refused(self) -> CredentialRefused:
+    def _refusal(self) -> CredentialRefused:
         return CredentialRefused(
             "The username or the password is wrong", challenge=self.challenge
         )

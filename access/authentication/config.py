@@ -83,7 +83,7 @@ class AdminAuth(ScopeConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _is_no_proxy(cls, value: Any) -> Any:
+    def _refuse_proxy_keys(cls, value: Any) -> Any:
         for key, reason in NOT_IN_ADMIN.items():
             if isinstance(value, dict) and key in value:
                 raise ValueError(f"cannot have '{key}': {reason}")
@@ -126,7 +126,7 @@ class AuthConfig(Part):
 
     @field_validator("admin", "proxy", mode="before")
     @classmethod
-    def _says_something(cls, value: Any) -> Any:
+    def _require_scope(cls, value: Any) -> Any:
         # Not the same as no key: who left it empty may think it is closed.
         if value is None:
             raise ValueError("is empty: give it a scheme, or remove it")

@@ -33,7 +33,7 @@ class SealedSession(signed_cookies.SessionStore):
         try:
             if len(key) > MAX_COOKIE:
                 raise InvalidToken
-            body = self._box().decrypt(
+            body = self._fernet().decrypt(
                 key.encode("ascii"), ttl=self.get_session_cookie_age()
             )
             content: dict[str, object] = json.loads(body)
@@ -44,9 +44,9 @@ class SealedSession(signed_cookies.SessionStore):
 
     def _get_session_key(self) -> str:
         body = json.dumps(dict(self.items()), separators=(",", ":"))
-        return self._box().encrypt(body.encode()).decode()
+        return self._fernet().encrypt(body.encode()).decode()
 
-    def _box(self) -> Fernet:
+    def _fernet(self) -> Fernet:
         return _box(str(settings.SECRET_KEY), self.purpose)
 
 

@@ -35,13 +35,13 @@ class Burst:
     name: str | None
     """The name of the last failure; None where sign-ins have none."""
     failures: int
-    is_from_many: bool = False
+    is_distributed: bool = False
     """Whether it is one name and many addresses, not one address."""
 
     def __str__(self) -> str:
         """Return it as a sentence begins: failures of what, from where, for whom."""
         count = f"{self.failures:,} failed sign-in{'' if self.failures == 1 else 's'}"
-        place = "several addresses" if self.is_from_many else self.network
+        place = "several addresses" if self.is_distributed else self.network
         name = "" if self.name is None else f" for name '{shortened(self.name)}'"
         return f"{count} from {place or 'a unix socket'}{name}"
 
@@ -52,7 +52,7 @@ def report(burst: Burst) -> None:
     details = {
         "failures": burst.failures,
         "name": None if burst.name is None else shortened(burst.name),
-        "several_addresses": burst.is_from_many,
+        "several_addresses": burst.is_distributed,
     }
     by = Author(ACTOR, burst.network)
     _writing.submit(_write, Deed(ACTION, by, burst.scope, details))

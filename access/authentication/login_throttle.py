@@ -162,7 +162,7 @@ class LoginThrottle:
         self._known: dict[tuple[str, str | None], None] = {}
         self._reports: deque[float] = deque(maxlen=MAX_REPORTS)
 
-    def knows(self, address: str, name: str | None) -> bool:
+    def is_known_address(self, address: str, name: str | None) -> bool:
         """Return whether this address has signed in with this name."""
         return (client_network(address), name) in self._known
 
@@ -171,7 +171,7 @@ class LoginThrottle:
         now = self.clock()
         by_address = self._by_address.find(client_network(address), now)
         seconds = 0.0 if by_address is None else by_address.wait_seconds(now)
-        if name is not None and not self.knows(address, name):
+        if name is not None and not self.is_known_address(address, name):
             by_name = self._by_name.find(_key(name), now)
             has_failed = by_address is not None and by_address.failures > 0
             share = 1.0 if has_failed else CLEAN_SHARE
@@ -206,9 +206,9 @@ class LoginThrottle:
     def succeed(self, attempt: Attempt, name: str | None) -> None:
         """Count no failure, and know the address from now on."""
         self.withdraw(attempt)
-        self.know(attempt.network, name)
+        self.remember_address(attempt.network, name)
 
-    def know(self, address: str, name: str | None) -> None:
+    def remember_address(self, address: str, name: str | None) -> None:
         """Remember that this address has signed in with this name."""
         key = (client_network(address), name)
         self._known.pop(key, None)
@@ -248,7 +248,7 @@ class LoginThrottle:
                 attempt.network,
                 attempt.name,
                 failures=max(counts),
-                is_from_many=not is_due,
+                is_distributed=not is_due,
             )
         )
 

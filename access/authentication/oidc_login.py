@@ -44,11 +44,11 @@ class Login:
     verifier: Verifier
     root: str
     """The path its pages are under."""
-    landing: str
+    default_next_url: str
     """The page they come to when they asked for none."""
     url_name: str
     """Of the view they come back to."""
-    person: Callable[[Mapping[str, Any]], Any]
+    user_from_claims: Callable[[Mapping[str, Any]], Any]
     """Returns somebody by the claims about them."""
 
     @property
@@ -56,7 +56,7 @@ class Login:
         """Where the provider sends them back."""
         return self.verifier.oidc.redirect_url
 
-    def is_return_path(self, path: str) -> bool:
+    def is_callback_path(self, path: str) -> bool:
         """Return whether a path is the one people come back to."""
         return path == urlsplit(self.redirect_url).path
 
@@ -69,13 +69,13 @@ class Login:
             case "OIDC_RP_SCOPES":
                 return " ".join(dict.fromkeys(("openid", *oidc.scopes)))
             case "OIDC_OP_AUTHORIZATION_ENDPOINT":
-                return self.verifier.provider.read().authorization_endpoint
+                return self.verifier.provider.fetch_metadata().authorization_endpoint
             case "OIDC_AUTHENTICATION_CALLBACK_URL":
                 return self.url_name
             case "OIDC_USE_PKCE" | "OIDC_USE_NONCE":
                 return True
             case "LOGIN_REDIRECT_URL":
-                return self.landing
+                return self.default_next_url
         return import_from_settings(name, *default)
 
 
@@ -100,7 +100,7 @@ class Departure(OIDCAuthenticationRequestView):  # type: ignore[misc]  # is unty
     def get(self, request: HttpRequest) -> HttpResponse:
         answer: HttpResponse = super().get(request)
         path, login = self.wanted.partition("?")[0], self.login
-        is_circle = login.is_return_path(path) and path != login.landing
+        is_circle = login.is_callback_path(path) and path != login.default_next_url
         # An address that begins with a path is none on another site.
         is_fit = self.wanted.startswith(login.root) and not is_circle
         is_fit = is_fit and len(self.wanted) <= MAX_WANTED
@@ -123,12 +123,12 @@ class Return(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # is untype
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
         """Raises `LoginFailed`, `CredentialRefused` and `IdentityProviderDown`."""
-        self._check(request)
+        self._check_state(request)
         request.oidc_login = self.login  # type: ignore[attr-defined]  # for Backend
         answer: HttpResponseBase = super().get(request)
         return answer
 
-    def _check(self, request: HttpRequest) -> None:
+    def _check_state(self, request: HttpRequest) -> None:
         states = request.session.get(STATES)
         state = states.get(request.GET.get("state")) if states else None
         if state is None or time.time() - state["added_on"] > STATE_SECONDS:
@@ -137,7 +137,7 @@ class Return(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # is untype
             )
         # Another provider that we ask, too, may not answer in this one's name.
         issuer = request.GET.get("iss")
-        if issuer not in (None, self.login.verifier.provider.read().issuer):
+        if issuer not in (None, self.login.verifier.provider.fetch_metadata().issuer):
             raise LoginFailed("The answer is another identity provider's")
 
     def login_failure(self) -> HttpResponseBase:
@@ -172,7 +172,7 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc]  # is untyped
 
     def get_token(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Exchange the code."""
-        oidc, published = self.login.verifier.oidc, self.login.verifier.provider.read()
+        oidc, published = self.login.verifier.oidc, self.login.verifier.provider.fetch_metadata()
         form = {name: value for name, value in payload.items() if value is not None}
         form["redirect_uri"] = self.login.redirect_url
         headers = {}
@@ -191,12 +191,12 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc]  # is untyped
         return answer
 
     def verify_token(self, token: str, **given: Any) -> dict[str, Any]:
-        return self.login.verifier.identity(token, nonce=given.get("nonce"))
+        return self.login.verifier.verify_id_token(token, nonce=given.get("nonce"))
 
     def get_or_create_user(
         self, access_token: str, id_token: str, payload: dict[str, Any]
     ) -> Any:
-        return self.login.person(payload)
+        return self.login.user_from_claims(payload)
 
 
 def basic(client_id: str, secret: str) -> str:

@@ -70,11 +70,11 @@ class Provider:
         self._refreshing: Future[None] | None = None
 
     @property
-    def published(self) -> Published | None:
+    def cached_metadata(self) -> Published | None:
         """What was read last, if anything ever was."""
         return self._published
 
-    def needs_reading(self, kid: str | None, algorithm: str) -> bool:
+    def needs_refresh(self, kid: str | None, algorithm: str) -> bool:
         """Return whether a key is not there and may be by now."""
         published = self._published
         if published is not None and _suitable(published, kid, algorithm):
@@ -85,7 +85,7 @@ class Provider:
         """Have it be read in a thread, once for all who ask meanwhile; never fails."""
         with self._lock:
             if self._refreshing is None or self._refreshing.done():
-                self._refreshing = _reading.submit(self._read)
+                self._refreshing = _reading.submit(self._refresh)
             return self._refreshing
 
     def refresh_if_old(self) -> None:
@@ -93,16 +93,16 @@ class Provider:
         if self._is_due(REFRESH_SECONDS):
             self.refresh()
 
-    def read(self) -> Published:
+    def fetch_metadata(self) -> Published:
         """Return what is published, read now if it never was.
 
         Raises `IdentityProviderDown`. For threads: it waits.
         """
         if self._published is None:
             self.refresh().result()
-        return self.known()
+        return self.require_metadata()
 
-    def known(self) -> Published:
+    def require_metadata(self) -> Published:
         """Return what was read; raises `IdentityProviderDown` if nothing ever was."""
         if self._published is None:
             raise self._error or IdentityProviderDown()
@@ -113,7 +113,7 @@ class Provider:
 
         Raises `IdentityProviderDown` for none where the provider could not be asked.
         """
-        found = _suitable(self.known(), kid, algorithm)
+        found = _suitable(self.require_metadata(), kid, algorithm)
         if not found and self._error is not None:
             raise self._error
         return list(_made(found, algorithm))
@@ -121,7 +121,7 @@ class Provider:
     def _is_due(self, seconds: float) -> bool:
         return self._asked_at is None or time.monotonic() - self._asked_at >= seconds
 
-    def _read(self) -> None:
+    def _refresh(self) -> None:
         try:
             self._published = _discovered(self.issuer_url)
             self._error = None

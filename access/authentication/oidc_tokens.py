@@ -42,7 +42,7 @@ class Verifier:
         self._known: dict[bytes, tuple[str, float]] = {}
         """Subjects by the digests of tokens, and until when they are remembered."""
 
-    async def subject(self, token: str) -> str:
+    async def verify_bearer_token(self, token: str) -> str:
         """Return whose bearer token this is, by the provider's `sub`.
 
         The provider is asked for its keys where this one's is not known. Raises
@@ -53,10 +53,10 @@ class Verifier:
         if known is not None and known[1] > time.time():
             return known[0]
         kid, algorithm = _head(token)
-        if self.provider.needs_reading(kid, algorithm):
+        if self.provider.needs_refresh(kid, algorithm):
             await asyncio.wrap_future(self.provider.refresh())
         self.provider.refresh_if_old()
-        claims = self._claims(token, kid, algorithm, self.oidc.audiences)
+        claims = self._decode_claims(token, kid, algorithm, self.oidc.audiences)
         subject = _subject(claims)
         while len(self._known) >= MAX_REMEMBERED:
             self._known.pop(next(iter(self._known)), None)
@@ -66,15 +66,15 @@ class Verifier:
         self._known[digest] = subject, end
         return subject
 
-    def identity(self, id_token: str, *, nonce: str | None) -> dict[str, Any]:
+    def verify_id_token(self, id_token: str, *, nonce: str | None) -> dict[str, Any]:
         """Return what an ID token says of who has just logged in.
 
         For threads: the provider may have to be asked. Raises as `subject` does.
         """
         kid, algorithm = _head(id_token)
-        if self.provider.needs_reading(kid, algorithm):
+        if self.provider.needs_refresh(kid, algorithm):
             self.provider.refresh().result()
-        claims = self._claims(id_token, kid, algorithm, (self.oidc.client_id,))
+        claims = self._decode_claims(id_token, kid, algorithm, (self.oidc.client_id,))
         if nonce is None or claims.get("nonce") != nonce:
             raise _refused("it answers another login")
         audience = claims["aud"]
@@ -83,7 +83,7 @@ class Verifier:
             raise _refused("it is meant for another client")
         return {**claims, "sub": _subject(claims)}
 
-    def _claims(
+    def _decode_claims(
         self, token: str, kid: str | None, algorithm: str, audiences: tuple[str, ...]
     ) -> dict[str, Any]:
         for key in self.provider.keys(kid, algorithm):
@@ -93,7 +93,7 @@ class Verifier:
                     key,
                     algorithms=[algorithm],
                     audience=audiences,
-                    issuer=self.provider.known().issuer,
+                    issuer=self.provider.require_metadata().issuer,
                     leeway=LEEWAY_SECONDS,
                     options={"require": ["aud", "exp", "iss", "sub"]},
                 )

@@ -73,7 +73,7 @@ class Limit(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _limits_something(self) -> "Limit":
+    def _require_limit(self) -> "Limit":
         values = self.model_dump(exclude={"per", "name"}, exclude_none=True)
         if not values:
             raise ValueError(

@@ -41,10 +41,10 @@ class Used(NamedTuple):
     requests: int
     tokens: int
     micro_usd: int
-    turns_aside: int
+    turns_reserved: int
     """Turns that are running."""
-    tokens_aside: int
-    micro_usd_aside: int
+    tokens_reserved: int
+    micro_usd_reserved: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,8 @@ class Figure:
     counted: Counted
     length: int
     """Of the window, as `windows` has it."""
-    most: int
-    words: str
+    maximum: int
+    label: str
     """What to call it: "daily token limit"."""
 
 
@@ -66,8 +66,8 @@ class Cap:
     """A figure on one meter."""
 
     key: Key
-    figure: Figure
-    whose: str = ""
+    rule: Figure
+    owner_label: str = ""
     """What to add to its words; "" where the request itself sets it."""
     is_budget: bool = False
 
@@ -187,46 +187,46 @@ def _budget(token: Token, now: int) -> Cap:
 
 def needs_price(caps: Collection[Cap]) -> bool:
     """Say whether money is limited, so that a price must be known."""
-    return any(cap.figure.counted == "micro_usd" for cap in caps)
+    return any(cap.rule.counted == "micro_usd" for cap in caps)
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     """A cap, and what its meter says once the request is counted."""
 
-    cap: Cap
+    limit: Cap
     used: int
     """Without this request."""
-    mine: int
+    own_usage: int
     """What this request sets aside."""
     now: int
-    aside: int = 0
+    reserved: int = 0
     """What of `used` is only set aside, for other turns that are running."""
 
     @property
-    def is_passed(self) -> bool:
-        return self._passes(self.used)
+    def is_exceeded(self) -> bool:
+        return self._exceeds(self.used)
 
     @property
-    def is_held_up(self) -> bool:
+    def is_exceeded_by_reservations(self) -> bool:
         """Whether the cap is passed by what is set aside alone."""
-        return self.is_passed and not self._passes(self.used - self.aside)
+        return self.is_exceeded and not self._exceeds(self.used - self.reserved)
 
-    def _passes(self, used: int) -> bool:
-        most = self.cap.figure.most
+    def _exceeds(self, used: int) -> bool:
+        most = self.limit.rule.maximum
         # Tokens are refused once the cap is reached, and money before it is passed.
-        if self.cap.figure.counted == "tokens":
+        if self.limit.rule.counted == "tokens":
             return used >= most
-        return used >= most or used + self.mine > most
+        return used >= most or used + self.own_usage > most
 
     @property
-    def left(self) -> int:
-        return max(0, self.cap.figure.most - self.used - self.mine)
+    def remaining(self) -> int:
+        return max(0, self.limit.rule.maximum - self.used - self.own_usage)
 
     @property
     def reset_seconds(self) -> int:
         """How long until it is as if nothing had been used."""
-        window = self.cap.key.window
+        window = self.limit.key.window
         return (
             BUSY_SECONDS
             if window.length == time_windows.EVER
@@ -248,10 +248,10 @@ def states(
     return [
         State(
             cap,
-            _used(cap.figure.counted, used[cap.key]) - mine[cap.figure.counted],
-            mine[cap.figure.counted],
+            _used(cap.rule.counted, used[cap.key]) - mine[cap.rule.counted],
+            mine[cap.rule.counted],
             now,
-            _aside(cap.figure.counted, used[cap.key]) - aside[cap.figure.counted],
+            _aside(cap.rule.counted, used[cap.key]) - aside[cap.rule.counted],
         )
         for cap in caps
     ]
@@ -262,11 +262,11 @@ def _used(counted: Counted, used: Used) -> int:
         case "requests":
             return used.requests
         case "turns":
-            return used.turns_aside
+            return used.turns_reserved
         case "tokens":
-            return used.tokens + used.tokens_aside
+            return used.tokens + used.tokens_reserved
         case "micro_usd":
-            return used.micro_usd + used.micro_usd_aside
+            return used.micro_usd + used.micro_usd_reserved
 
 
 def _aside(counted: Counted, used: Used) -> int:
@@ -274,11 +274,11 @@ def _aside(counted: Counted, used: Used) -> int:
         case "requests":
             return 0
         case "turns":
-            return used.turns_aside
+            return used.turns_reserved
         case "tokens":
-            return used.tokens_aside
+            return used.tokens_reserved
         case "micro_usd":
-            return used.micro_usd_aside
+            return used.micro_usd_reserved
 
 
 def check(states: Collection[State]) -> None:
@@ -286,18 +286,18 @@ def check(states: Collection[State]) -> None:
 
     Of several, the one that lasts longest is told.
     """
-    passed = [state for state in states if state.is_passed]
+    passed = [state for state in states if state.is_exceeded]
     if not passed:
         return
     worst = max(passed, key=_lasts)
-    error = _spent(worst) if worst.cap.is_budget else _reached(worst)
+    error = _spent(worst) if worst.limit.is_budget else _reached(worst)
     error.headers = headers(states)
     raise error
 
 
 def _lasts(state: State) -> tuple[float, int]:
-    window = state.cap.key.window
-    if state.cap.is_budget and window.length == time_windows.EVER:
+    window = state.limit.key.window
+    if state.limit.is_budget and window.length == time_windows.EVER:
         return float("inf"), 0
     # Of two that end together, the last hour and its day, the longer one is told.
     return _wait_seconds(state), -window.start
@@ -305,35 +305,35 @@ def _lasts(state: State) -> tuple[float, int]:
 
 def _wait_seconds(state: State) -> int:
     """Return when to try again; nobody knows when turns that are running end."""
-    return BUSY_SECONDS if state.is_held_up else state.reset_seconds
+    return BUSY_SECONDS if state.is_exceeded_by_reservations else state.reset_seconds
 
 
 def _reached(state: State) -> LimitReached:
     """Return the error for a limit. Source: "Rate limiting" of the reference."""
-    cap, seconds = state.cap, _wait_seconds(state)
-    words = " ".join(filter(None, (cap.figure.words, cap.whose)))
+    cap, seconds = state.limit, _wait_seconds(state)
+    words = " ".join(filter(None, (cap.rule.label, cap.owner_label)))
     # Only money is refused before the limit is reached, for what would pass it.
     fault = (
         "exceeded"
-        if state.used >= cap.figure.most
-        else f"does not cover the request, which may cost {_amount(state.mine, state)}"
+        if state.used >= cap.rule.maximum
+        else f"does not cover the request, which may cost {_amount(state.own_usage, state)}"
     )
     held = ""
-    if state.is_held_up and cap.figure.counted != "turns":
-        aside = _amount(state.aside, state)
+    if state.is_exceeded_by_reservations and cap.rule.counted != "turns":
+        aside = _amount(state.reserved, state)
         held = f", {aside} of it set aside for turns that are running"
     return LimitReached(
         f"{words} {fault}: used {_amount(state.used, state)}"
-        f"/{_amount(cap.figure.most, state)}{held}, retry after {seconds}s",
+        f"/{_amount(cap.rule.maximum, state)}{held}, retry after {seconds}s",
         retry_after_seconds=seconds,
     )
 
 
 def _spent(state: State) -> BudgetSpent:
     used, most, mine = (
-        _amount(each, state) for each in (state.used, state.cap.figure.most, state.mine)
+        _amount(each, state) for each in (state.used, state.limit.rule.maximum, state.own_usage)
     )
-    window = state.cap.key.window
+    window = state.limit.key.window
     if window.length == time_windows.EVER:
         return BudgetSpent(
             "this API token's budget does not cover the request, which may cost "
@@ -350,7 +350,7 @@ def _spent(state: State) -> BudgetSpent:
 
 
 def _amount(value: int, state: State) -> str:
-    if state.cap.figure.counted != "micro_usd":
+    if state.limit.rule.counted != "micro_usd":
         return str(value)
     return dollars.short(value)
 
@@ -363,12 +363,12 @@ def headers(states: Collection[State]) -> dict[str, str]:
     told = {}
     kinds: tuple[Counted, ...] = ("requests", "tokens")
     for counted in kinds:
-        of_kind = [state for state in states if state.cap.figure.counted == counted]
+        of_kind = [state for state in states if state.limit.rule.counted == counted]
         if not of_kind:
             continue
-        tightest = min(of_kind, key=lambda state: (state.left, -state.reset_seconds))
-        told[f"x-ratelimit-limit-{counted}"] = str(tightest.cap.figure.most)
-        told[f"x-ratelimit-remaining-{counted}"] = str(tightest.left)
+        tightest = min(of_kind, key=lambda state: (state.remaining, -state.reset_seconds))
+        told[f"x-ratelimit-limit-{counted}"] = str(tightest.limit.rule.maximum)
+        told[f"x-ratelimit-remaining-{counted}"] = str(tightest.remaining)
         told[f"x-ratelimit-reset-{counted}"] = duration(tightest.reset_seconds)
     return told
 

@@ -16,18 +16,18 @@ from core.ids import UserId
 class Use:
     """One limit of a user's, and how far they are."""
 
-    words: str
+    label: str
     """What to call it: "daily token limit"."""
     counted: Counted
     used: int
-    most: int
+    maximum: int
     resets_at: datetime | None
     """None where nobody knows: of turns that run."""
 
     @property
     def share(self) -> float:
         """How much of it is used, from 0 to 1."""
-        return min(1.0, self.used / self.most) if self.most else 1.0
+        return min(1.0, self.used / self.maximum) if self.maximum else 1.0
 
 
 def of_user(config: Config, user_id: UserId, now: datetime) -> list[Use]:
@@ -59,10 +59,10 @@ def _use(cap: Cap, meter: Meter | None) -> Use:
     window = cap.key.window
     ever = window.length == time_windows.EVER
     return Use(
-        words=cap.figure.words,
-        counted=cap.figure.counted,
-        used=0 if meter is None else _used(cap.figure.counted, meter),
-        most=cap.figure.most,
+        label=cap.rule.label,
+        counted=cap.rule.counted,
+        used=0 if meter is None else _used(cap.rule.counted, meter),
+        maximum=cap.rule.maximum,
         resets_at=None if ever else datetime.fromtimestamp(window.end, UTC),
     )
 

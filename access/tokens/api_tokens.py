@@ -97,7 +97,7 @@ def again(token: caller.Token, now: datetime) -> caller.Token | None:
     found = Token.objects.filter(pk=token.id).values_list(*FIELDS).first()
     fresh = None if found is None else _valid(*found[1:], now=now)
     if found is not None and fresh is not None:
-        REMEMBERED.remember(found[0], fresh)
+        REMEMBERED.put(found[0], fresh)
     return fresh
 
 
@@ -196,7 +196,7 @@ class Remembered:
         self._digests: dict[uuid.UUID, str] = {}
         self._lock = threading.Lock()
 
-    def remember(self, digest: str, token: caller.Token) -> None:
+    def put(self, digest: str, token: caller.Token) -> None:
         """Keep a token that was found by this digest."""
         with self._lock:
             if digest not in self._tokens and len(self._tokens) >= self._limit:
@@ -205,11 +205,11 @@ class Remembered:
             self._tokens[digest] = token
             self._digests[token.id] = digest
 
-    def recall(self, digest: str) -> caller.Token | None:
+    def get(self, digest: str) -> caller.Token | None:
         """Return the token as it was found last."""
         return self._tokens.get(digest)
 
-    def forget(self, token_id: uuid.UUID) -> None:
+    def discard(self, token_id: uuid.UUID) -> None:
         """Have a token be looked up the next time."""
         with self._lock:
             digest = self._digests.pop(token_id, None)

@@ -44,7 +44,7 @@ class Caller:
     scheme: Scheme | None = None
     """How their credential was checked; None where none is asked for."""
     token: Token | None = None
-    is_remembered: bool = False
+    is_cached: bool = False
     """Whether the token was found in this process's memory alone: who lets it do
     something asks the database, too."""
 
@@ -65,7 +65,7 @@ class Caller:
 def by_token(token: Token, *, is_remembered: bool = False) -> Caller:
     """Return who sends a request with an API token."""
     return Caller(
-        *(token.label, token.principal, "tokens", token), is_remembered=is_remembered
+        *(token.label, token.principal, "tokens", token), is_cached=is_remembered
     )
 
 

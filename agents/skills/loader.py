@@ -41,7 +41,7 @@ class Skill:
     files: Mapping[str, int]
     """The size in bytes of each bundled file, by its path in the folder."""
 
-    def read(self, path: str, most: int) -> bytes:
+    def read_file(self, path: str, most: int) -> bytes:
         """Return the first bytes of one of its files, as it is now.
 
         Raises `OSError` for what is not there any more, and for what became a link.
@@ -54,10 +54,10 @@ class Skill:
 class Finding:
     """What was made of a folder."""
 
-    seen: Seen
+    listing: Seen
     read_at: float
     skill: Skill | None
-    complaints: Sequence[str]
+    problems: Sequence[str]
 
 
 class Directory:
@@ -68,13 +68,13 @@ class Directory:
         self._findings: dict[str, Finding] = {}
         self._told: set[str] = set()
 
-    def read(self) -> dict[str, Skill]:
+    def load(self) -> dict[str, Skill]:
         """Return the skills by name; what is wrong is left out, and logged once."""
-        folders, complaints = self._folders()
-        found = {folder: self._finding(folder) for folder in folders}
+        folders, complaints = self._list_folders()
+        found = {folder: self._scan(folder) for folder in folders}
         self._findings = {f: finding for f, finding in found.items() if finding}
         for finding in self._findings.values():
-            complaints += finding.complaints
+            complaints += finding.problems
         skills: dict[str, Skill] = {}
         for finding in self._findings.values():
             if (skill := finding.skill) is None:
@@ -84,10 +84,10 @@ class Directory:
                     f"{self._label(skill.folder)}: its name '{skill.name}' is that of "
                     f"'{first.folder}'; it is left out until one is renamed"
                 )
-        self._tell(complaints)
+        self._log_problems(complaints)
         return skills
 
-    def _folders(self) -> tuple[list[str], list[str]]:
+    def _list_folders(self) -> tuple[list[str], list[str]]:
         """Return the names of the folders, and what is wrong with others."""
         try:
             entries = skill_files.visible(self.path)
@@ -99,24 +99,24 @@ class Directory:
         links = [e.name for e in entries if e.is_symlink() and e.is_dir()]
         return folders, [_linked(self._label(name)) for name in links]
 
-    def _finding(self, folder: str) -> Finding | None:
+    def _scan(self, folder: str) -> Finding | None:
         """Return what is made of a folder; None if it is no skill's."""
         try:
             seen = skill_files.look(self.path / folder)
         except OSError as exc:
             complaint = f"{self._label(folder)}: {_unreadable(exc)}"
-            return Finding(Seen({}, (), is_cut=False), 0, None, [complaint])
+            return Finding(Seen({}, (), is_truncated=False), 0, None, [complaint])
         before = self._findings.get(folder)
-        if before is not None and before.seen == seen and _is_settled(before):
+        if before is not None and before.listing == seen and _is_settled(before):
             return before
         if SKILL_FILE not in (*seen.files, *seen.links):
             return None
-        return self._judge(folder, seen)
+        return self._load_folder(folder, seen)
 
-    def _judge(self, folder: str, seen: Seen) -> Finding:
+    def _load_folder(self, folder: str, seen: Seen) -> Finding:
         now = time.time()
         complaints = [_linked(self._label(folder, link)) for link in seen.links]
-        if seen.is_cut:
+        if seen.is_truncated:
             complaints.append(
                 f"{self._label(folder)}: it holds more than {MAX_FILES} files, or "
                 f"folders more than {MAX_DEPTH} deep, not all of which can be read"
@@ -124,7 +124,7 @@ class Directory:
         skill, place = None, self._label(folder, SKILL_FILE)
         try:
             if SKILL_FILE in seen.files:
-                skill = self._skill(folder, seen, self._text(folder))
+                skill = self._build_skill(folder, seen, self._read_text(folder))
         except SkillBroken as exc:
             complaints.append(f"{place}: {exc}; the skill is left out")
         except OSError as exc:
@@ -136,7 +136,7 @@ class Directory:
             )
         return Finding(seen, now, skill, complaints)
 
-    def _text(self, folder: str) -> SkillText:
+    def _read_text(self, folder: str) -> SkillText:
         steps = [folder, SKILL_FILE]
         content = skill_files.read(self.path, steps, MAX_SKILL_BYTES + 1)
         if len(content) > MAX_SKILL_BYTES:
@@ -146,7 +146,7 @@ class Directory:
             )
         return parser.parse(content)
 
-    def _skill(self, folder: str, seen: Seen, text: SkillText) -> Skill:
+    def _build_skill(self, folder: str, seen: Seen, text: SkillText) -> Skill:
         bundled = {
             path: stamp.size for path, stamp in seen.files.items() if path != SKILL_FILE
         }
@@ -162,7 +162,7 @@ class Directory:
     def _label(self, *steps: str) -> str:
         return _printable(reader.label(self.path.joinpath(*steps)))
 
-    def _tell(self, complaints: Iterable[str]) -> None:
+    def _log_problems(self, complaints: Iterable[str]) -> None:
         now = dict.fromkeys(complaints)
         for complaint in now:
             if complaint not in self._told:
@@ -172,7 +172,7 @@ class Directory:
 
 def _is_settled(finding: Finding) -> bool:
     """Whether SKILL.md, changed again, would have other times than it has."""
-    stamp = finding.seen.files.get(SKILL_FILE)
+    stamp = finding.listing.files.get(SKILL_FILE)
     if stamp is None:
         return True
     return abs(finding.read_at - stamp.modified_ns / 1e9) > UNSETTLED_SECONDS

@@ -150,7 +150,7 @@ def _inside(path: str) -> str:
 def _text(skill: Skill, path: str) -> str:
     """Return what a bundled file says, or what it is when it cannot be shown."""
     try:
-        content = skill.read(path, MAX_FILE_BYTES + 1)
+        content = skill.read_file(path, MAX_FILE_BYTES + 1)
     except OSError as exc:
         raise Invalid(
             f"'{path}' of the skill '{skill.name}' cannot be read any more: it was "

@@ -42,7 +42,7 @@ class Seen:
     files: Mapping[str, Stamp]
     """By their paths in the folder."""
     links: Sequence[str]
-    is_cut: bool
+    is_truncated: bool
     """Whether there is more than was looked at."""
 
 

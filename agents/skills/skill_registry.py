@@ -86,7 +86,7 @@ def _open(path: Path) -> Mapping[str, Skill]:
 def _read(directory: Directory) -> Mapping[str, Skill]:
     global _known
     before = {} if _known is None else _known.skills
-    skills = directory.read()
+    skills = directory.load()
     if told := config_diff.entries(before, skills):
         logger.info("skills in %s: %s", reader.label(directory.path), told)
     _known = _Known(directory.path, skills)

@@ -44,10 +44,10 @@ def with_text(doc: Document, place: Place, text: str) -> bytes:
     new = _fragment(text, place)
     try:
         if entry is not None:
-            edits = text_edits.put(doc.layout, entry, new)
+            edits = text_edits.put(doc.source_map, entry, new)
         else:
             edits = _added(doc, place, new)
-        content = doc.with_text(text_edits.apply(doc.text, edits))
+        content = doc.encode_text(text_edits.apply(doc.text, edits))
     except Unplaceable as exc:
         raise misplaced(f"'{'.'.join(place)}': {exc}") from exc
     _check_only(doc, place, content, new)
@@ -64,7 +64,7 @@ def shown(doc: Document, place: Place) -> str:
     entry = key_paths.find(doc, place)
     if entry is None:
         return ""
-    return text_edits.written(doc.layout, entry, doc.text, secret_masks.edits(doc))
+    return text_edits.written(doc.source_map, entry, doc.text, secret_masks.edits(doc))
 
 
 def _fragment(text: str, place: Place) -> text_edits.Fragment:
@@ -85,15 +85,15 @@ def _fragment(text: str, place: Place) -> text_edits.Fragment:
 
 
 def _added(doc: Document, place: Place, new: text_edits.Fragment) -> list[Edit]:
-    parent = doc.layout.root
+    parent = doc.source_map.root
     if len(place) > 1:
         above = key_paths.find(doc, place[:-1])
         if above is None:
             entry = text_edits.rendered(place[-1], new)
             return _added(doc, place[:-1], text_edits.fragment(entry))
-        parent = doc.target(above)
+        parent = doc.resolve_alias(above)
     name = None if parent.value.kind == "list" else place[-1]
-    return text_edits.add(doc.layout, parent, name, new)
+    return text_edits.add(doc.source_map, parent, name, new)
 
 
 def without(doc: Document, place: Place) -> bytes:
@@ -101,10 +101,10 @@ def without(doc: Document, place: Place) -> bytes:
     if entry is None:
         raise EntryUnknown(f"there is no '{place[-1]}' under {place[0]}:")
     try:
-        text = text_edits.apply(doc.text, text_edits.drop(doc.layout, entry))
+        text = text_edits.apply(doc.text, text_edits.drop(doc.source_map, entry))
     except Unplaceable as exc:
         raise misplaced(f"'{'.'.join(place)}': {exc}") from exc
-    content = doc.with_text(text)
+    content = doc.encode_text(text)
     after = document.of(content, doc.file)
     if key_paths.around(doc, place) != key_paths.around(after, place):
         raise misplaced(f"'{'.'.join(place)}' comes from an anchor used elsewhere, too")
@@ -119,7 +119,7 @@ def _check_only(
     if key_paths.around(doc, place) != key_paths.around(after, place):
         raise misplaced(f"'{place[0]}': this text would change what stands around it")
     entry = key_paths.find(after, place)
-    if entry is None or entry.value.gist != new.value.gist:
+    if entry is None or entry.value.canonical_value != new.value.canonical_value:
         raise misplaced(f"'{place[0]}': this text would say something else there")
 
 
@@ -137,7 +137,7 @@ def with_data(doc: Document, place: Place, data: Any) -> bytes:
     old = secret_masks.at(doc.data, location)
     for edits in ways(doc, location, old, wanted):
         try:
-            content = doc.with_text(text_edits.apply(doc.text, edits()))
+            content = doc.encode_text(text_edits.apply(doc.text, edits()))
             after = document.of(content, doc.file)
         except (ConfigInvalid, Unplaceable):
             continue
@@ -157,8 +157,8 @@ def ways(
     """Return ways to write it, the gentlest first: anchors may spoil any."""
     entry = doc.entries[location]
     return [
-        lambda: data_merge.merge(doc.layout, entry, old, wanted),
+        lambda: data_merge.merge(doc.source_map, entry, old, wanted),
         lambda: text_edits.put(
-            doc.layout, entry, data_merge.fragment(wanted, is_flow=entry.is_in_flow)
+            doc.source_map, entry, data_merge.fragment(wanted, is_flow=entry.is_in_flow)
         ),
     ]

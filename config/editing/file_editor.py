@@ -52,7 +52,7 @@ class File:
 
     content: bytes
     path: Path
-    is_gone: bool = False
+    is_missing: bool = False
     """Whether it was deleted; what is shown is what was valid last."""
 
     @property
@@ -61,41 +61,41 @@ class File:
         return loader.digest(self.content)
 
     @cached_property
-    def _whole(self) -> Document:
+    def _document(self) -> Document:
         return _readable(self.content)
 
     @property
     def is_broken(self) -> bool:
         """Whether it cannot be parsed, and what is shown is what was valid last."""
-        return self._whole.content != self.content
+        return self._document.content != self.content
 
     @property
     def text(self) -> str:
         """All of it; raises `ConfigInvalid` when it cannot be parsed."""
-        return text_edits.apply(self._whole.text, secret_masks.edits(self._whole))
+        return text_edits.apply(self._document.text, secret_masks.edits(self._document))
 
     @property
     def data(self) -> dict[str, Any]:
         """What it says, placeholders as written; raises `ConfigInvalid` likewise."""
-        return secret_masks.data(self._whole)
+        return secret_masks.data(self._document)
 
-    def has(self, place: Place) -> bool:
+    def has_entry(self, place: Place) -> bool:
         """Tell whether the file says anything there."""
-        return key_paths.find(self._whole, place) is not None
+        return key_paths.find(self._document, place) is not None
 
     def text_at(self, place: Place) -> str:
         """Return what is written there, from the first column; "" for nothing."""
-        return content_patch.shown(self._whole, place)
+        return content_patch.shown(self._document, place)
 
     def data_at(self, place: Place) -> Any:
         """Return what it says there; None for nothing."""
-        location = key_paths.location(self._whole, place)
+        location = key_paths.location(self._document, place)
         return None if location is None else secret_masks.at(self.data, location)
 
     def line_of(self, place: Place) -> tuple[int, int] | None:
         """Return at which line `text_at` begins, and how many columns it leaves out."""
-        entry = key_paths.find(self._whole, place)
-        return text_edits.first_line(self._whole.layout, entry) if entry else None
+        entry = key_paths.find(self._document, place)
+        return text_edits.first_line(self._document.source_map, entry) if entry else None
 
 
 def path() -> Path:
@@ -116,7 +116,7 @@ def read() -> File:
         # A link that leads nowhere is mended where it leads to.
         if os.path.lexists(file) or last_valid_copy.read() is None:
             raise
-        return File(b"", file, is_gone=True)
+        return File(b"", file, is_missing=True)
 
 
 def fault(file: File) -> ConfigInvalid | None:
@@ -161,7 +161,7 @@ def write_data(
 
     def change(file: File) -> bytes:
         content = _without_comments(file.content, comments_gone)
-        doc = _readable(b"") if file.is_gone else _document(content)
+        doc = _readable(b"") if file.is_missing else _document(content)
         return content_patch.with_data(doc, (), data)
 
     return _change_file(change, version, record)
@@ -263,7 +263,7 @@ def named(text: str, fields: Sequence[str]) -> tuple[str, str]:
         raise content_patch.misplaced(f"the entry has no '{fields[0]}'", errors.MISSING)
     if len(doc.data) == 1:
         return doc.data[field], "{}"
-    edits = text_edits.drop(doc.layout, doc.entries[(field,)])
+    edits = text_edits.drop(doc.source_map, doc.entries[(field,)])
     return doc.data[field], text_edits.apply(doc.text, edits)
 
 
@@ -290,7 +290,7 @@ def _change_file(
         before = read()
         if version is not None and version != before.version:
             raise FileChanged
-        after = replace(before, content=change(before), is_gone=False)
+        after = replace(before, content=change(before), is_missing=False)
         if after == before:
             return before
         file_only_settings.check(_in_force(before.content), _judged(after.content))
@@ -299,7 +299,7 @@ def _change_file(
             # Editors take no lock, and to judge takes a while.
             if read() != before:
                 raise FileChanged
-            if before.is_gone:
+            if before.is_missing:
                 atomic_file.create(before.path, after.content)
             else:
                 atomic_file.replace(before.path, after.content)
@@ -317,7 +317,7 @@ def _undo(after: File, before: File) -> None:
     try:
         if read() != after:
             return
-        if before.is_gone:
+        if before.is_missing:
             before.path.unlink()
         else:
             atomic_file.replace(before.path, before.content)
@@ -344,7 +344,7 @@ def _in_force(content: bytes) -> Config:
 
 
 def _parsed(file: File) -> Document:
-    if file.is_gone:
+    if file.is_missing:
         raise content_patch.misplaced(
             f"{_label()}: there is no such file; save the whole file to write again "
             "what was valid last",

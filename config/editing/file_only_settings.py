@@ -22,9 +22,9 @@ def check(before: Config, after: Config) -> None:
     if _may_all(before):
         return
     for key, section in sections.registered().items():
-        if section.held is None:
+        if section.file_only is None:
             continue
-        was, now = section.held(before.get(section)), section.held(after.get(section))
+        was, now = section.file_only(before.get(section)), section.file_only(after.get(section))
         changed = [name for name in {**was, **now} if was.get(name) != now.get(name)]
         if changed:
             raise HeldByFile(_refusal(key, section.noun, changed[0]))

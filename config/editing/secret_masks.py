@@ -81,7 +81,7 @@ def _finder(literals: Iterable[str]) -> re2._Regexp:
 
 def _span(doc: Document, location: Location) -> tuple[int, int]:
     """Return where a value is written: for an alias, where what it stands for is."""
-    value = doc.target(doc.entries[location]).value
+    value = doc.resolve_alias(doc.entries[location]).value
     return value.start, value.end
 
 
@@ -159,7 +159,7 @@ def _is_secret(place: Location, text: str, is_free: bool) -> bool:
 def _repeated(doc: Document, known: re2._Regexp) -> Iterator[tuple[Location, str]]:
     """Yield scalars with a secret of another place in them."""
     for place, entry in doc.entries.items():
-        text = placeholders.show(entry.value.said)
+        text = placeholders.show(entry.value.text)
         is_name = bool(place) and place[-1] in data_merge.IDENTITIES
         is_free = entry.value.kind == "scalar" and not is_name
         if is_free and known.search(text.encode(errors="replace")):
@@ -243,7 +243,7 @@ def _secret_comments(
 def comments(doc: Document) -> Iterator[tuple[int, str]]:
     """Yield each comment and where it begins."""
     blank = list(doc.text)
-    for entry in doc.layout.walk():
+    for entry in doc.source_map.walk():
         for node in (entry.key, entry.value):
             if node is not None and node.kind == "scalar":
                 for index in range(node.start, node.end):
@@ -267,7 +267,7 @@ def _shown_comment(comment: str, known: re2._Regexp) -> str:
 
 def shown(doc: Document) -> bytes:
     """Return a content without its secrets."""
-    return doc.with_text(text_edits.apply(doc.text, edits(doc)))
+    return doc.encode_text(text_edits.apply(doc.text, edits(doc)))
 
 
 def edits(doc: Document) -> list[text_edits.Edit]:

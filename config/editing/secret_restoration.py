@@ -33,10 +33,10 @@ def unmasked(content: bytes, old: Document, file: str) -> bytes:
         return content
     new = document.of(content, file)
     found = _Unmasking(new, old, file)
-    text = text_edits.apply(new.text, [*found.values(), *found.comments()])
+    text = text_edits.apply(new.text, [*found.value_edits(), *found.comment_edits()])
     if found.problems:
         raise ConfigInvalid(errors.foremost(found.problems))
-    return new.with_text(text)
+    return new.encode_text(text)
 
 
 class _Unmasking:
@@ -48,17 +48,17 @@ class _Unmasking:
         self.counterparts = _Counterparts(new.data, secret_masks.data(old))
         self.problems: list[Problem] = []
 
-    def values(self) -> Iterator[text_edits.Edit]:
+    def value_edits(self) -> Iterator[text_edits.Edit]:
         done: set[int] = set()
         for place, entry in self.new.entries.items():
             value = entry.value
             if entry.key is not None and secret_masks.MASK in placeholders.show(
                 entry.name
             ):
-                self._refuse(place, entry.key.start, NO_KEY)
+                self._add_problem(place, entry.key.start, NO_KEY)
             if value.kind != "scalar" or value.start in done:
                 continue
-            said = placeholders.show(value.said)
+            said = placeholders.show(value.text)
             if secret_masks.MASK in said:
                 done.add(value.start)
                 yield from self._value(place, entry, said)
@@ -66,20 +66,20 @@ class _Unmasking:
     def _value(
         self, place: Location, entry: Entry, said: str
     ) -> Iterator[text_edits.Edit]:
-        before = self.counterparts.of(place)
+        before = self.counterparts.find(place)
         if before is None or self.hidden.values.get(before) != said:
-            self._refuse(place, entry.value.start, NOT_THERE)
+            self._add_problem(place, entry.value.start, NOT_THERE)
             return
-        source = self.old.target(self.old.entries[before])
-        raw = text_edits.written(self.old.layout, source, self.old.text)
+        source = self.old.resolve_alias(self.old.entries[before])
+        raw = text_edits.written(self.old.source_map, source, self.old.text)
         if source.value.style in ("|", ">") and not entry.is_in_flow:
-            yield from text_edits.put(self.new.layout, entry, text_edits.fragment(raw))
+            yield from text_edits.put(self.new.source_map, entry, text_edits.fragment(raw))
             return
         if "\n" in raw or entry.is_in_flow != source.is_in_flow:
             raw = serializer.flow(secret_masks.at(self.old.data, before))
         yield (entry.value.start, entry.value.end, raw)
 
-    def comments(self) -> Iterator[text_edits.Edit]:
+    def comment_edits(self) -> Iterator[text_edits.Edit]:
         """Find comments by what was shown of them: the first for the first."""
         shown_before: dict[str, list[str]] = defaultdict(list)
         for comment, shown in self.hidden.comments.values():
@@ -101,9 +101,9 @@ class _Unmasking:
             elif candidates and len(candidates) == counts[comment]:
                 yield (start, start + len(comment), candidates[index])
             else:
-                self._refuse((), start, "this comment holds a mask; write what it says")
+                self._add_problem((), start, "this comment holds a mask; write what it says")
 
-    def _refuse(self, place: Location, index: int, says: str) -> None:
+    def _add_problem(self, place: Location, index: int, says: str) -> None:
         is_told = len(self.problems) < errors.MOST_TOLD
         where = reader.position(self.file, self.new.text, index) if is_told else None
         name = ".".join(map(str, place))
@@ -117,7 +117,7 @@ def restored(new: Any, place: Location, old: Document) -> Any:
     Raises `ConfigInvalid` where that has no secret.
     """
     restoring = _Restoring(new, place, old)
-    value = restoring.value(new, place)
+    value = restoring.restore(new, place)
     if restoring.problems:
         raise ConfigInvalid(errors.foremost(restoring.problems))
     return value
@@ -134,28 +134,28 @@ class _Restoring:
         self.counterparts = _Counterparts(whole, shown_before)
         self.problems: list[Problem] = []
 
-    def value(self, value: Any, here: Location) -> Any:
+    def restore(self, value: Any, here: Location) -> Any:
         if isinstance(value, dict):
             return {
-                self._key(key, here): self.value(below, (*here, key))
+                self._check_key(key, here): self.restore(below, (*here, key))
                 for key, below in value.items()
             }
         if isinstance(value, list):
-            return [self.value(it, (*here, index)) for index, it in enumerate(value)]
+            return [self.restore(it, (*here, index)) for index, it in enumerate(value)]
         if not isinstance(value, str) or secret_masks.MASK not in value:
             return value
-        before = self.counterparts.of(here)
+        before = self.counterparts.find(here)
         if before is None or self.hidden.get(before) != value:
-            self._refuse(here, NOT_THERE)
+            self._add_problem(here, NOT_THERE)
             return value
         return secret_masks.at(self.old.data, before)
 
-    def _key(self, key: Any, here: Location) -> Any:
+    def _check_key(self, key: Any, here: Location) -> Any:
         if isinstance(key, str) and secret_masks.MASK in key:
-            self._refuse((*here, key), NO_KEY)
+            self._add_problem((*here, key), NO_KEY)
         return key
 
-    def _refuse(self, here: Location, says: str) -> None:
+    def _add_problem(self, here: Location, says: str) -> None:
         message = f"'{'.'.join(map(str, here))}': {says}"
         self.problems.append(Problem(here, message, errors.MASKED))
 
@@ -184,7 +184,7 @@ class _Counterparts:
         self._pairs: dict[tuple[int, int], _Pairs] = {}
         """By the lists' `id`: they are kept as long."""
 
-    def of(self, place: Location) -> Location | None:
+    def find(self, place: Location) -> Location | None:
         found: list[str | int] = []
         new, old = self.new, self.old
         for step in place:
@@ -198,7 +198,7 @@ class _Counterparts:
                 and isinstance(old, list)
                 and isinstance(step, int)
             ):
-                index = self._paired(new, old).before(step)
+                index = self._match_lists(new, old).old_index(step)
                 if index is None:
                     return None
                 found.append(index)
@@ -207,7 +207,7 @@ class _Counterparts:
                 return None
         return tuple(found)
 
-    def _paired(self, new: list[Any], old: list[Any]) -> "_Pairs":
+    def _match_lists(self, new: list[Any], old: list[Any]) -> "_Pairs":
         key = (id(new), id(old))
         if key not in self._pairs:
             self._pairs[key] = _Pairs(new, old)
@@ -231,7 +231,7 @@ class _Pairs:
             both = zip(self._new, before, strict=True)
             self._changed = {i for i, (one, other) in enumerate(both) if one != other}
 
-    def before(self, index: int) -> int | None:
+    def old_index(self, index: int) -> int | None:
         known, changed = self._new[index], self._changed
         places = self._places.get(known, [])
         is_one = len(places) == self._counts[known] == 1

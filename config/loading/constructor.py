@@ -41,11 +41,11 @@ class Tree:
     expander: Expander
     problems: list[Problem] = field(default_factory=list)
     positions: dict[Location, Position] = field(default_factory=dict)
-    written: dict[Location, str] = field(default_factory=dict)
+    placeholder_texts: dict[Location, str] = field(default_factory=dict)
     """Values that came from placeholders, as the file has them."""
     failed: set[Location] = field(default_factory=set)
     """Where a problem left no value to judge."""
-    borrowed: dict[int, Source] = field(default_factory=dict)
+    overlay_sources: dict[int, Source] = field(default_factory=dict)
     """Where entries of lists come from that are not the document's, by their `id`."""
     nodes: int = 0
     _scalars: Any = field(default_factory=lambda: YAML(typ="safe", pure=True))
@@ -69,7 +69,7 @@ class Tree:
             key = self._key(key_node, location)
             if key is not None and key not in found:
                 found[key] = value
-                self._place((*location, key), key_node)
+                self._record_position((*location, key), key_node)
         return found
 
     def _add(
@@ -81,7 +81,7 @@ class Tree:
         location: Location,
     ) -> None:
         if key in found:
-            self._problem(
+            self._add_problem(
                 location,
                 f"key '{key}' appears twice in this map; keep one",
                 errors.DUPLICATE_KEY,
@@ -89,11 +89,11 @@ class Tree:
             )
             return
         found[key] = value
-        self._place((*location, key), key_node)
+        self._record_position((*location, key), key_node)
 
     def _merged(self, node: Node, location: Location, depth: int) -> list[Entry]:
         """Return the entries a `<<` brings, the first to name a key first."""
-        self._count(node, depth)
+        self._count_node(node, depth)
         if isinstance(node, SequenceNode):
             return [
                 entry
@@ -101,11 +101,11 @@ class Tree:
                 for entry in self._merged(item, location, depth + 1)
             ]
         if not isinstance(node, MappingNode):
-            self._problem(location, "'<<' takes a map", errors.SYNTAX, node)
+            self._add_problem(location, "'<<' takes a map", errors.SYNTAX, node)
             return []
         own, inherited = [], []
         for key, value in node.value:
-            self._count(value, depth)
+            self._count_node(value, depth)
             if key.tag == MERGE_TAG:
                 inherited += self._merged(value, location, depth + 1)
             else:
@@ -114,13 +114,13 @@ class Tree:
 
     def _key(self, node: Node, location: Location) -> str | None:
         if not isinstance(node, ScalarNode):
-            self._problem(location, "a key must be text", errors.SYNTAX, node)
+            self._add_problem(location, "a key must be text", errors.SYNTAX, node)
             return None
         return self._text(node, (*location, placeholders.show(node.value)))
 
     def value(self, node: Node, location: Location) -> Any:
         """Return a node as plain lists, maps, text, numbers, booleans and None."""
-        self._count(node, len(location))
+        self._count_node(node, len(location))
         if isinstance(node, MappingNode) and node.tag == f"{TAG}map":
             entries = self.entries(node, location)
             return {k: self.value(v, (*location, k)) for k, v in entries.items()}
@@ -128,13 +128,13 @@ class Tree:
             return [self._item(v, (*location, i)) for i, v in enumerate(node.value)]
         if isinstance(node, ScalarNode):
             return self._scalar(node, location)
-        return self._unsupported(node, location)
+        return self._reject_tag(node, location)
 
     def _item(self, node: Node, location: Location) -> Any:
         own = self.source
-        self.source = self.borrowed.get(id(node), own)
+        self.source = self.overlay_sources.get(id(node), own)
         try:
-            self._place(location, node)
+            self._record_position(location, node)
             return self.value(node, location)
         finally:
             self.source = own
@@ -143,11 +143,11 @@ class Tree:
         if node.tag in TEXT_TAGS:
             return self._text(node, location)
         if node.tag not in SCALAR_TAGS:
-            return self._unsupported(node, location)
+            return self._reject_tag(node, location)
         try:
             value = self._scalars.constructor.construct_object(node)
         except (ArithmeticError, LookupError, ValueError):
-            return self._unsupported(node, location)
+            return self._reject_tag(node, location)
         self._check_storable(value, node, location)
         # Python does not write integers of thousands of digits, as messages would.
         return value if location not in self.failed else shortened(node.value)
@@ -157,14 +157,14 @@ class Tree:
         if problem is not None:
             keys = [f"'{step}'" for step in location if isinstance(step, str)]
             named = keys[-1] if keys else "this"
-            self._problem(location, f"{named} {problem}", errors.WRONG_VALUE, node)
+            self._add_problem(location, f"{named} {problem}", errors.WRONG_VALUE, node)
             self.failed.add(location)
 
     def _text(self, node: ScalarNode, location: Location) -> str:
-        said = self._said(node, location)
+        said = self._scalar_text(node, location)
         text = self.expander.expand(said)
         if text != said:
-            self.written[location] = placeholders.show(said)
+            self.placeholder_texts[location] = placeholders.show(said)
         for failure in self.expander.failures:
             self.failed.add(location)
             index = self._placeholder_index(node, failure.index)
@@ -173,9 +173,9 @@ class Tree:
                 Problem(location, failure.message, failure.code, position)
             )
         # As it was written, a value that failed is not also an empty one.
-        return self.written[location] if self.expander.failures else text
+        return self.placeholder_texts[location] if self.expander.failures else text
 
-    def _said(self, node: ScalarNode, location: Location) -> str:
+    def _scalar_text(self, node: ScalarNode, location: Location) -> str:
         """Return what a scalar says; two escapes of halves, as JSON has, are one.
 
         The node stays as it is, to be judged again.
@@ -189,7 +189,7 @@ class Tree:
             return halves.decode("utf-16")
         except UnicodeDecodeError:
             message = "an escape such as \\uD83D is half a character; write the whole"
-            self._problem(location, message, errors.SYNTAX, node)
+            self._add_problem(location, message, errors.SYNTAX, node)
             self.failed.add(location)
             return halves.decode("utf-16", "replace")
 
@@ -204,25 +204,25 @@ class Tree:
         found, _ = next(islice(spans, count, None), (start, start))
         return found
 
-    def _unsupported(self, node: Node, location: Location) -> None:
+    def _reject_tag(self, node: Node, location: Location) -> None:
         tag = str(node.tag).replace(TAG, "!!")
         message = f"YAML tag '{tag}' cannot be used here; remove it"
-        self._problem(location, message, errors.SYNTAX, node)
+        self._add_problem(location, message, errors.SYNTAX, node)
         self.failed.add(location)
 
-    def _count(self, node: Node, depth: int) -> None:
+    def _count_node(self, node: Node, depth: int) -> None:
         self.nodes += 1
         if self.nodes > MAX_NODES or depth > MAX_DEPTH:
             message = "aliases make this document unreasonably large"
-            self._problem((), message, errors.TOO_LARGE, node)
+            self._add_problem((), message, errors.TOO_LARGE, node)
             raise ConfigInvalid(self.problems)
 
-    def _place(self, location: Location, node: Node) -> None:
-        self.positions[location] = self._start(node)
+    def _record_position(self, location: Location, node: Node) -> None:
+        self.positions[location] = self._position_of(node)
 
-    def _start(self, node: Node) -> Position:
+    def _position_of(self, node: Node) -> Position:
         mark = node.start_mark
         return Position(self.source.file, mark.line + 1, mark.column + 1)
 
-    def _problem(self, location: Location, message: str, code: str, node: Node) -> None:
-        self.problems.append(Problem(location, message, code, self._start(node)))
+    def _add_problem(self, location: Location, message: str, code: str, node: Node) -> None:
+        self.problems.append(Problem(location, message, code, self._position_of(node)))

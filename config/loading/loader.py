@@ -47,7 +47,7 @@ def parse(content: bytes, path: Path, overlays: Sequence[Overlay] = ()) -> Confi
     reading = _Reading(tree, sections.registered(), overlays)
     with suggestions.sparingly():
         values = reading.values()
-        reading.check(values)
+        reading.run_checks(values)
     redaction.know(secret_values.within(values))
     if reading.problems:
         found = reading.in_file_order()
@@ -132,7 +132,7 @@ class _Reading:
     def values(self) -> dict[str, Any]:
         """Return each section's value, as far as it has one."""
         nodes = self.tree.entries(self.tree.source.root, ())
-        self._refuse_unknown(nodes)
+        self._reject_unknown(nodes)
         data = self._data(nodes)
         values = {}
         for key, section in self.sections.items():
@@ -143,7 +143,7 @@ class _Reading:
                 self.problems.extend(exc.problems)
         return values
 
-    def _refuse_unknown(self, nodes: dict[str, Node]) -> None:
+    def _reject_unknown(self, nodes: dict[str, Node]) -> None:
         known = self.sections.keys() | unsupported_keys.KEYS.keys()
         for key, node in nodes.items():
             if key not in known:
@@ -176,13 +176,13 @@ class _Reading:
                 raise validator.ShapeError([_missing(section)])
             return section.default()
         try:
-            return validator.validate(section, data, self.tree.written)
+            return validator.validate(section, data, self.tree.placeholder_texts)
         except validator.ShapeError as exc:
             # Where a placeholder failed, that is the problem, not its value.
             problems = (p for p in exc.problems if p.location not in failed)
             raise validator.ShapeError(problems) from None
 
-    def check(self, values: dict[str, Any]) -> None:
+    def run_checks(self, values: dict[str, Any]) -> None:
         """Find what sections' values refer to and is not there."""
         config = _PartialConfig(Path(), values, invalid=frozenset(self.invalid))
         for key, value in values.items():

@@ -69,7 +69,7 @@ def _borrowed(tree: Tree, section: AnySection, overlay: Overlay) -> list[Node]:
     if overlay.body is None:
         return []
     found = source(overlay.body, label(section, overlay.name))
-    tree.borrowed[id(found.root)] = found
+    tree.overlay_sources[id(found.root)] = found
     return [found.root]
 
 

@@ -49,11 +49,11 @@ def over(
                 if insists or not broken:
                     raise _refusal(exc, broken) from None
             count = len(aside)
-            aside += [replace(found, after=count) for found in broken]
+            aside += [replace(found, rejected_before=count) for found in broken]
             named = {(found.section, found.name) for found in broken}
             standing = [o for o in standing if (o.section, o.name) not in named]
         else:
-            return replace(config, overlays=overlays, set_aside=tuple(aside))
+            return replace(config, overlays=overlays, rejected_overrides=tuple(aside))
 
 
 def overridable() -> dict[str, Section[Any]]:

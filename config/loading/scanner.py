@@ -32,16 +32,16 @@ class Scan:
     def __init__(self) -> None:
         self.tokens: list[Any] = []
         self.events: list[Any] = []
-        self.written = 0
+        self.node_count = 0
         """Keys and values so far."""
         self.depth = 0
 
-    def meet(self, event: Any) -> None:
+    def add_event(self, event: Any) -> None:
         """Take an event; raises `YAMLError` where it goes too far."""
         self.events.append(event)
         if isinstance(event, NodeEvent):
-            self.written += 1
-            if self.written > MAX_WRITTEN:
+            self.node_count += 1
+            if self.node_count > MAX_WRITTEN:
                 raise TooLongError
         if isinstance(event, CollectionStartEvent):
             self.depth += 1

@@ -49,7 +49,7 @@ class Entry:
     """What runs under this name; None if nothing does."""
     text: str
     """As it is written: by the studio if it says anything, else in the file."""
-    written: str | None
+    file_text: str | None
     """As the file has it; None where it does not."""
     is_broken: bool = False
     """Whether the studio says something that does not fit the file."""
@@ -61,7 +61,7 @@ class Entry:
     changed_by: str = ""
 
     @property
-    def is_in_force(self) -> bool:
+    def is_active(self) -> bool:
         """Whether anything runs under this name."""
         return self.value is not None
 
@@ -70,7 +70,7 @@ class Entry:
         """What runs, as it could be saved: placeholders are as they were written."""
         if self.value is None:
             return None
-        text = (self.written or "") if self.is_broken else self.text
+        text = (self.file_text or "") if self.is_broken else self.text
         found: dict[str, Any] = entry_texts.data(text)
         return found
 
@@ -135,7 +135,7 @@ def diff(entry: Entry) -> str:
         return ""
     now = "" if entry.label == "tombstoned" else entry.text
     file = live.current().path.name
-    return compared(entry.written or "", now, file, "studio")
+    return compared(entry.file_text or "", now, file, "studio")
 
 
 def compared(was: str, now: str, was_in: str, now_in: str) -> str:
@@ -201,7 +201,7 @@ def tombstone(
             _delete(section, name, Action.REMOVED, by)
         elif entry.label != "tombstoned":
             gone = Overlay(section.key, name, None)
-            _judge(config, overlays.having(gone), section, name)
+            _judge(config, overlays.with_entry(gone), section, name)
             _write(gone, Action.TOMBSTONED, by)
         return entry.label != "tombstoned"
 
@@ -246,7 +246,7 @@ def problems(
             live.current(),
             Overlay(section.key, own, entry_validation.clean(text)),
         )
-        _judge(config, config.overlays.having(overlay), section, own)
+        _judge(config, config.overlays.with_entry(overlay), section, own)
     except ConfigInvalid as exc:
         return exc.problems
     return ()
@@ -283,7 +283,7 @@ def _save(
         before = check(config, row)
         if before is not None and _runs_already(before, body):
             return False
-        _judge(config, overlays.having(overlay), section, name)
+        _judge(config, overlays.with_entry(overlay), section, name)
         _write(overlay, Action.SAVED, by)
         return True
 
@@ -298,12 +298,12 @@ def _judge(
     config: Config, overlays: Overlays, section: Section[Any], name: str
 ) -> None:
     """Raise `ConfigInvalid` for what a change breaks; not for what is broken anyway."""
-    broken = {(each.section, each.name) for each in config.set_aside}
+    broken = {(each.section, each.name) for each in config.rejected_overrides}
     broken.discard((section.key, name))
     after = resolution.over(config.content, config.path, overlays, insists=False)
-    new = [each for each in after.set_aside if (each.section, each.name) not in broken]
+    new = [each for each in after.rejected_overrides if (each.section, each.name) not in broken]
     # Later ones do not fit for want of the first: they are no causes.
-    first = [each for each in new if each.after == new[0].after]
+    first = [each for each in new if each.rejected_before == new[0].rejected_before]
     if first:
         # Of several that oppose the file together each has all problems.
         found = dict.fromkeys(problem for each in first for problem in each.problems)
@@ -381,7 +381,7 @@ def _entry(
     if row is None:
         return Entry(section, name, "yaml", value, written or "", written)
     aside = next(
-        (a for a in config.set_aside if (a.section, a.name) == (section.key, name)),
+        (a for a in config.rejected_overrides if (a.section, a.name) == (section.key, name)),
         None,
     )
     label: Label = "override" if written is not None else "dynamic"

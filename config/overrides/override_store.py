@@ -30,22 +30,22 @@ class Database:
     """What the tables hold now, asked on the connection of whoever asks."""
 
     def __init__(self) -> None:
-        self._away = threading.local()
+        self._unavailable = threading.local()
 
-    def newest(self) -> int | None:
+    def newest_version(self) -> int | None:
         """Return the id of the last change, 0 before the first."""
-        if time.monotonic() < getattr(self._away, "until", 0.0):
+        if time.monotonic() < getattr(self._unavailable, "until", 0.0):
             return None
         newest = _answer(_newest, 0)
         if newest is None:
-            self._away.until = time.monotonic() + PATIENCE_SECONDS
+            self._unavailable.until = time.monotonic() + PATIENCE_SECONDS
         return newest
 
     def read(self) -> Overlays | None:
         """Return what the tables hold."""
         return _answer(rows, NONE)
 
-    def read_apart(self) -> Overlays | None:
+    def read_in_thread(self) -> Overlays | None:
         """Return what the tables hold, asked in a thread that ends with the answer."""
 
         def ask() -> Overlays | None:

@@ -42,10 +42,10 @@ def validate(section: Section[Any], data: Any, written: Mapping[Location, str]) 
     except ValidationError as exc:
         found = exc.errors(include_url=False)
         problems = [
-            slice_.problem(group) for group in pydantic_errors.grouped(found, data)
+            slice_.build_problem(group) for group in pydantic_errors.grouped(found, data)
         ]
         raise ShapeError(problems) from None
-    if problems := list(slice_.truths()):
+    if problems := list(slice_.boolean_problems()):
         raise ShapeError(problems)
     return value
 
@@ -60,19 +60,19 @@ class _Slice:
     def schema(self) -> schema_paths.Schema:
         return self.section.adapter.json_schema()
 
-    def problem(self, group: list[Fault]) -> Problem:
+    def build_problem(self, group: list[Fault]) -> Problem:
         fault = group[0]
         match fault.error["type"]:
             case "missing":
                 code, says = errors.MISSING, "is missing"
             case "extra_forbidden" | "unexpected_keyword_argument":
-                code, says = errors.UNKNOWN_FIELD, self._unknown(fault.steps)
+                code, says = errors.UNKNOWN_FIELD, self._unknown_message(fault.steps)
             case _:
-                code, says = errors.WRONG_VALUE, self._wrong(group)
+                code, says = errors.WRONG_VALUE, self._wrong_message(group)
         message = _sentence(self._subject(fault.steps), says)
         return Problem((self.section.key, *fault.steps), message, code)
 
-    def truths(self) -> Iterator[Problem]:
+    def boolean_problems(self) -> Iterator[Problem]:
         """Find where `true` or `false` would be taken for the number 1 or 0."""
         for steps, value in _truths(self.data, ()):
             kind = schema_paths.number(self.schema, steps)
@@ -82,19 +82,19 @@ class _Slice:
                     if kind == "number"
                     else error_messages.WHOLE_NUMBER
                 )
-                says = f"must be {noun}{self._found(steps, value)}"
+                says = f"must be {noun}{self._found_phrase(steps, value)}"
                 message = _sentence(self._subject(steps), says)
                 location = (self.section.key, *steps)
                 yield Problem(location, message, errors.WRONG_VALUE)
 
-    def _unknown(self, steps: Location) -> str:
+    def _unknown_message(self, steps: Location) -> str:
         known = schema_paths.fields_at(self.schema, steps[:-1])
         hint = did_you_mean(str(steps[-1]), known)
         if not hint and known:
             hint = f"; known here: {', '.join(known)}"
         return f"is not a known field{hint}"
 
-    def _wrong(self, group: list[Fault]) -> str:
+    def _wrong_message(self, group: list[Fault]) -> str:
         steps = group[0].steps
         expected = [error_messages.expectation(fault.error) for fault in group]
         if None in expected:
@@ -106,12 +106,12 @@ class _Slice:
             hint = did_you_mean(value, _choices(phrases))
         if "text" in phrases and isinstance(value, int | float):
             hint = "; put it in quotes"
-        found = self._found(steps, value)
+        found = self._found_phrase(steps, value)
         if isinstance(value, list) and any("list" in phrase for phrase in phrases):
             found = ""
         return f"must be {' or '.join(phrases)}{found}{hint}"
 
-    def _found(self, steps: Location, value: Any) -> str:
+    def _found_phrase(self, steps: Location, value: Any) -> str:
         if isinstance(value, str | int | float) and self._is_secret(steps):
             return ""
         written = self.written.get((self.section.key, *steps))

@@ -25,7 +25,7 @@ class Wake:
         self._is_down = False
         """Whether the broker was, when it was last tried."""
 
-    def soon(self) -> None:
+    def notify(self) -> None:
         """Have the message sent shortly. Takes microseconds and never raises."""
         if self._wanted.is_set():
             return

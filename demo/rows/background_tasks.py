@@ -82,7 +82,7 @@ class Work:
         begin = at + timedelta(seconds=self._chance.uniform(0.1, 4))
         became: dict[str, Any] = {"state": state, "due_at": at}
         if state in ("done", "errored"):
-            played = self._actor.play(
+            played = self._actor.simulate(
                 Exchange(prompt, reply),
                 *(agent, begin),
                 trouble=float(state == "errored"),

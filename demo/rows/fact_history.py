@@ -45,7 +45,7 @@ class Known:
         newest = [*self._facts.values()][-RECALLED:]
         return [public_ids.write(fact["id"]) for fact in newest]
 
-    def study(self, exchange: Exchange, played: Played, thread: Transcript) -> None:
+    def extract_facts(self, exchange: Exchange, played: Played, thread: Transcript) -> None:
         """Learn from a turn that was just said, or fail to."""
         at = played.ended_at + timedelta(seconds=LEARNT_AFTER_SECONDS)
         is_lost = self._chance.random() < LOST

@@ -70,7 +70,7 @@ class Jury:
         self.expenses: list[int] = []
         """The ids of what they cost."""
 
-    def hear(self, played: Played, whose: Whose) -> dict[str, int]:
+    def score(self, played: Played, whose: Whose) -> dict[str, int]:
         """Have a reply be judged, by those judges of its agent it falls to.
 
         Return the scores, by `judge.criterion`.

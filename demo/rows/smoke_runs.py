@@ -94,12 +94,12 @@ class Rehearsal:
         held = Held(run["started_at"])
         for exchange in SAID[test.name]:
             self._speak(test, run, exchange, held)
-            played = self._actor.play(exchange, agent, held.at, trouble=0.02)
+            played = self._actor.simulate(exchange, agent, held.at, trouble=0.02)
             held.add(played)
             if played.outcome != "ok":
                 break
             self._line(run, held, played.reply, [*played.calls], played)
-            for name, value in self._jury.hear(played, whose).items():
+            for name, value in self._jury.score(played, whose).items():
                 held.scores[name].append(value)
         self._inserts.add(Run, **run, **held.told(test), agent=agent)
 

@@ -59,7 +59,7 @@ def _variants(report: Report) -> Iterator[str]:
         rows.append(
             [
                 *(name, share(report.experiment, name)),
-                *(f"{each.served:,}", part, f"{each.tried:,}", state(report, name)),
+                *(f"{each.served:,}", part, f"{each.shadow_runs:,}", state(report, name)),
             ]
         )
     head = ["variant", "share", "turns", "of all", "trials", ""]
@@ -80,14 +80,14 @@ def share(experiment: ExperimentConfig, agent: str) -> str:
 
 def state(report: Report, agent: str) -> str:
     """Return what a variant is to the strategy: primary, leader, short of scores."""
-    experiment, standing = report.experiment, report.standing
+    experiment, standing = report.experiment, report.bandit_status
     if experiment.strategy == "shadow":
         rate = percent(experiment.sampling_rate)
         is_primary = agent == experiment.primary
         return "primary" if is_primary else f"shadow of {rate} of turns"
     if standing is None:
         return ""
-    if agent in standing.starved:
+    if agent in standing.undersampled:
         return f"explored: fewer than {experiment.min_samples} recent scores"
     return "leader" if agent == standing.leader else ""
 
@@ -109,12 +109,12 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
 
 def verdict(report: Report) -> str:
     """Return in a line who has won, or why nobody has."""
-    decision, rule = report.decision, report.experiment.stop_when
+    decision, rule = report.deciding_comparison, report.experiment.stop_when
     if not report.comparisons:
         return "No judge scores all variants"
     if decision is None:
         return "Several metrics are compared: name under stop_when.metric which decides"
-    ahead = decision.ahead
+    ahead = decision.leader
     if ahead is None:
         short = ", ".join(each.agent for each in decision.estimates if each.count < 2)
         return f"Too few scores of {short}"
@@ -187,7 +187,7 @@ def document(report: Report) -> dict[str, Any]:
 
 def _bandit(report: Report) -> dict[str, Any] | None:
     """Return how a bandit stands; None of other strategies."""
-    experiment, standing = report.experiment, report.standing
+    experiment, standing = report.experiment, report.bandit_status
     if standing is None:
         return None
     return {
@@ -196,7 +196,7 @@ def _bandit(report: Report) -> dict[str, Any] | None:
         "min_samples": experiment.min_samples,
         "window_seconds": experiment.bandit_window_seconds,
         "leader": standing.leader,
-        "starved": list(standing.starved),
+        "starved": list(standing.undersampled),
         "arms": [_arm(report.recent.get(name), name) for name in experiment.agents],
     }
 
@@ -209,7 +209,7 @@ def _arm(stats: Stats | None, name: str) -> dict[str, Any]:
 
 def _shares(report: Report) -> dict[str, float]:
     """Return which part of the users each variant is to have now."""
-    experiment, standing = report.experiment, report.standing
+    experiment, standing = report.experiment, report.bandit_status
     if standing is not None:
         return assignment.chances(experiment, standing)
     if experiment.strategy == "shadow":
@@ -219,7 +219,7 @@ def _shares(report: Report) -> dict[str, float]:
 
 
 def _variant(report: Report, name: str) -> dict[str, Any]:
-    each, standing = report.traffic.get(name, Traffic()), report.standing
+    each, standing = report.traffic.get(name, Traffic()), report.bandit_status
     weights = [v.weight for v in report.experiment.variants if v.agent == name]
     served = sum(traffic.served for traffic in report.traffic.values())
     return {
@@ -228,8 +228,8 @@ def _variant(report: Report, name: str) -> dict[str, Any]:
         "share": _shares(report)[name],
         "turns": each.served,
         "share_of_turns": each.served / served if served else None,
-        "trials": each.tried,
+        "trials": each.shadow_runs,
         "is_primary": report.experiment.primary == name,
         "is_leader": standing is not None and standing.leader == name,
-        "is_explored": standing is not None and name in standing.starved,
+        "is_explored": standing is not None and name in standing.undersampled,
     }

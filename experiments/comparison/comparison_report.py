@@ -27,7 +27,7 @@ class Comparison:
     estimates: Sequence[Estimate]
 
     @property
-    def ahead(self) -> Estimate | None:
+    def leader(self) -> Estimate | None:
         """Who is likeliest the best; None where too little is known."""
         known = [each for each in self.estimates if each.best is not None]
         return max(known, key=lambda each: each.best or 0, default=None)
@@ -44,13 +44,13 @@ class Report:
     comparisons: Sequence[Comparison]
     deciding: str | None
     """The metric by which a variant wins."""
-    standing: Standing | None
+    bandit_status: Standing | None
     """How a bandit's arms stand."""
     recent: Mapping[str, Stats]
     """What a bandit's arms scored lately by its metric; elsewhere nothing."""
 
     @property
-    def decision(self) -> Comparison | None:
+    def deciding_comparison(self) -> Comparison | None:
         """The comparison by the metric that decides."""
         found = (each for each in self.comparisons if each.metric == self.deciding)
         return next(found, None)
@@ -58,7 +58,7 @@ class Report:
     @property
     def winner(self) -> Estimate | None:
         """Who has won by `stop_when`; None where nobody has, or none is set."""
-        rule, decision = self.experiment.stop_when, self.decision
+        rule, decision = self.experiment.stop_when, self.deciding_comparison
         if rule is None or decision is None:
             return None
         return inference.winner(

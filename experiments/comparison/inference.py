@@ -97,7 +97,7 @@ def chances_to_be_best(scores: Sequence[Scores]) -> list[float]:
     found = [
         float(
             np.prod(
-                [other.below(one.places) for other in believed if other is not one]
+                [other.probability_below(one.midpoints) for other in believed if other is not one]
                 + [one.weights],
                 axis=0,
             ).sum()
@@ -116,21 +116,21 @@ class Believed:
     """
 
     middle: float
-    reach: float
+    half_width: float
     edges: Cells
     weights: Cells
     """How likely it is in each cell."""
 
     @property
-    def places(self) -> Cells:
+    def midpoints(self) -> Cells:
         """The middles of the cells."""
         angles = (self.edges[1:] + self.edges[:-1]) / 2
-        places: Cells = self.middle + self.reach * np.tan(angles)
+        places: Cells = self.middle + self.half_width * np.tan(angles)
         return places
 
-    def below(self, places: Cells) -> Cells:
+    def probability_below(self, places: Cells) -> Cells:
         """Return how likely it is below each of these places."""
-        angles = np.arctan((places - self.middle) / self.reach)
+        angles = np.arctan((places - self.middle) / self.half_width)
         sums = np.concatenate(([0.0], np.cumsum(self.weights)))
         return np.interp(angles, self.edges, sums)
 

@@ -61,7 +61,7 @@ class Handler(ASGIHandler):
     """Answers HTTP requests."""
 
     request_class = text_encoding.Utf8Request
-    chats = "/v1/"
+    chat_prefix = "/v1/"
     """Streams of events below this path are OpenAI's frames."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Handler(ASGIHandler):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         request_id = request_ids.begin(headers.get(REQUEST_ID))
-        is_chat = scope["path"].startswith(self.chats)
+        is_chat = scope["path"].startswith(self.chat_prefix)
         outgoing = Outgoing(send, request_id, is_chat=is_chat)
         body = BytesIO()
         request, _ = self.create_request(scope, body)
@@ -126,7 +126,7 @@ class Handler(ASGIHandler):
         return await admission.admit(request)
 
     async def _refuse(self, answer: HttpResponseBase, unread: "Unread") -> None:
-        await self.send_response(unread.closing(answer), unread.send)
+        await self.send_response(unread.with_close(answer), unread.send)
 
     async def _answer_while_connected(
         self, request: ASGIRequest, receive: Receive, send: Send
@@ -261,7 +261,7 @@ class Unread:
         # A client that asks first does not send the body any more.
         self._is_awaited = self._has_body and b"expect" not in headers
 
-    def closing(self, answer: HttpResponseBase) -> HttpResponseBase:
+    def with_close(self, answer: HttpResponseBase) -> HttpResponseBase:
         """Return the answer, which ends the connection where a body is on its way."""
         if self._has_body:
             answer["Connection"] = "close"

@@ -24,7 +24,7 @@ class Patience:
         self._task = task
         self._loop = asyncio.get_running_loop()
         self._since: float | None = None
-        self._timer = self._loop.call_later(SEND_SECONDS, self._look)
+        self._timer = self._loop.call_later(SEND_SECONDS, self._check_deadline)
 
     async def send(self, message: Mapping[str, Any]) -> None:
         """Send a message, however long it takes up to `SEND_SECONDS`."""
@@ -36,10 +36,10 @@ class Patience:
         """Watch no more."""
         self._timer.cancel()
 
-    def _look(self) -> None:
+    def _check_deadline(self) -> None:
         waited = 0.0 if self._since is None else self._loop.time() - self._since
         if self._task is not None and waited >= SEND_SECONDS:
             logger.warning("a client has stopped reading; its answer is broken off")
             self._task.cancel()
         else:
-            self._timer = self._loop.call_later(SEND_SECONDS - waited, self._look)
+            self._timer = self._loop.call_later(SEND_SECONDS - waited, self._check_deadline)

@@ -69,12 +69,12 @@ async def answered(request: HttpRequest, answer: HttpResponseBase) -> HttpRespon
     """
     browser_session.renew(request, answer)
     caller = getattr(request, ATTRIBUTE, OPEN)
-    if answer.status_code < 400 or not caller.is_remembered or caller.token is None:
+    if answer.status_code < 400 or not caller.is_cached or caller.token is None:
         return answer
     try:
         await _look_up(api_tokens.digest(bearer(request)))
     except CoulisseError as exc:
-        api_tokens.REMEMBERED.forget(caller.token.id)
+        api_tokens.REMEMBERED.discard(caller.token.id)
         return errors.on_domain_error(request, exc)
     return answer
 
@@ -95,16 +95,16 @@ class Guard:
         if self.proxy.tokens is not None:
             return await _admit_token(request)
         if self.verifier is not None:
-            return await self._admit_person(request, self.verifier)
+            return await self._admit_oidc_user(request, self.verifier)
         username = await self._passwords.check(
             request.headers.get("Authorization"), request.META.get("REMOTE_ADDR", "")
         )
         check_origin(request)
         return self._caller(username, "basic")
 
-    async def _admit_person(self, request: HttpRequest, verifier: Verifier) -> Caller:
+    async def _admit_oidc_user(self, request: HttpRequest, verifier: Verifier) -> Caller:
         if "Authorization" in request.headers:
-            return self._caller(await verifier.subject(bearer(request)), "oidc")
+            return self._caller(await verifier.verify_bearer_token(bearer(request)), "oidc")
         subject = browser_session.subject(request, verifier.oidc)
         if subject is None:
             raise browser_session.required(request, verifier.oidc)
@@ -134,7 +134,7 @@ async def _admit_token(request: HttpRequest) -> Caller:
         raise CredentialRefused
     digest = api_tokens.digest(secret)
     if request.path == TURNS:
-        token = api_tokens.REMEMBERED.recall(digest)
+        token = api_tokens.REMEMBERED.get(digest)
         if token is not None:
             return by_token(token, is_remembered=True)
     return await _look_up(digest)
@@ -145,7 +145,7 @@ async def _look_up(digest: str) -> Caller:
     token = await database_executor.run(api_tokens.find, digest, datetime.now(UTC))
     if token is None:
         raise CredentialRefused
-    api_tokens.REMEMBERED.remember(digest, token)
+    api_tokens.REMEMBERED.put(digest, token)
     return by_token(token)
 
 

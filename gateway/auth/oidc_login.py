@@ -68,11 +68,11 @@ async def serve(request: HttpRequest, rest: str = "") -> HttpResponseBase:
     login = Login(
         verifier,
         root="/v1/",
-        landing=LANDING,
+        default_next_url=LANDING,
         url_name=URL_NAME,
-        person=person,
+        user_from_claims=person,
     )
-    if not login.is_return_path(request.path):
+    if not login.is_callback_path(request.path):
         return HttpResponseNotFound()
     if request.method != "GET":
         return HttpResponseNotAllowed(["GET"])

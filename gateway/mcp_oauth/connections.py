@@ -24,7 +24,7 @@ router = Router(tags=["MCP"])
 )
 async def list_servers(request: HttpRequest, asked: Query[CallerQuery]) -> HttpResponse:
     user_id = identify(request, asked)
-    connected = await SIGN_INS.connected(live.current(), user_id)
+    connected = await SIGN_INS.connection_states(live.current(), user_id)
     data = [
         {"object": "mcp.server", "id": name, "connected": is_connected}
         for name, is_connected in connected.items()
@@ -46,7 +46,7 @@ async def disconnect(
     was_connected = await SIGN_INS.disconnect(
         config, server, user_id, note=partial(audit_log.write, done)
     )
-    if not was_connected and server not in await SIGN_INS.connected(config, user_id):
+    if not was_connected and server not in await SIGN_INS.connection_states(config, user_id):
         raise ServerUnknown(f"there is no MCP server '{shortened(server)}'")
     return json_response(
         {"object": "mcp.server.deleted", "id": server, "deleted": was_connected}

@@ -32,7 +32,7 @@ class Problem:
     status: int
     title: str
     remedy: str
-    says: str = ""
+    detail: str = ""
     """The provider's own words."""
 
 
@@ -96,7 +96,7 @@ def problem_of(exc: CoulisseError, *, is_link_used: bool) -> Problem:
         status = errors.kind_of(exc).status
         return Problem(status, "Something went wrong", f"{ANEW} {OPERATOR}")
     if isinstance(exc, ProviderRefused):
-        return replace(found, says=exc.description)
+        return replace(found, detail=exc.description)
     if is_link_used:
         return replace(found, remedy=found.remedy.replace(LATER, LATER_ANEW))
     return found

@@ -56,11 +56,11 @@ async def connect(request: HttpRequest, server: str) -> HttpResponse:
     try:
         config = live.current()
         if request.method == "HEAD":
-            await CONNECTING.look(config, server, token)
+            await CONNECTING.read_link(config, server, token)
             return Page("mcp/waiting.html", server=server)
         browser = secrets.token_urlsafe(32)
         named = await _named_users(config, request)
-        departure = await CONNECTING.open(
+        departure = await CONNECTING.use_link(
             config, server, token, browser=browser, named=named
         )
     except CoulisseError as exc:
@@ -160,7 +160,7 @@ def _is_secret(secret: SecretDigest, given: str, request: HttpRequest) -> bool:
     """Return whether it is the secret; raises `LoginDelayed` after wrong ones."""
     address = request.META.get("REMOTE_ADDR", "")
     is_right = secret.matches(given)
-    if is_right and CONSUMER.knows(address, None):
+    if is_right and CONSUMER.is_known_address(address, None):
         return True
     attempt = CONSUMER.begin(address, None)
     if is_right:
@@ -223,5 +223,5 @@ def failed(server: str, exc: CoulisseError, *, at: str) -> Page:
         server=server,
         title=problem.title,
         remedy=problem.remedy,
-        says=problem.says,
+        says=problem.detail,
     )

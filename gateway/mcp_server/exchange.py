@@ -130,7 +130,7 @@ class Exchange:
         if self.wants_progress:
             self._said.put_nowait(self._progress(progress, message))
 
-    async def tell(self, note: str) -> None:
+    async def report_step(self, note: str) -> None:
         """Say what is being done now."""
         self.note = note
         await self.progress(self._elapsed(), message=note)
@@ -155,7 +155,7 @@ class Exchange:
             # Should the client leave before its stream is first read from.
             whole.add_done_callback(lambda _: task.cancel())
         try:
-            first = await self._next()
+            first = await self._next_frame()
         except asyncio.CancelledError:
             await _break_off(task)
             raise
@@ -163,15 +163,15 @@ class Exchange:
             return as_json(self._outcome(task))
         return EventStream(self._frames(first, task))
 
-    async def _next(self) -> bytes | None:
+    async def _next_frame(self) -> bytes | None:
         """Return what to send now; None when the answer is there."""
         try:
             async with asyncio.timeout(BEAT_SECONDS if self._streams else None):
                 return await self._said.get()
         except TimeoutError:
-            return self._beat()
+            return self._heartbeat()
 
-    def _beat(self) -> bytes:
+    def _heartbeat(self) -> bytes:
         if self.progress_token is None:
             return PING
         return self._progress(self._elapsed(), self.note)
@@ -192,7 +192,7 @@ class Exchange:
         try:
             while frame is not None:
                 yield frame
-                frame = await self._next()
+                frame = await self._next_frame()
             yield _event(self._outcome(task).body)
         finally:
             await _break_off(task)

@@ -175,7 +175,7 @@ class AgentTool:
             async for event in told:
                 reply.add(event)
                 if isinstance(event, HandoffStarted):
-                    await exchange.tell(f"{self.agent} asks {event.agent}")
+                    await exchange.report_step(f"{self.agent} asks {event.agent}")
         return _told(request, asked.thread_id, reply)
 
 

@@ -39,9 +39,9 @@ async def complete(request: TurnRequest) -> HttpResponse:
                 headers = event.headers
             reply.add(event)
     answer = json_response(serializers.completion(head, reply))
-    if reply.serving is not None:
-        headers = {**headers, **served(reply.serving)}
-        if (cost := serializers.cost(reply.serving)) is not None:
+    if reply.served_by is not None:
+        headers = {**headers, **served(reply.served_by)}
+        if (cost := serializers.cost(reply.served_by)) is not None:
             headers[serializers.COST_HEADER] = cost
     _set_headers(answer, headers)
     return answer
@@ -59,7 +59,7 @@ async def stream(request: TurnRequest, *, include_usage: bool) -> "EventStream":
     frames = Frames(head, include_usage=include_usage)
     answer = EventStream(_encoded(frames, first, events))
     if isinstance(begun, Begun):
-        _set_headers(answer, {**begun.headers, **served(begun.serving)})
+        _set_headers(answer, {**begun.headers, **served(begun.served_by)})
     return answer
 
 
@@ -67,7 +67,7 @@ async def _encoded(
     frames: Frames, first: Event, events: AsyncGenerator[Event]
 ) -> AsyncGenerator[bytes]:
     async with aclosing(events):
-        yield frames.first() + frames.encode(first)
+        yield frames.first_frame() + frames.encode(first)
         try:
             async for event in events:
                 if frame := frames.encode(event):

@@ -69,7 +69,7 @@ def completion(head: Head, reply: Reply) -> dict[str, Any]:
             }
         ],
         "usage": usage(reply.usage or Usage()),
-        **own(reply.serving),
+        **own(reply.served_by),
     }
 
 

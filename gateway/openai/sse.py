@@ -54,35 +54,35 @@ class Frames:
         self._fields = fields
         self._opened_calls: set[int] = set()
 
-    def first(self) -> bytes:
+    def first_frame(self) -> bytes:
         """Return the chunk that announces the assistant."""
-        return self._delta(b'{"role":"assistant","content":"","refusal":null}')
+        return self._encode_delta(b'{"role":"assistant","content":"","refusal":null}')
 
     def encode(self, event: Event) -> bytes:
         """Return the frames of one event; b"" for what clients are not shown."""
         match event:
             case TextDelta():
-                return self._delta(b'{"content":' + orjson.dumps(event.text) + b"}")
+                return self._encode_delta(b'{"content":' + orjson.dumps(event.text) + b"}")
             case ReasoningDelta():
                 text = orjson.dumps(event.text)
-                return self._delta(b'{"reasoning_content":' + text + b"}")
+                return self._encode_delta(b'{"reasoning_content":' + text + b"}")
             case RefusalDelta():
-                return self._delta(b'{"refusal":' + orjson.dumps(event.text) + b"}")
+                return self._encode_delta(b'{"refusal":' + orjson.dumps(event.text) + b"}")
             case ToolCallDelta():
-                return self._delta(orjson.dumps({"tool_calls": [self._call(event)]}))
+                return self._encode_delta(orjson.dumps({"tool_calls": [self._tool_call_delta(event)]}))
             case HandoffStarted():
-                return self._handoff(event)
+                return self._encode_handoff(event)
             case Heartbeat():
                 return HEARTBEAT
             case ReasoningBlock() | Begun():
                 return b""
             case Finished():
-                return self._finish(event)
+                return self._encode_finish(event)
 
-    def _delta(self, delta: bytes) -> bytes:
+    def _encode_delta(self, delta: bytes) -> bytes:
         return self._before + delta + self._after
 
-    def _handoff(self, handoff: HandoffStarted) -> bytes:
+    def _encode_handoff(self, handoff: HandoffStarted) -> bytes:
         """Return an event of our own that is a chunk, too, for clients that read all
         events alike."""
         choice = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": None}
@@ -91,7 +91,7 @@ class Frames:
             chunk["usage"] = None
         return b"event: handoff_started\ndata: " + orjson.dumps(chunk) + b"\n\n"
 
-    def _call(self, delta: ToolCallDelta) -> dict[str, Any]:
+    def _tool_call_delta(self, delta: ToolCallDelta) -> dict[str, Any]:
         if delta.index in self._opened_calls:
             return {
                 "index": delta.index,
@@ -105,7 +105,7 @@ class Frames:
             "function": {"name": delta.name, "arguments": delta.arguments},
         }
 
-    def _finish(self, finished: Finished) -> bytes:
+    def _encode_finish(self, finished: Finished) -> bytes:
         reason = finished.reason.encode()
         frame = (
             self._before
@@ -118,7 +118,7 @@ class Frames:
             chunk = {
                 **self._fields,
                 "usage": serializers.usage(finished.usage),
-                **serializers.own(finished.serving),
+                **serializers.own(finished.served_by),
             }
             frame += b"data: " + orjson.dumps(chunk) + b"\n\n"
         return frame

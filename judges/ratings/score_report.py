@@ -33,26 +33,26 @@ class Report:
     """What there is to tell."""
 
     scores: Sequence[Line]
-    people: Sequence[Opinion]
+    feedback: Sequence[Opinion]
     tallies: Sequence[Tally]
 
 
 def lines(report: Report) -> Iterator[str]:
     """Yield tables: scores, what people said, what became of the judges' tasks."""
-    if not (report.scores or report.people or report.tallies):
+    if not (report.scores or report.feedback or report.tallies):
         yield "nothing was judged"
         return
     if report.scores:
         rows = [_score(line) for line in report.scores]
         yield from text_table.lines(SCORES, rows, right=range(3, len(SCORES)))
-    if report.people:
+    if report.feedback:
         if report.scores:
             yield ""
         yield "what people said:"
-        rows = [_opinion(opinion) for opinion in report.people]
+        rows = [_opinion(opinion) for opinion in report.feedback]
         yield from text_table.lines(PEOPLE, rows, right=range(1, len(PEOPLE)))
     if report.tallies:
-        if report.scores or report.people:
+        if report.scores or report.feedback:
             yield ""
         yield "replies that fell to judges:"
         rows = [_tally(tally) for tally in report.tallies]
@@ -84,7 +84,7 @@ def _opinion(opinion: Opinion) -> list[str]:
 
 
 def _tally(tally: Tally) -> list[str]:
-    counts = (tally.due, tally.queued, tally.running, tally.done)
+    counts = (tally.total, tally.queued, tally.running, tally.done)
     return [
         *(tally.judge, *(f"{count:,}" for count in counts)),
         *(f"{sum(tally.skipped.values()):,}", f"{tally.failed:,}", _cost(tally)),
@@ -137,7 +137,7 @@ def document(report: Report) -> dict[str, Any]:
                 "down": opinion.down,
                 "comments": opinion.comments,
             }
-            for opinion in report.people
+            for opinion in report.feedback
         ],
         "judges": [_told(tally) for tally in report.tallies],
     }
@@ -146,7 +146,7 @@ def document(report: Report) -> dict[str, Any]:
 def _told(tally: Tally) -> dict[str, Any]:
     return {
         "judge": tally.judge,
-        "due": tally.due,
+        "due": tally.total,
         "queued": tally.queued,
         "running": tally.running,
         "done": tally.done,

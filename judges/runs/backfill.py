@@ -58,9 +58,9 @@ def of(config: Config, judge: str) -> list[str]:
 
 def estimate(config: Config, judge: JudgeConfig, backlog: Backlog) -> Estimate:
     """Return what it takes to score what is to be scored."""
-    return past_replies.estimate(config, judge, backlog.to_do)
+    return past_replies.estimate(config, judge, backlog.pending)
 
 
 def add(judge: JudgeConfig, backlog: Backlog) -> list[Task]:
     """Put what is to be scored into the queue; whoever calls wakes a worker."""
-    return past_replies.add(judge.name, backlog.to_do)
+    return past_replies.add(judge.name, backlog.pending)

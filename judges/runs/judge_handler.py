@@ -129,5 +129,5 @@ def _told(bill: Bill) -> dict[str, Any]:
 
 
 KIND = Kind(
-    judge_queue.KIND, run, max_failures=judge_queue.MAX_FAILURES, gives_way=True
+    judge_queue.KIND, run, max_failures=judge_queue.MAX_FAILURES, is_background=True
 )

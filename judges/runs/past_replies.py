@@ -42,18 +42,18 @@ class Backlog:
     """The replies of some time, by what is to be done about them."""
 
     judged: int = 0
-    over: int = 0
+    given_up: int = 0
     """Tried to no end: there was nothing to judge, or somebody cancelled it."""
     failed: list[Reply] = field(default_factory=list)
-    under_way: list[Reply] = field(default_factory=list)
+    in_progress: list[Reply] = field(default_factory=list)
     """Queued or running already."""
-    to_do: list[Reply] = field(default_factory=list)
+    pending: list[Reply] = field(default_factory=list)
 
     @property
     def found(self) -> int:
         """How many there are in all."""
-        rest = (self.failed, self.under_way, self.to_do)
-        return self.judged + self.over + sum(map(len, rest))
+        rest = (self.failed, self.in_progress, self.pending)
+        return self.judged + self.given_up + sum(map(len, rest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +88,11 @@ def find(
         if len(batch) == BATCH:
             _sort(judge, batch, backlog)
             batch = []
-            if limit is not None and len(backlog.to_do) >= limit:
+            if limit is not None and len(backlog.pending) >= limit:
                 break
     _sort(judge, batch, backlog)
     if limit is not None:
-        del backlog.to_do[limit:]
+        del backlog.pending[limit:]
     return backlog
 
 
@@ -126,13 +126,13 @@ def _sort(judge: str, batch: Sequence[Reply], backlog: Backlog) -> None:
         if reply.turn_id in judged:
             backlog.judged += 1
         elif state is None:
-            backlog.to_do.append(reply)
+            backlog.pending.append(reply)
         elif state in lifecycle.OPEN:
-            backlog.under_way.append(reply)
+            backlog.in_progress.append(reply)
         elif state == Task.State.ERRORED:
             backlog.failed.append(reply)
         else:
-            backlog.over += 1
+            backlog.given_up += 1
 
 
 def _states(judge: str, batch: Sequence[Reply]) -> dict[TurnId, str]:

@@ -46,7 +46,7 @@ class Tally:
     """The newest that failed."""
 
     @property
-    def due(self) -> int:
+    def total(self) -> int:
         """How many replies fell to the judge."""
         skipped = sum(self.skipped.values())
         ended = self.done + self.failed + self.cancelled + skipped

@@ -32,7 +32,7 @@ class Counts:
     """How many, by why."""
 
     @property
-    def due(self) -> int:
+    def total(self) -> int:
         """How many replies fell to the judge."""
         ended = self.done + self.failed + self.cancelled + sum(self.skipped.values())
         return self.queued + self.running + ended

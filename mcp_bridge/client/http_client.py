@@ -75,7 +75,7 @@ class Bearer(httpx2.Auth):
         self.is_refused = False
         """Whether the server refuses every token that can be had."""
 
-    def use(self, token: str | None, renew: Renew | None) -> None:
+    def replace_token(self, token: str | None, renew: Renew | None) -> None:
         """Take another token from now on, but not back the one just replaced.
 
         A turn under way goes on naming the token it began with.
@@ -136,7 +136,7 @@ class Client(httpx2.AsyncClient):
                 # What is unpacked after it was measured may be any size.
                 "Accept-Encoding": "identity",
             },
-            event_hooks={"response": [self._guard]},
+            event_hooks={"response": [self._limit_response]},
             timeout=httpx2.Timeout(
                 CONNECT_SECONDS,
                 read=address.server.timeout_seconds + EXTRA_READ_SECONDS,
@@ -179,7 +179,7 @@ class Client(httpx2.AsyncClient):
         if self._is_sse and response.status_code >= 400:
             self._on_lost(f"answered with status {response.status_code}")
 
-    async def _guard(self, response: httpx2.Response) -> None:
+    async def _limit_response(self, response: httpx2.Response) -> None:
         """Keep each answer to its limit, also those that only `Bearer` sees."""
         if response.headers.get("content-encoding", "identity") != "identity":
             raise Packed("the answer is compressed")

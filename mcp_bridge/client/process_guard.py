@@ -25,12 +25,12 @@ class Guard:
         self._told = -1
         """Where it is told."""
 
-    def mind(self, pid: int) -> None:
+    def watch(self, pid: int) -> None:
         """Have the group this process leads killed when we die."""
         with self._lock:
             self._minded.add(pid)
             if self._is_there():
-                self._tell(f"+{pid}\n")
+                self._write(f"+{pid}\n")
             else:
                 self._begin()
 
@@ -38,10 +38,10 @@ class Guard:
         """Say that a group is gone."""
         with self._lock:
             self._minded.discard(pid)
-            self._tell(f"-{pid}\n")
+            self._write(f"-{pid}\n")
             if self._minded:
                 return
-            ending = self._part()
+            ending = self._close_input()
         if ending is not None:
             # Whoever forgets does not wait.
             threading.Thread(target=ending.wait, daemon=True).start()
@@ -56,7 +56,7 @@ class Guard:
         """Let it end, killing what it minds still."""
         with self._lock:
             self._minded.clear()
-            ending = self._part()
+            ending = self._close_input()
         if ending is not None:
             with suppress(subprocess.TimeoutExpired):
                 ending.wait(timeout=END_SECONDS)
@@ -65,7 +65,7 @@ class Guard:
         return self._process is not None and self._process.poll() is None
 
     def _begin(self) -> None:
-        self._part()
+        self._close_input()
         heard, self._told = os.pipe()
         try:
             self._process = subprocess.Popen(
@@ -76,16 +76,16 @@ class Guard:
         finally:
             os.close(heard)
         for pid in self._minded:
-            self._tell(f"+{pid}\n")
+            self._write(f"+{pid}\n")
 
-    def _part(self) -> "subprocess.Popen[bytes] | None":
+    def _close_input(self) -> "subprocess.Popen[bytes] | None":
         """Tell it no more, which ends it; return it."""
         parted, self._process = self._process, None
         if parted is not None:
             os.close(self._told)
         return parted
 
-    def _tell(self, line: str) -> None:
+    def _write(self, line: str) -> None:
         # One that is gone is replaced by one that is told everything.
         if self._process is not None:
             with suppress(BrokenPipeError):

@@ -77,7 +77,7 @@ class Session:
         self._listed_at = 0.0
         self._listing: asyncio.Task[None] | None = None
         self._doubting: asyncio.Task[None] | None = None
-        self._owner = asyncio.create_task(self._own(), name=f"mcp {address.name}")
+        self._owner = asyncio.create_task(self._run(), name=f"mcp {address.name}")
 
     @property
     def is_open(self) -> bool:
@@ -85,7 +85,7 @@ class Session:
         return self._client is not None and not self._ending.is_set()
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether it ended, or is about to."""
         return self._ending.is_set()
 
@@ -95,7 +95,7 @@ class Session:
         return self._bearer.is_refused
 
     @property
-    def fell(self) -> ServerGone | None:
+    def exit_error(self) -> ServerGone | None:
         """Why a child that had answered ended, where nobody ended it."""
         is_child = self.address.server.command is not None
         had_answered = self._ready.done() and self._ready.exception() is None
@@ -105,13 +105,13 @@ class Session:
         error.last_lines = self._last_lines
         return error
 
-    async def opened(self) -> None:
+    async def wait_open(self) -> None:
         """Wait until calls can be made; raise `ServerFailed` when they never can."""
         await asyncio.shield(self._ready)
 
-    def use(self, address: Address) -> None:
+    def update_token(self, address: Address) -> None:
         """Take the user's token of today."""
-        self._bearer.use(address.token, address.renew)
+        self._bearer.replace_token(address.token, address.renew)
 
     async def tools(self) -> tuple[Offer, ...]:
         """Return the tools: those known, unless the server said they changed.
@@ -121,9 +121,9 @@ class Session:
         if self._is_listing_old:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LIST_AGAIN_SECONDS):
-                    await asyncio.shield(self._begin_listing())
+                    await asyncio.shield(self._start_listing())
         elif time.monotonic() - self._listed_at > LISTING_SECONDS:
-            self._begin_listing()
+            self._start_listing()
         return self.offers
 
     async def call(
@@ -145,11 +145,11 @@ class Session:
             async with asyncio.timeout(limit):
                 answer = await self._send(self._client, request)
         except TimeoutError as exc:
-            self._begin_doubting()
+            self._start_probe()
             message = f"gave no answer within {limit:g} seconds (timeout_seconds)"
             raise self._error(ServerSlow, message) from exc
         except Exception as exc:
-            raise self._meaning(exc, current) from exc
+            raise self._map_exception(exc, current) from exc
         finally:
             http_client.exchange.reset(token)
         if isinstance(answer, mcp_types.InputRequiredResult):
@@ -185,7 +185,7 @@ class Session:
 
     # What the owner does.
 
-    async def _own(self) -> None:
+    async def _run(self) -> None:
         opening = Exchange()
         http_client.exchange.set(opening)
         request_ids.current.set("")  # It outlives the request that opened it.
@@ -199,7 +199,7 @@ class Session:
                         client.protocol_version not in MODERN_PROTOCOL_VERSIONS
                     )
                     tasks.start_soon(self._follow_changes, client)
-                    await self._hears_changes()
+                    await self._wait_for_subscription()
                     await self._read_listing(client.session)
                     limit.reschedule(None)
                     self._begin(client.session)
@@ -214,7 +214,7 @@ class Session:
             self._end(self._error(ServerUnreachable, message))
         except Exception as exc:  # Whatever it is, it ends this session alone.
             logger.debug("mcp server '%s': %r", self.address.name, exc)
-            self._end(self._why_not(exc, opening))
+            self._end(self._opening_error(exc, opening))
         finally:
             self._end(self._gone())
             for task in (self._listing, self._doubting):
@@ -237,11 +237,11 @@ class Session:
         return McpClient(
             catalog.mended(
                 transports.of(self.address, self._bearer, self.break_off),
-                self._complain,
+                self._log_warning,
             ),
             cache=None,
             client_info=CLIENT,
-            message_handler=self._hear,
+            message_handler=self._handle_message,
             mode="legacy" if self.is_legacy else "auto",
         )
 
@@ -265,19 +265,19 @@ class Session:
             await asyncio.sleep(LISTEN_AGAIN_SECONDS)
             self._is_listing_old = True
 
-    async def _hears_changes(self) -> None:
+    async def _wait_for_subscription(self) -> None:
         """Wait to be told of changes, so that none is missed after the first list."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FOLLOW_SECONDS):
                 await self._is_following.wait()
 
-    async def _hear(self, message: IncomingMessage) -> None:
+    async def _handle_message(self, message: IncomingMessage) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
             self._is_listing_old = True
 
     # Listing.
 
-    def _begin_listing(self) -> asyncio.Task[None]:
+    def _start_listing(self) -> asyncio.Task[None]:
         if self._listing is None or self._listing.done():
             self._listing = asyncio.create_task(self._list_again())
         return self._listing
@@ -296,19 +296,19 @@ class Session:
             if error_mapping.is_closed(exc):
                 self.break_off("closed the connection")
 
-    def _begin_doubting(self) -> None:
+    def _start_probe(self) -> None:
         """Ask a child that gave no answer whether it hears at all."""
         is_doubting = self._doubting is not None and not self._doubting.done()
         if self.address.server.kind == "stdio" and not is_doubting:
-            self._doubting = asyncio.create_task(self._doubt())
+            self._doubting = asyncio.create_task(self._probe())
 
-    async def _doubt(self) -> None:
+    async def _probe(self) -> None:
         client = self._client
         if client is None:
             return
         try:
             async with asyncio.timeout(DOUBT_SECONDS):
-                await catalog.read(client, self._complain)
+                await catalog.read(client, self._log_warning)
         except TimeoutError:
             # Stuck for good, or busy with what nobody waits for: another takes over.
             self.break_off("does not answer any more")
@@ -317,15 +317,15 @@ class Session:
 
     async def _read_listing(self, client: ClientSession) -> None:
         self._is_listing_old = False
-        self.offers = await catalog.read(client, self._complain)
+        self.offers = await catalog.read(client, self._log_warning)
         self._listed_at = time.monotonic()
 
-    def _complain(self, what: str) -> None:
+    def _log_warning(self, what: str) -> None:
         self._warn(what)
 
     # What errors mean.
 
-    def _why_not(self, exc: Exception, opening: Exchange) -> ServerFailed:
+    def _opening_error(self, exc: Exception, opening: Exchange) -> ServerFailed:
         """Return what kept the session from beginning."""
         cause = error_mapping.cause(exc)
         if isinstance(cause, ServerFailed):
@@ -334,21 +334,21 @@ class Session:
             error = self._error(ServerUnreachable, self._end_reason)
             error.last_lines = self._last_lines
             return error
-        meaning = self._meaning(cause, opening)
+        meaning = self._map_exception(cause, opening)
         if isinstance(meaning, SignInNeeded):
             return meaning
         return ServerUnreachable(
             meaning.message, server=self.address.name, detail=meaning.detail
         )
 
-    def _meaning(self, exc: Exception, current: Exchange) -> ServerFailed:
+    def _map_exception(self, exc: Exception, current: Exchange) -> ServerFailed:
         """Return what an exception of the SDK's says; end what it says is over."""
         if isinstance(exc, ServerFailed):
             return exc
-        gone = None if current.is_too_large else self._leaving(exc, current)
+        gone = None if current.is_too_large else self._gone_error(exc, current)
         return gone or error_mapping.meaning(exc, current, self.address)
 
-    def _leaving(self, exc: Exception, current: Exchange) -> ServerGone | None:
+    def _gone_error(self, exc: Exception, current: Exchange) -> ServerGone | None:
         if current.reason:
             return self._gone(current.reason, was_unheard=not current.was_sent)
         status = error_mapping.status_of(exc, current)

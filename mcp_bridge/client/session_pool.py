@@ -93,7 +93,7 @@ class Pool:
         self._legacy: set[tuple[str, str]] = set()
 
     def __len__(self) -> int:
-        return len(self._shelf().kept)
+        return len(self._loop_sessions().kept)
 
     @asynccontextmanager
     async def session(
@@ -108,7 +108,7 @@ class Pool:
         """
         kept = self._take(address)
         try:
-            await self._opened(address, kept, patience_seconds)
+            await self._wait_open(address, kept, patience_seconds)
         except ServerFailed as exc:
             self._failed(address.key, kept, exc)
             raise
@@ -116,14 +116,14 @@ class Pool:
             kept.leave()
             raise
         try:
-            self._succeeded(address.key, kept)
+            self._record_success(address.key, kept)
             yield kept.session
         finally:
             self._give_back(address.key, kept)
 
-    def follow(self, config: Config) -> None:
+    def apply_config(self, config: Config) -> None:
         """End the sessions of servers that left the YAML, or changed in it."""
-        shelf = self._shelf()
+        shelf = self._loop_sessions()
         if shelf.config_digest == config.digest and config.digest:
             return
         shelf.config_digest = config.digest
@@ -150,9 +150,9 @@ class Pool:
             self._said.popitem(last=False)
         logger.warning("mcp server '%s': %s", address.name, what)
 
-    def looked_at(self, server: str) -> tuple[list[Session], ServerFailed | None]:
+    def open_sessions(self, server: str) -> tuple[list[Session], ServerFailed | None]:
         """Return this event loop's open sessions with a server, or why it has none."""
-        shelf = self._shelf()
+        shelf = self._loop_sessions()
         sessions = [
             kept.session
             for key, kept in shelf.kept.items()
@@ -160,7 +160,7 @@ class Pool:
         ]
         if sessions:
             return sessions, None
-        fallen = {key: kept.session.fell for key, kept in shelf.kept.items()}
+        fallen = {key: kept.session.exit_error for key, kept in shelf.kept.items()}
         failures = {key: failure.error for key, failure in shelf.failures.items()}
         errors = [
             error
@@ -169,9 +169,9 @@ class Pool:
         ]
         return [], errors[-1] if errors else None
 
-    def forgive(self, address: Address) -> None:
+    def clear_failure(self, address: Address) -> None:
         """Let a server that failed be tried again at once."""
-        self._shelf().failures.pop(address.key, None)
+        self._loop_sessions().failures.pop(address.key, None)
 
     async def close(self) -> None:
         """End every session of this event loop, and wait until they are gone."""
@@ -187,33 +187,33 @@ class Pool:
             *sessions, *shelf.closing, *shelf.watching, return_exceptions=True
         )
 
-    def _shelf(self) -> _Shelf:
+    def _loop_sessions(self) -> _Shelf:
         return self._shelves.setdefault(asyncio.get_running_loop(), _Shelf())
 
     def _take(self, address: Address) -> _Kept:
-        shelf, key = self._shelf(), address.key
+        shelf, key = self._loop_sessions(), address.key
         kept = shelf.kept.get(key)
-        if kept is None or kept.session.is_over:
-            self._wait_for_better_times(key)
+        if kept is None or kept.session.has_ended:
+            self._check_backoff(key)
             self._drop(key)
-            self._end_older(key)
+            self._close_older(key)
             kept = shelf.kept[key] = _Kept(self._open(address))
         else:
-            kept.session.use(address)
+            kept.session.update_token(address)
         shelf.kept.move_to_end(key)
         kept.take()
         self._make_room()
         return kept
 
-    async def _opened(self, address: Address, kept: _Kept, patience: float) -> None:
+    async def _wait_open(self, address: Address, kept: _Kept, patience: float) -> None:
         if kept.session.is_open:
             return
-        if address.key in self._shelf().failures:
+        if address.key in self._loop_sessions().failures:
             patience = min(patience, SCANT_PATIENCE_SECONDS)
         left = kept.begun_at + patience - monotonic()
         try:
             async with asyncio.timeout(None if left == math.inf else left):
-                await kept.session.opened()
+                await kept.session.wait_open()
         except TimeoutError:
             self._watch(address.key, kept)
             raise StillConnecting(
@@ -227,18 +227,18 @@ class Pool:
             return
         kept.is_watched = True
         kept.take()
-        watching = self._shelf().watching
-        task = asyncio.create_task(self._see(key, kept))
+        watching = self._loop_sessions().watching
+        task = asyncio.create_task(self._watch_opening(key, kept))
         watching.add(task)
         task.add_done_callback(watching.discard)
 
-    async def _see(self, key: Key, kept: _Kept) -> None:
+    async def _watch_opening(self, key: Key, kept: _Kept) -> None:
         try:
-            await kept.session.opened()
+            await kept.session.wait_open()
         except ServerFailed as exc:
             self._failed(key, kept, exc)
         else:
-            self._succeeded(key, kept)
+            self._record_success(key, kept)
             self._give_back(key, kept)
 
     def _open(self, address: Address) -> Session:
@@ -249,8 +249,8 @@ class Pool:
             warn=lambda what: self.warn_once(address, what),
         )
 
-    def _wait_for_better_times(self, key: Key) -> None:
-        failure = self._shelf().failures.get(key)
+    def _check_backoff(self, key: Key) -> None:
+        failure = self._loop_sessions().failures.get(key)
         if failure is not None and monotonic() < failure.until:
             # A new one each time: a traceback would grow with each raise.
             error = failure.error
@@ -259,7 +259,7 @@ class Pool:
     def _failed(self, key: Key, kept: _Kept, error: ServerFailed) -> None:
         """Remember that a session cannot be had, each time for longer."""
         kept.leave()
-        shelf = self._shelf()
+        shelf = self._loop_sessions()
         if isinstance(error, StillConnecting) or shelf.kept.get(key) is not kept:
             return  # It may come yet; or somebody else who waited for it did this.
         self._drop(key)
@@ -274,8 +274,8 @@ class Pool:
         if len(shelf.failures) > MAX_REMEMBERED:
             shelf.failures.popitem(last=False)
 
-    def _succeeded(self, key: Key, kept: _Kept) -> None:
-        shelf = self._shelf()
+    def _record_success(self, key: Key, kept: _Kept) -> None:
+        shelf = self._loop_sessions()
         shelf.failures.pop(key, None)
         for other in list(shelf.fallen):
             if (other.server, other.user_id) == (key.server, key.user_id):
@@ -286,23 +286,23 @@ class Pool:
 
     def _give_back(self, key: Key, kept: _Kept) -> None:
         kept.leave()
-        shelf = self._shelf()
-        if shelf.kept.get(key) is kept and kept.session.is_over:
+        shelf = self._loop_sessions()
+        if shelf.kept.get(key) is kept and kept.session.has_ended:
             self._drop(key)
         self._make_room()
         if shelf.sweep is None and shelf.kept:
             self._sweep_in(self._idle_seconds)
 
-    def _end_older(self, key: Key) -> None:
+    def _close_older(self, key: Key) -> None:
         """End what the same user had of the server before it changed."""
-        for other in list(self._shelf().kept):
+        for other in list(self._loop_sessions().kept):
             is_same = other.server == key.server and other.user_id == key.user_id
             if is_same and other != key:
                 self._drop(other)
 
     def _make_room(self) -> None:
         """Close what was used longest ago; what is in use stays."""
-        kept = self._shelf().kept
+        kept = self._loop_sessions().kept
         excess = len(kept) - self._capacity
         for key in [key for key, one in kept.items() if not one.users][
             : max(excess, 0)
@@ -310,10 +310,10 @@ class Pool:
             self._drop(key)
 
     def _drop(self, key: Key) -> None:
-        shelf = self._shelf()
+        shelf = self._loop_sessions()
         kept = shelf.kept.pop(key, None)
         if kept is not None:
-            error = kept.session.fell
+            error = kept.session.exit_error
             if error is not None:
                 shelf.fallen[key] = error
                 if len(shelf.fallen) > MAX_REMEMBERED:
@@ -324,17 +324,17 @@ class Pool:
 
     async def _close_when_free(self, kept: _Kept) -> None:
         # Calls under way end with their answer; they have a limit of their own.
-        if kept.users and not kept.session.is_over:
+        if kept.users and not kept.session.has_ended:
             await kept.is_free.wait()
         await kept.session.close()
 
     def _sweep_in(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
-        self._shelf().sweep = loop.call_later(max(seconds, 0.01), self._sweep)
+        self._loop_sessions().sweep = loop.call_later(max(seconds, 0.01), self._sweep)
 
     def _sweep(self) -> None:
         """Close what nobody used for long."""
-        shelf = self._shelf()
+        shelf = self._loop_sessions()
         shelf.sweep = None
         oldest = monotonic() - self._idle_seconds
         for key, kept in list(shelf.kept.items()):

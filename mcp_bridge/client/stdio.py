@@ -134,7 +134,7 @@ async def _start(address: Address) -> Process:
             server=address.name,
             detail=str(reason),
         ) from exc
-    GUARD.mind(process.pid)
+    GUARD.watch(process.pid)
     return process
 
 

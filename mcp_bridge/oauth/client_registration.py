@@ -72,7 +72,7 @@ class Registrar:
         self._clock = clock
         self._locks: WeakValueDictionary[LockKey, asyncio.Lock] = WeakValueDictionary()
 
-    async def app(self, config: Config, name: str) -> App:
+    async def client(self, config: Config, name: str) -> App:
         """Return our app at a server's provider, registered now if need be.
 
         Raises `ServerUnknown`, `NoSignIn` and `SignInFailed`.
@@ -85,9 +85,9 @@ class Registrar:
         key = loop, name, redirect_uri(config, name, oauth)
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
-            return await self._registered(config, name, server, oauth)
+            return await self._register(config, name, server, oauth)
 
-    async def stored(
+    async def stored_client(
         self, config: Config, name: str, client_row: int | None
     ) -> App | None:
         """Return the app a user's sign-in was made with, if there still is one."""
@@ -95,20 +95,20 @@ class Registrar:
         if client_row is None:
             return _static_app(config, name, oauth) if oauth.mode == "static" else None
         found = await self._cross(client_store.get, client_row, resource_of(server))
-        return None if found is None else opened(found, secret_keys.load().vault)
+        return None if found is None else opened(found, secret_keys.load().cipher)
 
     async def forget(self, app: App) -> None:
         """Have the next sign-in register us anew: the provider does not know us."""
         if app.row is not None:
             await self._cross_to_end(client_store.forget, app.row, app.client_id)
 
-    async def _registered(
+    async def _register(
         self, config: Config, name: str, server: ServerConfig, oauth: OAuth
     ) -> App:
         began_at = self._clock()
         resource, back = resource_of(server), redirect_uri(config, name, oauth)
         found = await self._cross(client_store.find, name, resource, back)
-        known = await self._good(found)
+        known = await self._check_stored(found)
         if known is not None and not self._is_old(known.discovered_at, METADATA_AGE):
             return known
         provider = await self._discover(name, server)
@@ -129,9 +129,9 @@ class Registrar:
             self._web, name, server.url or "", method=method
         )
 
-    async def _good(self, found: StoredApp | None) -> App | None:
+    async def _check_stored(self, found: StoredApp | None) -> App | None:
         """Return a registration if it can be read and its provider knows it."""
-        app = None if found is None else opened(found, secret_keys.load().vault)
+        app = None if found is None else opened(found, secret_keys.load().cipher)
         if app is None or app.row is None:
             return None
         ends = app.secret_expires_at
@@ -146,9 +146,9 @@ class Registrar:
         return app
 
     async def _put(self, app: App, resource: str, *, instead_of: str | None) -> App:
-        vault = secret_keys.load().vault
+        vault = secret_keys.load().cipher
         secret = app.client_secret
-        box = None if secret is None else vault.close(secret, *_place(app))
+        box = None if secret is None else vault.encrypt(secret, *_place(app))
         stored: StoredApp = await self._cross_to_end(
             client_store.put, app, resource, vault.key_id, box, instead_of=instead_of
         )
@@ -190,7 +190,7 @@ def opened(stored: StoredApp, vault: Vault) -> App | None:
     if stored.box is None:
         return app
     try:
-        secret = vault.open(stored.box, *_place(app))
+        secret = vault.decrypt(stored.box, *_place(app))
     except Unreadable:
         return None
     return replace(app, client_secret=secret)

@@ -21,7 +21,7 @@ class Credentials(Protocol):
         connect (never connected, refused, revoked) is left out.
         """
 
-    async def renewed(
+    async def renew(
         self, config: Config, server: str, user_id: UserId, refused: str
     ) -> str | None:
         """Return another token in place of one the server answered with 401.

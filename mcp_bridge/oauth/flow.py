@@ -78,20 +78,20 @@ class Connecting:
         self._clock = clock
         self._registrar = Registrar(cross, cross_to_end, self._web, clock=clock)
 
-    async def look(self, config: Config, server: str, token: str) -> Link:
+    async def read_link(self, config: Config, server: str, token: str) -> Link:
         """Return what a link says if it can be used still.
 
         Raises `ServerUnknown`, `NoSignIn`, `TokenInvalid`, `TokenExpired` and
         `TokenUsed`.
         """
         find(config, server)
-        seals = secret_keys.load().seals
+        seals = secret_keys.load().opaque_tokens
         link = state_tokens.read_link(seals, server, token, now=self._clock())
         if await self._cross(used_links.is_spent, link.nonce):
             raise TokenUsed
         return link
 
-    async def open(
+    async def use_link(
         self,
         config: Config,
         server: str,
@@ -106,7 +106,7 @@ class Connecting:
         request says it is for. A link whose provider fails is not used up. Raises
         as `look` does, and `OtherUser` and `SignInFailed`.
         """
-        link = await self.look(config, server, token)
+        link = await self.read_link(config, server, token)
         if any(user_id != link.user_id for user_id in named):
             raise OtherUser
         departure = await self.begin(config, server, link.user_id, browser=browser)
@@ -122,11 +122,11 @@ class Connecting:
         With `browser` only who has this secret can come back.
         """
         configured, oauth = find(config, server)
-        app = await self._registrar.app(config, server)
+        app = await self._registrar.client(config, server)
         verifier = random.token_urlsafe(48)
         nonce = state_tokens.new_nonce()
         state = state_tokens.new_state(
-            secret_keys.load().seals,
+            secret_keys.load().opaque_tokens,
             server,
             user_id,
             nonce=nonce,
@@ -156,7 +156,7 @@ class Connecting:
         Raises as `look` does, and `OtherBrowser` and `SignInFailed`.
         """
         configured, oauth = find(config, server)
-        seals = secret_keys.load().seals
+        seals = secret_keys.load().opaque_tokens
         state = state_tokens.read_state(seals, server, came.state, now=self._clock())
         link = state.link
         if state.browser and not hmac.compare_digest(
@@ -166,11 +166,11 @@ class Connecting:
         if not await self._cross_to_end(used_links.spend, link.nonce, link.expires_at):
             raise TokenUsed
         resource = resource_of(configured)
-        app = await self._registrar.stored(config, server, state.client_row)
+        app = await self._registrar.stored_client(config, server, state.client_row)
         if app is None or state.resource != state_tokens.digest(resource):
             raise TokenInvalid("The server's sign-in was set up anew in the meantime.")
         fresh = await self._redeem(app, came, state.verifier)
-        boxes = boxed(fresh, server, resource, link.user_id, secret_keys.load().vault)
+        boxes = boxed(fresh, server, resource, link.user_id, secret_keys.load().cipher)
         if boxes.scopes is None:
             asked = oauth.scopes or app.provider.scopes
             boxes = replace(boxes, scopes=" ".join(asked))
@@ -222,7 +222,7 @@ def _check_issuer(app: App, issuer: str | None) -> None:
     expected = app.provider.issuer
     if not expected:
         return
-    if issuer is None and not app.provider.sends_issuer:
+    if issuer is None and not app.provider.has_issuer_parameter:
         return
     if issuer is None or not issuers_match(issuer, expected):
         raise ProviderBroken(

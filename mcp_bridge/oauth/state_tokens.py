@@ -41,12 +41,12 @@ class State:
 def new_link(seals: Seals, server: str, user_id: UserId, *, now: datetime) -> str:
     """Return a token that lets this user connect the server, once."""
     content = {"s": server, "u": user_id.hex, "n": new_nonce()}
-    return seals.seal("link", content, expires_at=now + LIFETIME)
+    return seals.write("link", content, expires_at=now + LIFETIME)
 
 
 def read_link(seals: Seals, server: str, token: str, *, now: datetime) -> Link:
     """Return what a token says; raises `TokenInvalid` and `TokenExpired`."""
-    return _link(server, seals.open("link", token, now=now), now)
+    return _link(server, seals.read("link", token, now=now), now)
 
 
 def new_state(
@@ -71,12 +71,12 @@ def new_state(
         "v": verifier,
         "b": "" if browser is None else digest(browser),
     }
-    return seals.seal("state", content, expires_at=now + LIFETIME)
+    return seals.write("state", content, expires_at=now + LIFETIME)
 
 
 def read_state(seals: Seals, server: str, token: str, *, now: datetime) -> State:
     """Return what a state says; raises `TokenInvalid` and `TokenExpired`."""
-    content = seals.open("state", token, now=now)
+    content = seals.read("state", token, now=now)
     return State(
         _link(server, content, now),
         content["c"],

@@ -84,7 +84,7 @@ class SignIns:
         if not found:
             return {}
         usable = await asyncio.gather(
-            *(self._usable(config, user_id, held) for held in found.values())
+            *(self._usable_token(config, user_id, held) for held in found.values())
         )
         return {
             server: token
@@ -92,7 +92,7 @@ class SignIns:
             if token is not None
         }
 
-    async def renewed(
+    async def renew(
         self, config: Config, server: str, user_id: UserId, refused: str
     ) -> str | None:
         """Return another token in place of one the server answered with 401.
@@ -104,7 +104,7 @@ class SignIns:
         held = await self._read(config, server, user_id)
         if held is None:
             return None
-        token = opened(held, user_id, secret_keys.load().vault)
+        token = opened(held, user_id, secret_keys.load().cipher)
         if token != refused:
             return token
         try:
@@ -118,11 +118,11 @@ class SignIns:
 
         It is where the user comes back to, too: a cookie leads from one to the other.
         """
-        token = new_link(secret_keys.load().seals, server, user_id, now=self._clock())
+        token = new_link(secret_keys.load().opaque_tokens, server, user_id, now=self._clock())
         back = redirect_uri(config, server, find(config, server)[1])
         return f"{back.removesuffix('oauth/callback')}connect?token={token}"
 
-    async def connected(
+    async def connection_states(
         self, config: Config, user_id: UserId
     ) -> dict[str, bool | None]:
         """Return whether the user is connected to each server.
@@ -137,7 +137,7 @@ class SignIns:
         return {
             name: None
             if name not in wanted
-            else name in found and self._is_good(found[name], user_id)
+            else name in found and self._is_readable(found[name], user_id)
             for name in servers
         }
 
@@ -174,10 +174,10 @@ class SignIns:
         found: dict[str, Held] = await self._cross(token_store.read, user_id, wanted)
         return found.get(server)
 
-    async def _usable(
+    async def _usable_token(
         self, config: Config, user_id: UserId, held: Held
     ) -> str | SignInFailed | None:
-        token = opened(held, user_id, secret_keys.load().vault)
+        token = opened(held, user_id, secret_keys.load().cipher)
         ends = held.boxes.expires_at
         if token is None or ends is None or ends - EARLY > self._clock():
             return token
@@ -205,18 +205,18 @@ class SignIns:
         key = asyncio.get_running_loop(), held.server, held.resource, user_id
         task = self._refreshing.get(key)
         if task is None:
-            fetching = self._fetch(config, user_id, held, is_refused=is_refused)
+            fetching = self._refresh_once(config, user_id, held, is_refused=is_refused)
             task = asyncio.create_task(fetching)
             self._refreshing[key] = task
-            task.add_done_callback(lambda done: self._done(key, done))
+            task.add_done_callback(lambda done: self._finish_refresh(key, done))
         return await asyncio.shield(task)
 
-    def _done(self, key: Key, task: asyncio.Task[str | None]) -> None:
+    def _finish_refresh(self, key: Key, task: asyncio.Task[str | None]) -> None:
         del self._refreshing[key]
         if not task.cancelled():
             task.exception()  # Whoever still waits has it raised.
 
-    async def _fetch(
+    async def _refresh_once(
         self, config: Config, user_id: UserId, held: Held, *, is_refused: bool
     ) -> str | None:
         """Refresh, or wait for another process that does."""
@@ -229,13 +229,13 @@ class SignIns:
         )
         if not claimed:
             return await self._await_other(config, user_id, held)
-        return await self._exchange(config, user_id, held)
+        return await self._request_refresh(config, user_id, held)
 
-    async def _exchange(
+    async def _request_refresh(
         self, config: Config, user_id: UserId, held: Held
     ) -> str | None:
-        vault = secret_keys.load().vault
-        app = await self._registrar.stored(config, held.server, held.client_row)
+        vault = secret_keys.load().cipher
+        app = await self._registrar.stored_client(config, held.server, held.client_row)
         try:
             old = _opened_refresh_token(held, user_id, vault)
             if app is None or old is None:
@@ -273,7 +273,7 @@ class SignIns:
             if found is None:
                 return None
             if found.version != held.version:
-                return opened(found, user_id, secret_keys.load().vault)
+                return opened(found, user_id, secret_keys.load().cipher)
             until = found.refreshing_until
             if until is None or until <= self._clock():
                 raise SignInFailed(
@@ -286,10 +286,10 @@ class SignIns:
 
     async def _revoke(self, config: Config, user_id: UserId, held: Held) -> None:
         try:
-            app = await self._registrar.stored(config, held.server, held.client_row)
+            app = await self._registrar.stored_client(config, held.server, held.client_row)
             if app is None or app.provider.revocation_endpoint is None:
                 return
-            vault = secret_keys.load().vault
+            vault = secret_keys.load().cipher
             for token in (
                 _opened_refresh_token(held, user_id, vault),
                 opened(held, user_id, vault),
@@ -303,8 +303,8 @@ class SignIns:
         ends = held.boxes.expires_at
         return ends is None or ends <= self._clock()
 
-    def _is_good(self, held: Held, user_id: UserId) -> bool:
-        if opened(held, user_id, secret_keys.load().vault) is None:
+    def _is_readable(self, held: Held, user_id: UserId) -> bool:
+        if opened(held, user_id, secret_keys.load().cipher) is None:
             return False
         ends = held.boxes.expires_at
         lasts = ends is None or ends > self._clock()
@@ -348,10 +348,10 @@ def boxed(
     refresh_token = fresh.refresh_token
     return Boxes(
         vault.key_id,
-        vault.close(fresh.access_token, *place, "access_token"),
+        vault.encrypt(fresh.access_token, *place, "access_token"),
         None
         if refresh_token is None
-        else vault.close(refresh_token, *place, "refresh_token"),
+        else vault.encrypt(refresh_token, *place, "refresh_token"),
         fresh.scopes,
         fresh.expires_at,
     )
@@ -372,7 +372,7 @@ def _opened(
     held: Held, user_id: UserId, vault: Vault, name: str, box: bytes
 ) -> str | None:
     try:
-        return vault.open(box, *_place(held.server, held.resource, user_id), name)
+        return vault.decrypt(box, *_place(held.server, held.resource, user_id), name)
     except Unreadable:
         logger.warning(
             "a user's sign-in to mcp server '%s' was stored with another vault key; "

@@ -35,7 +35,7 @@ class Provider(BaseModel):
     """What to ask for when the YAML does not say."""
     resource: str | None = None
     """What tokens are to be good for (RFC 8707)."""
-    sends_issuer: bool = False
+    has_issuer_parameter: bool = False
     """Whether users come back with `iss` (RFC 9207)."""
 
 

@@ -133,13 +133,13 @@ class _Mended:
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        return self._mend(await self._stream.receive())
+        return self._filter(await self._stream.receive())
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        return self._mend(await self._stream.__anext__())
+        return self._filter(await self._stream.__anext__())
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -156,16 +156,16 @@ class _Mended:
     ) -> bool | None:
         return await self._stream.__aexit__(exc_type, exc_val, exc_tb)
 
-    def _mend(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+    def _filter(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         if isinstance(item, SessionMessage):
             message = item.message
             if isinstance(message, mcp_types.JSONRPCResponse):
                 tools = message.result.get("tools")
                 if isinstance(tools, list):
-                    message.result["tools"] = [t for t in tools if self._is_one(t)]
+                    message.result["tools"] = [t for t in tools if self._is_valid_tool(t)]
         return item
 
-    def _is_one(self, tool: Any) -> bool:
+    def _is_valid_tool(self, tool: Any) -> bool:
         name = tool.get("name") if isinstance(tool, dict) else None
         try:
             mcp_types.Tool.model_validate(tool, by_name=False)

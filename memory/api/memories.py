@@ -87,7 +87,7 @@ async def create_memory(
     request: HttpRequest, asked: Query[CallerQuery], body: Body[NewMemory]
 ) -> HttpResponse:
     user_id = identify(request, asked, body)
-    draft = body.draft("user", held_because=injection_filter.why_held(body.content, ""))
+    draft = body.to_fact_draft("user", held_because=injection_filter.why_held(body.content, ""))
     vector = await query_preparation.embed(body.content)
     (saved,) = await database_executor.run_to_end(
         audit_log.recorded,

@@ -111,7 +111,7 @@ class Dated(CallerBody):
     )
 
     @model_validator(mode="after")
-    def end_once_and_later(self) -> Self:
+    def _check_dates(self) -> Self:
         now = datetime.now(UTC)
         if self.ttl_seconds is not None:
             if self.expires_at is not None:
@@ -143,7 +143,7 @@ class Remembered(BaseModel):
     valid_to: Instant | None = None
     expires_at: Instant | None = None
 
-    def draft(self, source: Source, **more: Any) -> Draft:
+    def to_fact_draft(self, source: Source, **more: Any) -> Draft:
         """Return the draft of it; `more` are fields only its writer may set."""
         return Draft(
             self.content,

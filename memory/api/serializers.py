@@ -99,7 +99,7 @@ def _settings(prepared: Prepared) -> dict[str, Any]:
     return {
         "fusion": query.fusion,
         "embedder": query.embedded.embedder if query.embedded else None,
-        "floor": query.floor,
+        "floor": query.similarity_threshold,
         "weights": {
             "facts": asdict(fusion.FACTS),
             "messages": asdict(fusion.MESSAGES),

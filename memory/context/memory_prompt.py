@@ -29,7 +29,7 @@ SUBJECTS = ("The user ", "the user ")
 class Memories:
     """What a turn shall know of its user."""
 
-    standing: Sequence[KnownFact] = ()
+    pinned: Sequence[KnownFact] = ()
     """Those that are always told, in their order."""
     facts: Sequence[KnownFact] = ()
     """Those found for this turn, the best first."""
@@ -73,7 +73,7 @@ class _Budget:
     def __init__(self, tokens_left: int) -> None:
         self._left = tokens_left
 
-    def affords(self, line: str) -> bool:
+    def spend(self, line: str) -> bool:
         """Pay for a line if there is enough left."""
         price = token_estimates.estimate(line) + 1
         if price > self._left:
@@ -92,11 +92,11 @@ def _affordable(
 ) -> dict[uuid.UUID, str]:
     """Return the lines of the facts that fit, in their order."""
     lines = ((fact.id, _fact_line(fact, zone)) for fact in facts)
-    return {fact_id: line for fact_id, line in lines if budget.affords(line)}
+    return {fact_id: line for fact_id, line in lines if budget.spend(line)}
 
 
 def _unique(memories: Memories) -> Iterable[KnownFact]:
-    return {f.id: f for f in (*memories.standing, *memories.facts)}.values()
+    return {f.id: f for f in (*memories.pinned, *memories.facts)}.values()
 
 
 def _fact_line(fact: KnownFact, zone: tzinfo) -> str:
@@ -129,7 +129,7 @@ def _message_lines(
     affordable = [
         (message, line)
         for message in messages
-        if budget.affords(line := _message_line(message, zone))
+        if budget.spend(line := _message_line(message, zone))
     ]
     affordable.sort(key=lambda pair: (pair[0].created_at, pair[0].id))
     return [line for _, line in affordable]

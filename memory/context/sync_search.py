@@ -61,8 +61,8 @@ def told(user_id: UserId, recalled: Recalled, thread: str = "") -> str:
     memory = memory_settings.of_users(live.current())
     if memory is None:
         return ""
-    wanted = Wanted(thread, MOST_TOKENS, memory.memory, recall=recalled.prepared.query)
-    return turn_context.gather(user_id, wanted).block
+    wanted = Wanted(thread, MOST_TOKENS, memory.memory, recall_query=recalled.prepared.query)
+    return turn_context.gather(user_id, wanted).memory_prompt
 
 
 def embed(content: str) -> Vector:

@@ -40,17 +40,17 @@ class Wanted:
     """For messages, summaries and memories together."""
     settings: MemoryConfig
     mid_exchange: bool = False
-    recall: Query | None = None
+    recall_query: Query | None = None
     """What to recall the user by; None recalls nothing."""
-    brings_history: bool = False
+    client_sends_history: bool = False
     """The client sends the conversation itself; only facts are looked up."""
     time_zone: str = ""
     """The user's, by its IANA name, in which days are told; "" is UTC."""
 
     @property
-    def is_anything(self) -> bool:
+    def needs_reading(self) -> bool:
         """Whether there is anything to read."""
-        return not self.brings_history or self.recall is not None
+        return not self.client_sends_history or self.recall_query is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Gathered:
 
     messages: Sequence[Message]
     """The conversation, oldest first."""
-    block: str = ""
+    memory_prompt: str = ""
     """What else to tell the model, or ""."""
     facts: Sequence[uuid.UUID] = ()
     """Those of the user that it tells."""
@@ -68,19 +68,19 @@ class Gathered:
 def gather(user_id: UserId, wanted: Wanted) -> Gathered:
     """Read what a turn needs: its conversation and, if wanted, what is known."""
     state = wanted.settings.user_state
-    reserved = state.block_tokens if wanted.recall and state else 0
+    reserved = state.block_tokens if wanted.recall_query and state else 0
     conversation = _read(user_id, wanted)
     summaries: list[str] = []
-    if conversation is not None and conversation.summarised:
+    if conversation is not None and conversation.summarised_until:
         summaries = _summaries(
             conversation.thread_id, wanted.max_tokens // SUMMARY_SHARE
         )
         reserved += sum(map(token_estimates.estimate, summaries))
     recent = _recent(conversation, wanted, wanted.max_tokens - reserved)
-    if wanted.recall is None or state is None:
+    if wanted.recall_query is None or state is None:
         told = memory_prompt.render(Memories(summaries=summaries), 0)
         return Gathered(recent.messages, *told)
-    memories = _recall(user_id, wanted, wanted.recall, state, recent)
+    memories = _recall(user_id, wanted, wanted.recall_query, state, recent)
     memories = replace(memories, summaries=summaries)
     zone = date_parsing.zone_of(wanted.time_zone) if wanted.time_zone else UTC
     return Gathered(
@@ -89,7 +89,7 @@ def gather(user_id: UserId, wanted: Wanted) -> Gathered:
 
 
 def _read(user_id: UserId, wanted: Wanted) -> Conversation | None:
-    if wanted.brings_history:
+    if wanted.client_sends_history:
         return None
     cap = wanted.settings.working_memory_cap
     return message_store.read(user_id, wanted.thread, cap=cap)
@@ -115,14 +115,14 @@ def _recall(
         user_id,
         query,
         facts=state.recall_k,
-        messages=0 if wanted.brings_history else settings.relevance_limit,
+        messages=0 if wanted.client_sends_history else settings.relevance_limit,
         beyond=None
         if recent.thread_id is None
         else (recent.thread_id, recent.first_position),
     )
     important = pinned_context.messages(recent, wanted.thread, settings)
     return Memories(
-        standing=pinned_context.facts(user_id, limit=state.standing_facts),
+        pinned=pinned_context.facts(user_id, limit=state.standing_facts),
         facts=[found.fact for found in found_facts],
         messages=_distinct(chain(important, similar)),
     )

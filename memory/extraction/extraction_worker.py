@@ -124,10 +124,10 @@ def learn(lesson: Lesson) -> None:
     """
     try:
         memory = memory_settings.of_agent(live.current(), lesson.agent)
-        if memory.plan is None:
+        if memory.user_memory is None:
             job_queue.done(lesson, error=OFF)
         else:
-            _learn(lesson, memory.plan)
+            _learn(lesson, memory.user_memory)
     except job_queue.Gone:
         logger.info("lesson %d is no longer ours", lesson.pk)
     except LearnerBusy:
@@ -168,13 +168,13 @@ def _learn(lesson: Lesson, memory: Plan) -> None:
         earlier=[line for line in earlier if line.role in SPOKEN],
         zone=date_parsing.zone_of(lesson.time_zone),
         agent=lesson.agent,
-        most=memory.user_state.max_facts_per_turn,
+        max_facts=memory.user_state.max_facts_per_turn,
     )
-    if not material.from_user or material.most == 0:
+    if not material.user_messages or material.max_facts == 0:
         job_queue.done(lesson)
         return
-    known = _similar(lesson, memory, material.from_user, said)
-    found = _ask(lesson, memory, material.knowing(known))
+    known = _similar(lesson, memory, material.user_messages, said)
+    found = _ask(lesson, memory, material.with_known_facts(known))
     _save(lesson, memory, found, quotable=said)
 
 
@@ -247,7 +247,7 @@ def _similar(
     query = Query(
         text,
         embedded=vectors.get(from_user[-1].id),
-        floor=memory.embedder.floor,
+        similarity_threshold=memory.embedder.floor,
         fusion=memory.user_state.fusion,
     )
     found = search.facts(UserId(lesson.user_id), query, limit=SIMILAR)
@@ -256,7 +256,7 @@ def _similar(
 
 def _ask(lesson: Lesson, memory: Plan, material: Material) -> Found:
     """Ask the model, once more if its reply cannot be read; raises `Misread`."""
-    learner = memory.learner
+    learner = memory.extraction_model
     if learner is None:
         raise RuntimeError(
             "there is no model to learn with: set memory.user_state.learn_from"

@@ -125,13 +125,13 @@ def read(reply: str, material: Material, *, now: datetime) -> Found:
     found = Found([], len(listed))
     for entry in listed:
         try:
-            found.drafts.append(judge.draft(entry))
+            found.drafts.append(judge.build_draft(entry))
         except Unfit as exc:
             found.dropped[str(exc)] += 1
     found.drafts.sort(key=lambda draft: -draft.importance)
-    if len(found.drafts) > material.most:
-        found.dropped["over the limit"] = len(found.drafts) - material.most
-        del found.drafts[material.most :]
+    if len(found.drafts) > material.max_facts:
+        found.dropped["over the limit"] = len(found.drafts) - material.max_facts
+        del found.drafts[material.max_facts :]
     return found
 
 
@@ -144,23 +144,23 @@ class _Judge:
         # What the model was shown of them: it can quote nothing else.
         self._sources = [
             (said, quote_check.fold(shortened(said.text, MAX_TURN_CHARS)))
-            for said in material.from_user
+            for said in material.user_messages
         ]
         self._seen: set[str] = set()
 
-    def draft(self, entry: Any) -> Draft:
+    def build_draft(self, entry: Any) -> Draft:
         """Return what to remember of an entry; raises `Unfit` if nothing."""
         try:
             item = Item.model_validate(entry)
         except ValidationError as exc:
             raise Unfit("malformed") from exc
-        content = self._content(item)
-        source = self._source(item.quote)
+        content = self._check_content(item)
+        source = self._find_quoted_message(item.quote)
         quote = item.quote.strip()[:MAX_QUOTE_LENGTH]
         held = injection_filter.why_held(item.content, quote)
         if not held and injection_filter.is_about_assistant(content):
             raise Unfit("about the assistant")
-        valid_from, expires_at = self._interval(item)
+        valid_from, expires_at = self._parse_interval(item)
         draft = Draft(
             content=content,
             category=item.category,
@@ -171,15 +171,15 @@ class _Judge:
             said_at=source.at,
             valid_from=valid_from,
             expires_at=expires_at,
-            supersedes=self._superseded(item.supersedes),
-            held_because=held,
+            supersedes=self._superseded_id(item.supersedes),
+            review_reason=held,
         )
         try:
             return fact_validation.clean(draft)
         except FactInvalid as exc:
             raise Unfit("malformed") from exc
 
-    def _content(self, item: Item) -> str:
+    def _check_content(self, item: Item) -> str:
         content = " ".join(item.content.split())
         if not content:
             raise Unfit("empty")
@@ -190,7 +190,7 @@ class _Judge:
         self._seen.add(content.casefold())
         return content
 
-    def _source(self, quote: str) -> Said:
+    def _find_quoted_message(self, quote: str) -> Said:
         """Return the user's message a quote is from."""
         words = quote_check.fold(quote)
         for said, text in self._sources:
@@ -198,7 +198,7 @@ class _Judge:
                 return said
         raise Unfit("not the user's words")
 
-    def _interval(self, item: Item) -> tuple[datetime | None, datetime | None]:
+    def _parse_interval(self, item: Item) -> tuple[datetime | None, datetime | None]:
         zone = self._material.zone
         valid_from = date_parsing.instant(item.valid_from, zone)
         expires_at = date_parsing.instant(item.expires_at, zone, at_end=True)
@@ -209,8 +209,8 @@ class _Judge:
             return None, None
         return valid_from, expires_at
 
-    def _superseded(self, number: int | None) -> UUID | None:
-        known = self._material.known
+    def _superseded_id(self, number: int | None) -> UUID | None:
+        known = self._material.known_facts
         if number is None or not 1 <= number <= len(known):
             return None
         return known[number - 1].id

@@ -83,8 +83,8 @@ class Turn(NamedTuple):
     user_id: UserId
     thread_id: int
     turn_id: TurnId
-    first: int
-    end: int
+    first_position: int
+    end_position: int
 
 
 def add(turn: Turn, study: Study, now: datetime) -> None:
@@ -98,7 +98,7 @@ def add(turn: Turn, study: Study, now: datetime) -> None:
         cursor.execute(
             INSERT,
             [
-                *(user, turn.thread_id, turn_id, turn.first, turn.end),
+                *(user, turn.thread_id, turn_id, turn.first_position, turn.end_position),
                 *(study.agent, study.time_zone, at, at),
             ],
         )

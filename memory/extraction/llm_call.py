@@ -21,7 +21,7 @@ class Answer(NamedTuple):
     """What the model said."""
 
     text: str
-    is_whole: bool
+    is_complete: bool
     """False when the token limit cut it off."""
 
 

@@ -28,7 +28,7 @@ def soon() -> None:
     Takes microseconds and never raises, so it may be called on the event loop; many
     calls make one message.
     """
-    _wake.soon()
+    _wake.notify()
 
 
 def flush() -> None:

@@ -125,32 +125,32 @@ class Material:
     earlier: Sequence[Said]
     zone: tzinfo
     """Where the user is."""
-    known: Sequence[KnownFact] = ()
+    known_facts: Sequence[KnownFact] = ()
     """Facts like what the user says, numbered from 1 in the prompt."""
     agent: str = ""
-    most: int = 5
+    max_facts: int = 5
     """How many facts are kept."""
 
     @property
-    def from_user(self) -> list[Said]:
+    def user_messages(self) -> list[Said]:
         """What the user says in the turn."""
         return [said for said in self.turn if said.role == "user" and said.text.strip()]
 
-    def knowing(self, known: Sequence[KnownFact]) -> "Material":
+    def with_known_facts(self, known: Sequence[KnownFact]) -> "Material":
         """Return the same with facts that are known already."""
-        return replace(self, known=known)
+        return replace(self, known_facts=known)
 
 
 def prompt(material: Material) -> list[Message]:
     """Return what to ask the model about a turn."""
-    at = material.from_user[-1].at.astimezone(material.zone)
+    at = material.user_messages[-1].at.astimezone(material.zone)
     system = INSTRUCTIONS.format(
         weekday=f"{at:%A}",
         day=f"{at:%Y-%m-%d}",
         time=f"{at:%H:%M}",
         zone=_zone_name(at),
         categories=", ".join(CATEGORIES),
-        most=material.most,
+        most=material.max_facts,
     )
     return [Message("system", system), Message("user", _quoted(material))]
 
@@ -164,7 +164,7 @@ def _quoted(material: Material) -> str:
     """Return the material as lines of JSON: no text in it can pass for a heading."""
     known = [
         f"{number}. [{fact.category}] {' '.join(fact.content.split())}"
-        for number, fact in enumerate(material.known, start=1)
+        for number, fact in enumerate(material.known_facts, start=1)
     ]
     earlier = [_line(said, MAX_EARLIER_CHARS) for said in material.earlier]
     turn = [_line(said, MAX_TURN_CHARS) for said in material.turn]

@@ -30,17 +30,17 @@ class Board:
         self._retired = list(retired)
         self._added: list[Fact] = []
 
-    def candidates(self, number: int) -> list[Fact]:
+    def near(self, number: int) -> list[Fact]:
         """Return the active facts near the draft of that number, the nearest first."""
         near = [self._active[key] for key in self._near[number] if key in self._active]
         return [fact for fact in (*near, *self._added) if _is_active(fact)]
 
-    def named(self, fact_id: uuid.UUID | None) -> Fact | None:
+    def by_id(self, fact_id: uuid.UUID | None) -> Fact | None:
         """Return an active fact of the user by its id, if a draft named it."""
         fact = self._active.get(fact_id) if fact_id else None
         return fact if fact and _is_active(fact) else None
 
-    def keyed(self, draft: Draft) -> Fact | None:
+    def by_key(self, draft: Draft) -> Fact | None:
         """Return the one active fact that has the draft's category and key."""
         if draft.key is None:
             return None

@@ -49,7 +49,7 @@ class Ledger:
         """Note a new fact."""
         self._created[fact.id] = fact
         self._texts[fact.id] = text
-        self._note(fact, action, reason, None, state(fact, TRACKED))
+        self._add_step(fact, action, reason, None, state(fact, TRACKED))
 
     def change(
         self,
@@ -65,17 +65,17 @@ class Ledger:
         if not changed:
             return False
         before = state(fact, changed)
-        self._hold(fact)
+        self._mark_changed(fact)
         if "content" in changed or fact.status != values.get("status", fact.status):
             self._texts[fact.id] = text
         for name in changed:
             setattr(fact, name, values[name])
-        self._note(fact, action, reason, before, state(fact, changed))
+        self._add_step(fact, action, reason, before, state(fact, changed))
         return True
 
     def touch(self, fact: Fact, said_at: datetime) -> None:
         """Note that a fact was said again, which is no step of its history."""
-        self._hold(fact)
+        self._mark_changed(fact)
         fact.said_at = max(fact.said_at, said_at)
 
     def write(self) -> None:
@@ -99,7 +99,7 @@ class Ledger:
         if hidden:
             passages.drop_facts(self.user_id, hidden)
 
-    def _hold(self, fact: Fact) -> None:
+    def _mark_changed(self, fact: Fact) -> None:
         fact.updated_at = self.now
         if fact.id in self._created or fact.id in self._changed:
             return
@@ -107,7 +107,7 @@ class Ledger:
         if fact.status == Status.ACTIVE:
             self._found.add(fact.id)
 
-    def _note(
+    def _add_step(
         self,
         fact: Fact,
         action: str,

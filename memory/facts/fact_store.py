@@ -60,7 +60,7 @@ def save(
         known = candidate_facts.load(user_id, cleaned, embedded, threshold=threshold)
         ladder = Ladder(ledger, known)
         saved = [
-            ladder.place(draft, number, texts[number])
+            ladder.reconcile(draft, number, texts[number])
             for number, draft in enumerate(cleaned)
         ]
         ledger.write()

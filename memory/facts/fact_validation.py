@@ -29,7 +29,7 @@ def clean(draft: Draft) -> Draft:
         key=clean_key(draft.key),
         agent=clean_text(draft.agent)[:255],
         quote=clean_text(draft.quote),
-        held_because=clean_text(draft.held_because),
+        review_reason=clean_text(draft.review_reason),
     )
     for name in ("said_at", *DATES):
         _clean_date(name, getattr(draft, name))

@@ -26,31 +26,31 @@ class Ladder:
         self._ledger = ledger
         self._board = board
 
-    def place(self, draft: Draft, number: int, text: Embedding) -> Saved:
+    def reconcile(self, draft: Draft, number: int, text: Embedding) -> Saved:
         """Find the draft its place and note it; the draft has a `said_at`."""
-        candidates = self._board.candidates(number)
-        if draft.held_because:
-            return self._hold(draft, draft.held_because, candidates)
-        saved = self._climb(draft, candidates, text)
-        ended = self._board.named(draft.supersedes)
+        candidates = self._board.near(number)
+        if draft.review_reason:
+            return self._hold_for_review(draft, draft.review_reason, candidates)
+        saved = self._apply_rules(draft, candidates, text)
+        ended = self._board.by_id(draft.supersedes)
         if ended is None or ended.id == saved.fact_id:
             return saved
         # It turned out to be a fact known already; what it ends, ends all the same.
         if saved.outcome not in ("updated", "unchanged") or not _may_end(ended, draft):
             return saved
-        self._end(ended, saved.fact_id, draft)
+        self._end_fact(ended, saved.fact_id, draft)
         return Saved(saved.fact_id, "superseded", ended.id)
 
-    def _climb(self, draft: Draft, candidates: list[Fact], text: Embedding) -> Saved:
-        if forgotten := self._forgotten(draft):
+    def _apply_rules(self, draft: Draft, candidates: list[Fact], text: Embedding) -> Saved:
+        if forgotten := self._find_deleted(draft):
             return Saved(forgotten.id, "outdated")
-        if keyed := self._board.keyed(draft):
+        if keyed := self._board.by_key(draft):
             return self._upsert(keyed, draft, text)
         candidates = [fact for fact in candidates if _keys_agree(fact, draft)]
         for fact in candidates:
             if equivalence.is_identical(fact.content, draft.content):
-                return self._affirm(fact, draft)
-        if ended := self._board.named(draft.supersedes):
+                return self._confirm(fact, draft)
+        if ended := self._board.by_id(draft.supersedes):
             return self._supersede([ended], draft, text)
         return self._compare(draft, candidates, text)
 
@@ -67,7 +67,7 @@ class Ladder:
             return self._supersede(changed, draft, text)
         return self._create(draft, text)
 
-    def _forgotten(self, draft: Draft) -> Fact | None:
+    def _find_deleted(self, draft: Draft) -> Fact | None:
         """Return the fact a user had forgotten after saying what is only read now."""
         if draft.source in PERSONS:
             return None
@@ -78,19 +78,19 @@ class Ladder:
 
     def _upsert(self, fact: Fact, draft: Draft, text: Embedding) -> Saved:
         if equivalence.is_identical(fact.content, draft.content):
-            return self._affirm(fact, draft)
+            return self._confirm(fact, draft)
         if fact.said_at > said_at(draft):
-            return self._outdate(draft, fact)
+            return self._store_outdated(draft, fact)
         if _is_protected(fact, draft):
-            return self._hold(draft, _conflict(fact))
+            return self._hold_for_review(draft, _conflict(fact))
         values = {**said(draft), "importance": draft.importance, **dates(draft)}
         values["is_pinned"] = fact.is_pinned or draft.is_pinned
         self._ledger.change(fact, values, action="updated", text=text)
         return Saved(fact.id, "updated")
 
-    def _affirm(self, fact: Fact, draft: Draft) -> Saved:
+    def _confirm(self, fact: Fact, draft: Draft) -> Saved:
         """Note that a fact was said again, perhaps with more weight."""
-        values = {} if _is_protected(fact, draft) else self._added(fact, draft)
+        values = {} if _is_protected(fact, draft) else self._merged_values(fact, draft)
         self._ledger.touch(fact, said_at(draft))
         if self._ledger.change(fact, values, action="updated"):
             return Saved(fact.id, "updated")
@@ -98,12 +98,12 @@ class Ladder:
 
     def _reword(self, fact: Fact, draft: Draft, text: Embedding) -> Saved:
         if _is_protected(fact, draft) or fact.said_at > said_at(draft):
-            return self._affirm(fact, draft)
-        values = {**said(draft), **self._added(fact, draft)}
+            return self._confirm(fact, draft)
+        values = {**said(draft), **self._merged_values(fact, draft)}
         self._ledger.change(fact, values, action="updated", text=text)
         return Saved(fact.id, "updated")
 
-    def _added(self, fact: Fact, draft: Draft) -> dict[str, Any]:
+    def _merged_values(self, fact: Fact, draft: Draft) -> dict[str, Any]:
         """Return what a draft adds to a fact that says the same."""
         values: dict[str, Any] = {
             "importance": max(fact.importance, draft.importance),
@@ -131,19 +131,19 @@ class Ladder:
     def _supersede(self, olds: Sequence[Fact], draft: Draft, text: Embedding) -> Saved:
         latest = max(olds, key=lambda fact: fact.said_at)
         if latest.said_at > said_at(draft):
-            return self._outdate(draft, latest)
+            return self._store_outdated(draft, latest)
         for fact in olds:
             if _is_protected(fact, draft):
-                return self._hold(draft, _conflict(fact))
-        new = self._new(draft, Status.ACTIVE)
+                return self._hold_for_review(draft, _conflict(fact))
+        new = self._build_fact(draft, Status.ACTIVE)
         for fact in olds:
-            self._end(fact, new.id, draft)
+            self._end_fact(fact, new.id, draft)
         _inherit_key(new, olds)
         self._ledger.create(new, action="created", text=text)
         self._board.add(new)
         return Saved(new.id, "superseded", olds[0].id)
 
-    def _end(self, fact: Fact, new_id: uuid.UUID, draft: Draft) -> None:
+    def _end_fact(self, fact: Fact, new_id: uuid.UUID, draft: Draft) -> None:
         """Note that a fact gives way to another, at once or from a later day on."""
         end = draft.valid_from or said_at(draft)
         values: dict[str, Any] = {"superseded_by_id": new_id}
@@ -154,12 +154,12 @@ class Ladder:
         reason = f"now: {draft.content}"
         self._ledger.change(fact, values, action="superseded", reason=reason)
 
-    def _outdate(self, draft: Draft, newer: Fact) -> Saved:
+    def _store_outdated(self, draft: Draft, newer: Fact) -> Saved:
         """Keep a draft as the past of a fact that was said after it."""
         for fact in self._board.retired(Status.SUPERSEDED, draft.content):
             if fact.superseded_by_id == newer.id:
                 return Saved(fact.id, "outdated")
-        past = self._new(draft, Status.SUPERSEDED)
+        past = self._build_fact(draft, Status.SUPERSEDED)
         past.superseded_by_id = newer.id
         end = newer.valid_from or newer.said_at
         if _is_between(past.valid_from, end, past.valid_to):
@@ -168,7 +168,7 @@ class Ladder:
         self._ledger.create(past, action="outdated", reason=reason)
         return Saved(past.id, "outdated")
 
-    def _hold(
+    def _hold_for_review(
         self, draft: Draft, reason: str, candidates: Sequence[Fact] = ()
     ) -> Saved:
         for fact in candidates:
@@ -176,17 +176,17 @@ class Ladder:
                 return Saved(fact.id, "unchanged")
         for fact in self._board.retired(Status.HELD, draft.content):
             return Saved(fact.id, "held")
-        held = self._new(draft, Status.HELD)
+        held = self._build_fact(draft, Status.HELD)
         self._ledger.create(held, action="held", reason=reason)
         return Saved(held.id, "held")
 
     def _create(self, draft: Draft, text: Embedding) -> Saved:
-        fact = self._new(draft, Status.ACTIVE)
+        fact = self._build_fact(draft, Status.ACTIVE)
         self._ledger.create(fact, action="created", text=text)
         self._board.add(fact)
         return Saved(fact.id, "created")
 
-    def _new(self, draft: Draft, status: Status) -> Fact:
+    def _build_fact(self, draft: Draft, status: Status) -> Fact:
         now = self._ledger.now
         return Fact(
             user_id=self._ledger.user_id,

@@ -35,7 +35,7 @@ def _of_choice(plan: Plan) -> Iterator[tuple[str, str]]:
     warning = embedders.warning(plan.embedder)
     if warning is not None:
         yield "coulisse.W401", f"{warning}."
-    learner = plan.learner
+    learner = plan.extraction_model
     if learner and learner.provider.kind == "local" and not learner.provider.base_url:
         yield (
             "coulisse.W404",

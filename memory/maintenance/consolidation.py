@@ -58,7 +58,7 @@ def run(
         else _begin(now, users, force=force)
     )
     if receipt is not None:
-        _Run(receipt, users, now).go(user_id)
+        _Run(receipt, users, now).summarise_threads(user_id)
     return receipt
 
 
@@ -91,7 +91,7 @@ class _Run:
         self._until = time.monotonic() + MAX_SECONDS
         self._failures_in_a_row = 0
 
-    def go(self, user_id: UserId | None) -> None:
+    def summarise_threads(self, user_id: UserId | None) -> None:
         """Summarise thread after thread, until all is done or it is enough."""
         receipt = self._receipt
         cutoff = self._now - timedelta(hours=self._plan.memory.consolidate_after_hours)
@@ -101,15 +101,15 @@ class _Run:
         random.shuffle(waiting)
         try:
             for thread_id in waiting:
-                if self._is_enough():
+                if self._is_finished():
                     break
-                self._take(thread_id, cutoff)
+                self._summarise_thread(thread_id, cutoff)
         finally:
             receipt.finished_at = datetime.now(UTC)
             if not receipt.is_dry_run:
                 receipt.save()
 
-    def _is_enough(self) -> bool:
+    def _is_finished(self) -> bool:
         receipt = self._receipt
         if self._failures_in_a_row >= MOST_FAILURES:
             receipt.error = f"ended after {MOST_FAILURES} failures in a row"
@@ -117,38 +117,38 @@ class _Run:
             receipt.error = UNFINISHED
         return bool(receipt.error)
 
-    def _take(self, thread_id: int, cutoff: datetime) -> None:
+    def _summarise_thread(self, thread_id: int, cutoff: datetime) -> None:
         thread = Thread.objects.filter(pk=thread_id).first()
         end = None if thread is None else summarizable_ranges.old_end(thread, cutoff)
         if thread is None or end is None:
             return
         self._receipt.threads += 1
         first = thread.summarised
-        while first < end and not self._is_enough():
+        while first < end and not self._is_finished():
             stretch = summarizable_ranges.read(thread, first, end)
-            if stretch is None or not self._summarise(thread, stretch):
+            if stretch is None or not self._summarise_range(thread, stretch):
                 return
             first = stretch.end
 
-    def _summarise(self, thread: Thread, stretch: Stretch) -> bool:
+    def _summarise_range(self, thread: Thread, stretch: Stretch) -> bool:
         """Put a summary in the place of a stretch; return whether it is there."""
         receipt = self._receipt
         if not receipt.is_dry_run:
-            summary = self._ask(thread, stretch)
+            summary = self._build_summary(thread, stretch)
             if summary is None or not _keep(summary, self._now):
                 return False
             receipt.tokens_after += summary.tokens
         receipt.summaries += 1
-        receipt.messages += stretch.messages
+        receipt.messages += stretch.message_count
         receipt.tokens_before += stretch.tokens
         return True
 
-    def _ask(self, thread: Thread, stretch: Stretch) -> Summary | None:
+    def _build_summary(self, thread: Thread, stretch: Stretch) -> Summary | None:
         """Return the summary a model gives, not stored yet; None if it gives none."""
         try:
-            text = _told(self._plan.learner, thread, stretch)
+            text = _told(self._plan.extraction_model, thread, stretch)
         except (CoulisseError, TimeoutError, summary_prompts.Unusable) as exc:
-            self._fail(thread, exc)
+            self._record_failure(thread, exc)
             return None
         self._failures_in_a_row = 0
         return Summary(
@@ -158,12 +158,12 @@ class _Run:
             end_position=stretch.end,
             text=text,
             tokens=token_estimates.estimate(text),
-            model=self._plan.learner.model[:255] if self._plan.learner else "",
+            model=self._plan.extraction_model.model[:255] if self._plan.extraction_model else "",
             run=self._receipt,
             created_at=self._now,
         )
 
-    def _fail(self, thread: Thread, exc: Exception) -> None:
+    def _record_failure(self, thread: Thread, exc: Exception) -> None:
         self._receipt.failures += 1
         self._failures_in_a_row += 1
         logger.warning(
@@ -176,14 +176,14 @@ class _Run:
 
 
 def _told(learner: Learner | None, thread: Thread, stretch: Stretch) -> str:
-    if not stretch.said:
+    if not stretch.shown_messages:
         return "(nothing was said)"
     if learner is None:
         raise summary_prompts.Unusable(
             "there is no model: set memory.user_state.learn_from"
         )
     answer = llm_call.ask(
-        learner, summary_prompts.prompt(stretch.said), user=thread.user_id.hex
+        learner, summary_prompts.prompt(stretch.shown_messages), user=thread.user_id.hex
     )
     return summary_prompts.clean(answer.text)
 

@@ -35,7 +35,7 @@ class Patience:
     def is_over(self) -> bool:
         return time.monotonic() >= self._until
 
-    def note(self, *, failed: bool) -> None:
+    def record(self, *, failed: bool) -> None:
         """Wait twice as long as last time, or not at all."""
         longer = min(max(2 * self._pause_seconds, 60.0), LONGEST_PAUSE_SECONDS)
         self._pause_seconds = longer if failed else 0.0
@@ -113,7 +113,7 @@ def _embed() -> int:
         if not waiting:
             break
         settled = _embed_again(users.embedder, waiting)
-        _patience.note(failed=settled == 0)
+        _patience.record(failed=settled == 0)
         embedded += settled
         if settled < len(waiting):
             break

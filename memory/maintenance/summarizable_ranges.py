@@ -28,9 +28,9 @@ class Stretch:
     first: int
     end: int
     """The messages are `first <= position < end`."""
-    said: list[Said]
+    shown_messages: list[Said]
     """What the model is shown of them."""
-    messages: int
+    message_count: int
     tokens: int
     """What they cost in prompts."""
 

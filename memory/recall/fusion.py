@@ -75,7 +75,7 @@ class _Short:
 class _Long:
     """The ranking of many, in arrays."""
 
-    legs: Legs
+    scores: Legs
     order: NDArray[np.int64]
     totals: NDArray[np.float64]
 
@@ -83,10 +83,10 @@ class _Long:
         return len(self.order)
 
     def id_at(self, rank: int) -> int:
-        return int(self.legs.ids[self.order[rank]])
+        return int(self.scores.ids[self.order[rank]])
 
     def score_at(self, rank: int) -> Score:
-        return score(self.legs, int(self.order[rank]), self.totals)
+        return score(self.scores, int(self.order[rank]), self.totals)
 
 
 def _totals(found: Found, weights: Weights, fusion: Fusion) -> list[tuple[int, float]]:

@@ -47,7 +47,7 @@ async def query(memory: Plan | None, text: str) -> Query:
     return Query(
         text,
         embedded=await _embedded(memory.embedder, text, query=True),
-        floor=memory.embedder.floor,
+        similarity_threshold=memory.embedder.floor,
         fusion=memory.user_state.fusion,
     )
 

@@ -120,11 +120,11 @@ def open_index(user_id: UserId, *, anew: bool = False) -> Index:
 class _Wanted(Generic[T]):
     """What is looked for."""
 
-    look: Callable[[Index], Legs | Found]
+    retrieve: Callable[[Index], Legs | Found]
     weights: Weights
     fetch: Callable[[Sequence[int]], dict[int, T]]
     """Returns by passage what is behind it, leaving out what is gone."""
-    counts: Callable[[T], bool]
+    is_match: Callable[[T], bool]
     limit: int
     fusion: Fusion = "weighted"
 
@@ -179,7 +179,7 @@ def _find(user_id: UserId, index: Index, wanted: _Wanted[T]) -> list[tuple[T, Sc
 
 def _first(index: Index, wanted: _Wanted[T]) -> tuple[list[tuple[T, Score]], bool]:
     """Return the first that count, and whether some are gone from the database."""
-    ranking = fusion.ranking(wanted.look(index), wanted.weights, wanted.fusion)
+    ranking = fusion.ranking(wanted.retrieve(index), wanted.weights, wanted.fusion)
     kept: list[tuple[T, Score]] = []
     gone = False
     for start in range(0, len(ranking), wanted.limit):
@@ -190,7 +190,7 @@ def _first(index: Index, wanted: _Wanted[T]) -> tuple[list[tuple[T, Score]], boo
         kept += [
             (there[number], ranking.score_at(rank))
             for number, rank in zip(ids, ranks, strict=True)
-            if number in there and wanted.counts(there[number])
+            if number in there and wanted.is_match(there[number])
         ]
         if len(kept) >= wanted.limit:
             break
@@ -204,4 +204,4 @@ def _counts(among: Among, now: datetime, fact: KnownFact) -> bool:
         return True
     if fact.status != among.status:
         return False
-    return among.status != "active" or fact.is_so(now)
+    return among.status != "active" or fact.is_valid_at(now)

@@ -40,7 +40,7 @@ class Conversation:
     updated_at: datetime
 
     @property
-    def place(self) -> Place:
+    def cursor(self) -> Place:
         return self.updated_at, self.id
 
 

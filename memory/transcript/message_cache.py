@@ -39,16 +39,16 @@ class Held:
     thread_id: int
     length: int
     """The thread's when they were the newest."""
-    lines: tuple[Line, ...]
+    messages: tuple[Line, ...]
 
-    def plus(self, lines: Sequence[Line], length: int, cap: int) -> "Held":
+    def extended(self, lines: Sequence[Line], length: int, cap: int) -> "Held":
         """Return the newest `cap` of these messages and those that followed them."""
-        kept = (*self.lines, *lines)
+        kept = (*self.messages, *lines)
         return Held(self.thread_id, length, kept[-cap:] if cap else ())
 
     @property
     def size(self) -> int:
-        return sum(line.size + ROW_BYTES for line in self.lines)
+        return sum(line.size + ROW_BYTES for line in self.messages)
 
 
 class WorkingMemory:
@@ -56,17 +56,17 @@ class WorkingMemory:
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._held: OrderedDict[Key, tuple[Held, int]] = OrderedDict()
+        self._threads: OrderedDict[Key, tuple[Held, int]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
     def get(self, key: Key) -> Held | None:
         """Return what is held of a thread; its row must still say the same."""
         with self._lock:
-            found = self._held.get(key)
+            found = self._threads.get(key)
             if found is None:
                 return None
-            self._held.move_to_end(key)
+            self._threads.move_to_end(key)
             return found[0]
 
     def put(self, key: Key, held: Held) -> None:
@@ -76,24 +76,24 @@ class WorkingMemory:
             self._remove(key)
             if size > self._max_bytes:
                 return
-            self._held[key] = held, size
+            self._threads[key] = held, size
             self._bytes += size
             while self._bytes > self._max_bytes:
-                self._remove(next(iter(self._held)))
+                self._remove(next(iter(self._threads)))
 
     def drop(self, key: Key) -> None:
         """Hold nothing of a thread any more."""
         with self._lock:
             self._remove(key)
 
-    def forget(self, user_id: UserId) -> None:
+    def drop_user(self, user_id: UserId) -> None:
         """Hold nothing of a user any more."""
         with self._lock:
-            for key in [key for key in self._held if key[0] == user_id]:
+            for key in [key for key in self._threads if key[0] == user_id]:
                 self._remove(key)
 
     def _remove(self, key: Key) -> None:
-        found = self._held.pop(key, None)
+        found = self._threads.pop(key, None)
         if found is not None:
             self._bytes -= found[1]
 

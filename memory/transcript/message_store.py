@@ -84,14 +84,14 @@ class Recent:
 class Conversation:
     """A thread somebody has spoken in, as it is now."""
 
-    held: Held
+    cached: Held
     """Its newest messages."""
-    summarised: int
+    summarised_until: int
     """The position before which summaries tell what was said."""
 
     @property
     def thread_id(self) -> int:
-        return self.held.thread_id
+        return self.cached.thread_id
 
     def recent(
         self, *, max_tokens: int, mid_exchange: bool = False, limit: int | None = None
@@ -107,7 +107,7 @@ class Conversation:
         """
         kept: list[Line] = []
         tokens = size = 0
-        for line in _newest_first(self.held, self.summarised):
+        for line in _newest_first(self.cached, self.summarised_until):
             tokens += line.tokens
             size += line.size
             is_full = len(kept) == limit or tokens > max_tokens or size > MAX_BYTES
@@ -118,7 +118,7 @@ class Conversation:
         while kept and kept[-1].message.role != "user":
             kept.pop()
         kept.reverse()
-        first = kept[0].position if kept else self.held.length
+        first = kept[0].position if kept else self.cached.length
         return Recent([line.message for line in kept], self.thread_id, first)
 
 
@@ -137,7 +137,7 @@ def read(user_id: UserId, thread: str, *, cap: int = CAP) -> Conversation | None
         return _load(key, cap) if rows else None
     _, length, summarised = rows[0]
     if length != held.length:
-        held = held.plus(_between(held.thread_id, held.length, length), length, cap)
+        held = held.extended(_between(held.thread_id, held.length, length), length, cap)
         message_cache.MEMORY.put(key, held)
     return Conversation(held, summarised)
 
@@ -148,13 +148,13 @@ def _load(key: Key, cap: int) -> Conversation | None:
         return None
     thread_id, length, summarised = rows[0][5:]
     page = Held(thread_id, length, tuple(_line(*row[:5]) for row in reversed(rows)))
-    message_cache.MEMORY.put(key, page.plus((), length, cap))
+    message_cache.MEMORY.put(key, page.extended((), length, cap))
     return Conversation(page, summarised)
 
 
 def _newest_first(held: Held, summarised: int) -> Iterator[Line]:
     """Yield a thread's messages back to where summaries end."""
-    lines: Sequence[Line] = held.lines
+    lines: Sequence[Line] = held.messages
     before = held.length
     while lines or before > summarised:
         for line in reversed(lines):
@@ -235,7 +235,7 @@ def _hold(
         )
         for position, entry in enumerate(entries, start=first)
     ]
-    held = held.plus(lines, first + len(entries), cap)
+    held = held.extended(lines, first + len(entries), cap)
     message_cache.MEMORY.put((user_id, thread), held)
 
 

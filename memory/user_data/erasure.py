@@ -127,7 +127,7 @@ def erase(
         # Overwrites what it deletes; not every SQLite is built to do so by itself.
         _run("PRAGMA secure_delete = ON")
     deleted = _try_erase(user_id, confirmation_digest, deed, tries=TRIES)
-    message_cache.MEMORY.forget(user_id)
+    message_cache.MEMORY.drop_user(user_id)
     corpus_cache.forget(user_id)
     if connection.vendor == "sqlite" and not connection.in_atomic_block:
         # The log of the last transactions still holds what was just overwritten.

@@ -53,7 +53,7 @@ class Place:
     shows_calls: bool = True
     """Whether turns are told with all they called, or in outline."""
 
-    def section_begun(self, section: int) -> "Place":
+    def at_section_start(self, section: int) -> "Place":
         """Return the beginning of a section."""
         return replace(self, section=section, after=None, position=None)
 
@@ -79,7 +79,7 @@ def piece(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
     meantime is in it or not.
     """
     if place.section < 0:
-        return orjson.dumps(head(user_id))[:-1], place.section_begun(0)
+        return orjson.dumps(head(user_id))[:-1], place.at_section_start(0)
     sections = _sections()
     name, write = sections[place.section]
     opening = b"" if place.after is not None else b',"%s":[' % name.encode()
@@ -87,7 +87,7 @@ def piece(user_id: UserId, place: Place) -> tuple[bytes, Place | None]:
     if rest is not None:
         return opening + items, rest
     if place.section + 1 < len(sections):
-        return opening + items + b"]", place.section_begun(place.section + 1)
+        return opening + items + b"]", place.at_section_start(place.section + 1)
     return opening + items + b"]}", None
 
 

@@ -33,7 +33,7 @@ class Person:
     messages: int = 0
 
     @property
-    def place(self) -> Place:
+    def cursor(self) -> Place:
         return self.active_at, self.user_id
 
 
@@ -66,7 +66,7 @@ def page(
     found: list[Person] = []
     for source in (_with_threads, _with_facts_alone, _with_failures_alone):
         found += source(whose, after, limit + 1)
-    first = nlargest(limit + 1, found, key=lambda person: person.place)
+    first = nlargest(limit + 1, found, key=lambda person: person.cursor)
     return first[:limit], len(first) > limit
 
 

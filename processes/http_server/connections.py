@@ -48,7 +48,7 @@ class ConnectionLimits:
     """Between two requests of one connection."""
     linger_seconds: float = 2.0
     """How long a refused client may take to read why before its connection is reset."""
-    look_seconds: float = 1.0
+    poll_seconds: float = 1.0
 
     @property
     def max_framed_body_bytes(self) -> int:
@@ -60,7 +60,7 @@ class ConnectionLimits:
         return 4 * self.max_body_bytes + 64 * 1024
 
     @classmethod
-    def of(cls, server: ServerConfig) -> "ConnectionLimits":
+    def from_config(cls, server: ServerConfig) -> "ConnectionLimits":
         """Return the limits that the YAML's `server:` sets."""
         return cls(
             max_connections=server.max_connections,
@@ -130,7 +130,7 @@ class ConnectionTable:
             self._per_address[address] += 1
         self._open[connection] = address
         if self._timer is None:
-            self._look_later()
+            self._schedule_check()
         return refusal
 
     def is_beyond_reserve(self) -> bool:
@@ -181,14 +181,14 @@ class ConnectionTable:
             return None
         return client_addresses.client_network(client)
 
-    def _look_later(self) -> None:
+    def _schedule_check(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self.limits.look_seconds, self._look)
+        self._timer = loop.call_later(self.limits.poll_seconds, self._check_connections)
 
-    def _look(self) -> None:
+    def _check_connections(self) -> None:
         self._timer = None
         if self._open:
-            self._look_later()
+            self._schedule_check()
         now = asyncio.get_running_loop().time()
         for burst in (self.refused, self.malformed, self.overdue):
             burst.log_if_due(now)

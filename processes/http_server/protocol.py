@@ -186,7 +186,7 @@ class HttpProtocol(HttpToolsProtocol):
         count = self._bytes_moved(state)
         if before[0] != state or before[1] is not self.cycle:
             self._progress = Progress(now, count)
-        elif state == "body" and self._is_our_turn():
+        elif state == "body" and self._is_server_turn():
             self._progress.pause(passed)
         elif self._is_overdue(state, now, count):
             self._end(state)
@@ -208,7 +208,7 @@ class HttpProtocol(HttpToolsProtocol):
             return self.transport.get_write_buffer_size()
         return self._received
 
-    def _is_our_turn(self) -> bool:
+    def _is_server_turn(self) -> bool:
         return self.flow.read_paused or self.cycle.waiting_for_100_continue
 
     def _is_overdue(self, state: State, now: float, count: int) -> bool:

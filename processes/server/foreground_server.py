@@ -110,7 +110,7 @@ class Server:
     def _describe(self, supervisor: Supervisor) -> RunRecord:
         now = time.monotonic()
         records = [child.record() for child in supervisor.children]
-        waiting = [child.waiting(now) for child in supervisor.children]
+        waiting = [child.waiting_record(now) for child in supervisor.children]
         return RunRecord(
             pid=os.getpid(),
             config=str(self.plan.config_path),

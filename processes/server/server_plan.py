@@ -39,9 +39,9 @@ class Plan:
     local_model_port: int | None
     """None when no provider wants the local model."""
     background: Background
-    wants_sidecars: Callable[[], bool] | None
+    are_sidecars_needed: Callable[[], bool] | None
     """Tells whether the YAML has any by now; None where they shall not run."""
-    start: str = field(default_factory=lambda: uuid.uuid4().hex)
+    start_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     """Tells this start from others, for what is done once at each."""
 
     @property
@@ -76,15 +76,15 @@ class Plan:
         if self.background.valkey is not None:
             commands.append(self._broker(self.background.valkey, lifeline))
         commands += [self._job(name, lifeline) for name in self.background.names]
-        if self.wants_sidecars is not None:
+        if self.are_sidecars_needed is not None:
             job = self._job(sidecar_activation.NAME, lifeline)
-            commands.append(replace(job, is_wanted=self.wants_sidecars))
+            commands.append(replace(job, is_needed=self.are_sidecars_needed))
         return [Child(command) for command in commands]
 
     def _environment(self, name: str) -> dict[str, str]:
         environment = base_environment(str(settings.BASE_DIR), str(self.config_path))
         environment[formatters.PROCESS] = name
-        environment[server_start_id.ID] = self.start
+        environment[server_start_id.ID] = self.start_id
         if self.local_model_url is not None:
             environment[LOCAL_MODEL_URL] = self.local_model_url
         return environment
@@ -100,7 +100,7 @@ class Plan:
             ),
             environment=self._environment(name),
             descriptors=(listening, lifeline, board),
-            beats_at=position,
+            heartbeat_slot=position,
         )
 
     def _local_model(self, port: int, lifeline: int) -> Command:
@@ -149,7 +149,7 @@ def make(config: Config) -> Plan:
         config_path=config.path,
         local_model_port=_local_model_port(config),
         background=background_processes.plan(),
-        wants_sidecars=sidecar_activation.wanted(config),
+        are_sidecars_needed=sidecar_activation.wanted(config),
     )
 
 

@@ -105,14 +105,14 @@ def _memory(config: Config) -> Iterator[str]:
 
 def _learners(config: Config) -> list[str]:
     """Return the models that learn, each once."""
-    plans = (memory_settings.of_agent(config, name).plan for name in config.get(AGENTS))
-    learners = [each.learner for each in plans if each is not None and each.learner]
+    plans = (memory_settings.of_agent(config, name).user_memory for name in config.get(AGENTS))
+    learners = [each.extraction_model for each in plans if each is not None and each.extraction_model]
     return list(dict.fromkeys(f"{each.name} / {each.model}" for each in learners))
 
 
 def _memory_of(config: Config, agent: AgentConfig) -> str:
     """Return what an agent's memory differs in from that of all."""
-    is_on = memory_settings.of_agent(config, agent.name).plan is not None
+    is_on = memory_settings.of_agent(config, agent.name).user_memory is not None
     if is_on == (config.get(MEMORY).user_state is not None):
         return ""
     return f"  (user_state: {'on' if is_on else 'off'})"

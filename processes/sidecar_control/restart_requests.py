@@ -13,18 +13,18 @@ logger = logging.getLogger("processes.sidecars")
 
 def ask(files: StateDir, name: str) -> None:
     """Ask for a sidecar to be ended and started anew, or started if it has ended."""
-    files.sidecar_wishes.mkdir(mode=0o700, exist_ok=True)
-    (files.sidecar_wishes / name.encode().hex()).touch()
+    files.sidecar_restart_requests.mkdir(mode=0o700, exist_ok=True)
+    (files.sidecar_restart_requests / name.encode().hex()).touch()
 
 
 def taken(files: StateDir) -> list[str]:
     """Return what was asked for since the last time, each name once."""
     try:
-        found = list(files.sidecar_wishes.iterdir())
+        found = list(files.sidecar_restart_requests.iterdir())
     except FileNotFoundError:
         return []
     except OSError as exc:
-        logger.warning("cannot look into %s: %s", files.sidecar_wishes, exc)
+        logger.warning("cannot look into %s: %s", files.sidecar_restart_requests, exc)
         return []
     names = []
     for path in found:

@@ -32,7 +32,7 @@ class Ending:
 
     reason: str
     """Goes on after its name: `ended with exit code 3`."""
-    is_well: bool = False
+    is_clean: bool = False
 
 
 def program(sidecar: SidecarConfig, outer: dict[str, str]) -> Program:
@@ -69,57 +69,57 @@ class Sidecar:
         """Keep it running until it ends for good, or until this is cancelled."""
         while True:
             started_at = time.monotonic()
-            ending = await self._live()
+            ending = await self._run_once()
             if not self._starts_again(ending):
-                self._retire(ending)
+                self._stop_for_good(ending)
                 return
             if time.monotonic() - started_at >= SETTLED_SECONDS:
                 self._pause_seconds = FIRST_PAUSE_SECONDS
             await self._pause(ending)
             self._restarts += 1
 
-    async def _live(self) -> Ending:
+    async def _run_once(self) -> Ending:
         """Start it, and return how it ended."""
         try:
             group = self._groups.start(self._program, self.told.add)
         except CannotStart as exc:
             return Ending(f"cannot be started: {exc}")
-        self._become("running", group=group)
+        self._set_state("running", group=group)
         try:
             return await self._watch(group)
         finally:
             was_running = not group.ended.done()
             if await group.end(self.config.stop_seconds) and was_running:
-                self._say(
+                self._log(
                     logging.WARNING,
                     f"did not end within {self.config.stop_seconds:g} s; killed",
                 )
-            self.told.own_up()
+            self.told.log_dropped()
 
     async def _watch(self, group: Group) -> Ending:
         """Return when it ended, or was not well for too long."""
         health = self.config.health
         if health is None:
             await asyncio.wait({group.ended})
-        elif trouble := await self._keep_asking(health, group):
+        elif trouble := await self._monitor_health(health, group):
             return Ending(f"was not well: {trouble}")
         code = group.ended.result()
-        return Ending(f"ended with {describe_exit(code)}", is_well=code == 0)
+        return Ending(f"ended with {describe_exit(code)}", is_clean=code == 0)
 
-    async def _keep_asking(self, health: HealthConfig, group: Group) -> str:
+    async def _monitor_health(self, health: HealthConfig, group: Group) -> str:
         """Return what was wrong too often, or nothing once the sidecar ended."""
         misses, seconds = 0, health.interval_seconds
         while not (await asyncio.wait({group.ended}, timeout=seconds))[0]:
-            trouble = await self._ask(health, group)
+            trouble = await self._check_health(health, group)
             misses = misses + 1 if trouble else 0
             if trouble:
                 count = f"{misses} of {health.failures}"
-                self._say(logging.WARNING, f"is not well, {count}: {trouble}")
+                self._log(logging.WARNING, f"is not well, {count}: {trouble}")
             if misses >= health.failures:
                 return trouble
         return ""
 
-    async def _ask(self, health: HealthConfig, group: Group) -> str:
+    async def _check_health(self, health: HealthConfig, group: Group) -> str:
         """Return what is wrong with it; empty when nothing is."""
         where = self._program
         asks = Program(health.command, health.args, where.folder, where.environment)
@@ -130,7 +130,7 @@ class Sidecar:
             if self._is_health_known:
                 self._is_health_known = False
                 said = f"cannot be asked whether it is well: {exc}"
-                self._say(logging.ERROR, said)
+                self._log(logging.ERROR, said)
             return ""
         try:
             await asyncio.wait(
@@ -147,7 +147,7 @@ class Sidecar:
             case "always":
                 return True
             case "on-failure":
-                return not ending.is_well
+                return not ending.is_clean
             case "never":
                 return False
             case _:
@@ -156,21 +156,21 @@ class Sidecar:
     async def _pause(self, ending: Ending) -> None:
         seconds = self._pause_seconds
         self._pause_seconds = min(seconds * 2, LONGEST_PAUSE_SECONDS)
-        self._become("waiting", ending.reason, due_at=time.time() + seconds)
-        self._say(
-            logging.INFO if ending.is_well else logging.WARNING,
+        self._set_state("waiting", ending.reason, due_at=time.time() + seconds)
+        self._log(
+            logging.INFO if ending.is_clean else logging.WARNING,
             f"{ending.reason}; starting it again in {seconds:g} s",
         )
         await asyncio.sleep(seconds)
 
-    def _retire(self, ending: Ending) -> None:
-        self._become("finished" if ending.is_well else "failed", ending.reason)
-        self._say(
-            logging.INFO if ending.is_well else logging.ERROR,
+    def _stop_for_good(self, ending: Ending) -> None:
+        self._set_state("finished" if ending.is_clean else "failed", ending.reason)
+        self._log(
+            logging.INFO if ending.is_clean else logging.ERROR,
             f"{ending.reason}; it is not started again",
         )
 
-    def _become(
+    def _set_state(
         self,
         state: State,
         reason: str | None = None,
@@ -189,7 +189,7 @@ class Sidecar:
         )
         self._changed()
 
-    def _say(self, level: int, what: str) -> None:
+    def _log(self, level: int, what: str) -> None:
         name = self.config.name
         fields = {"sidecar": name}
         logger.log(level, "sidecar=%s %s", name, what, extra={"fields": fields})

@@ -36,9 +36,9 @@ class Command:
     """Whether it starts once the server answers, and leaves it the cores till then."""
     outlives_web: bool = False
     """Whether others need it until their last stream or job is done."""
-    beats_at: int | None = None
+    heartbeat_slot: int | None = None
     """Its place on the heartbeat board, if it beats."""
-    is_wanted: Callable[[], bool] = lambda: True
+    is_needed: Callable[[], bool] = lambda: True
     """Whether it shall be started by now; asked until it was."""
 
 
@@ -106,14 +106,14 @@ class Child:
         """Say whether no process runs, for a child that shall not be restarted."""
         return self.process is None or self.process.poll() is not None
 
-    def knock_out(self) -> None:
+    def kill_for_restart(self) -> None:
         """Kill the process with everything it started; `reap` notices later."""
         if self.process is not None:
             orphan_cleanup.kill_group(self.process.pid)
 
     def kill(self) -> None:
         """Kill the process with everything it started."""
-        self.knock_out()
+        self.kill_for_restart()
         if self.process is not None:
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(timeout=1)
@@ -130,7 +130,7 @@ class Child:
             restarts=self.restarts,
         )
 
-    def waiting(self, now: float) -> WaitingRecord | None:
+    def waiting_record(self, now: float) -> WaitingRecord | None:
         """Return why it waits for its next start, or None where it does not."""
         if self.process is not None or not self.has_started:
             return None

@@ -15,7 +15,7 @@ class Board:
         self._seen: dict[int, bytes] = {}
         self._misses: dict[int, int] = {}
 
-    def misses(self, position: int) -> int:
+    def count_misses(self, position: int) -> int:
         """Look, and return how many looks in a row found what the one before found.
 
         A child that has not begun to beat, as while it starts, misses none.
@@ -26,7 +26,7 @@ class Board:
         self._misses[position] = self._misses.get(position, 0) + 1 if is_silent else 0
         return self._misses[position]
 
-    def forget(self, position: int) -> None:
+    def reset(self, position: int) -> None:
         """Await the first beat of a new process."""
         os.pwrite(self._descriptor, b"\0", position)
         # It may begin with the very beat at which the one before it stopped.

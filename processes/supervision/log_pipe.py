@@ -59,7 +59,7 @@ class Told:
         if not self._has_room():
             self._left_out += 1
             return
-        self.own_up()
+        self.log_dropped()
         text = line.decode("utf-8", "replace").rstrip("\r")
         if len(text) > MAX_LINE_LENGTH:
             # Before it is cut, which would leave the half of a secret.
@@ -71,7 +71,7 @@ class Told:
             extra={"fields": {"sidecar": self._sidecar, "stream": stream}},
         )
 
-    def own_up(self) -> None:
+    def log_dropped(self) -> None:
         """Say how many lines were left out since the last that was not."""
         if self._left_out:
             logger.warning(

@@ -70,7 +70,7 @@ class Group:
         self._pipes = pipes
         self._closed = closed
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Notice the end of the process."""
         code = self._process.poll()
         if code is not None and not self.ended.done():
@@ -96,7 +96,7 @@ class Group:
         orphan_cleanup.kill_group(self.pid)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(REAP_SECONDS)
-        self.look()
+        self.poll()
         for pipe in self._pipes:
             pipe.close()
         self._closed(self)
@@ -148,7 +148,7 @@ class Groups:
         finally:
             for writer in writers.values():
                 os.close(writer)
-        self._guard.mind(process.pid)
+        self._guard.watch(process.pid)
         group = Group(process, tuple(pipes.values()), self._forget)
         self._running.add(group)
         return group
@@ -156,7 +156,7 @@ class Groups:
     def _look(self) -> None:
         self._guard.look()
         for group in self._running:
-            group.look()
+            group.poll()
 
     def _forget(self, group: Group) -> None:
         self._running.discard(group)

@@ -39,7 +39,7 @@ class StateDir:
         return self.root / "sidecar-lines.json"
 
     @property
-    def sidecar_wishes(self) -> Path:
+    def sidecar_restart_requests(self) -> Path:
         """Which of them somebody wants started again."""
         return self.root / "sidecars.again"
 

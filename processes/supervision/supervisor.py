@@ -52,8 +52,8 @@ class Supervisor:
         """
         started_at = time.monotonic()
         while not inbox.is_stop_requested:
-            self._end_hanging(time.monotonic())
-            self._mend(time.monotonic())
+            self._kill_hanging(time.monotonic())
+            self._restart_dead(time.monotonic())
             if not self.is_serving:
                 self._check_boot(serves)
                 self._check_limit(started_at, limit_seconds)
@@ -70,44 +70,44 @@ class Supervisor:
         for stage in (first, others):
             self._end(stage, inbox, deadline)
 
-    def _mend(self, now: float) -> None:
+    def _restart_dead(self, now: float) -> None:
         died = [child for child in self.children if child.reap(now)]
         due = [
             child
-            for child in self._wanted()
+            for child in self._needed_children()
             if not child.is_running and child.seconds_until_due(now) <= 0
         ]
         for child in due:
-            if child.command.beats_at is not None:
-                self._board.forget(child.command.beats_at)
+            if child.command.heartbeat_slot is not None:
+                self._board.reset(child.command.heartbeat_slot)
             child.start(now)
         if died or due:
             self._changed(self)
 
-    def _wanted(self) -> list[Child]:
+    def _needed_children(self) -> list[Child]:
         """Return the children that shall run by now."""
         return [
             child
             for child in self.children
             if (self.is_serving or not child.command.follows_web)
-            and (child.has_started or child.command.is_wanted())
+            and (child.has_started or child.command.is_needed())
         ]
 
-    def _end_hanging(self, now: float) -> None:
+    def _kill_hanging(self, now: float) -> None:
         """Kill what runs and does nothing; `_mend` starts it again."""
         if now - self._looked_at < BEAT_LOOK_SECONDS:
             return
         self._looked_at = now
         for child in self.children:
-            place, name = child.command.beats_at, child.command.name
+            place, name = child.command.heartbeat_slot, child.command.name
             if place is None or not child.is_running:
                 continue
-            misses = self._board.misses(place)
+            misses = self._board.count_misses(place)
             logger.debug("%s has missed %d beats", name, misses)
             if misses >= BEATS_MISSED:
                 logger.warning("%s hangs; killed", name)
-                child.knock_out()
-                self._board.forget(place)
+                child.kill_for_restart()
+                self._board.reset(place)
 
     def _check_boot(self, serves: Callable[[], bool]) -> None:
         vital = [child for child in self.children if child.command.is_vital]
@@ -132,7 +132,7 @@ class Supervisor:
         now = time.monotonic()
         pauses = (
             child.seconds_until_due(now)
-            for child in self._wanted()
+            for child in self._needed_children()
             if not child.is_running
         )
         return min([longest, *pauses])

@@ -98,7 +98,7 @@ def _body(service: Service, texts: list[str], *, query: bool) -> dict[str, Any]:
         "encoding_format": "base64",
         **service.extra,
     }
-    if service.input_types:
+    if service.sends_input_type:
         body["input_type"] = "query" if query else "document"
     return body
 

@@ -26,9 +26,9 @@ class ApiEmbedder(EmbedderKind):
 
     async def embed(self, embedder: Embedder, texts: list[str], *, query: bool) -> Rows:
         """Call the API, in batches."""
-        if embedder.service is None:
+        if embedder.api is None:
             raise ValueError(f"the embedder {embedder.id} has no service")
-        return await api_client.embed(embedder.service, texts, query=query)
+        return await api_client.embed(embedder.api, texts, query=query)
 
 
 def build(
@@ -60,7 +60,7 @@ def build(
         ":".join(parts),
         dimensions,
         similarity_threshold(asked, SIMILARITY_THRESHOLD),
-        service=Service(
+        api=Service(
             Source(
                 asked.provider,
                 provider,
@@ -70,7 +70,7 @@ def build(
             dimensions,
             limits,
             extra=extra,
-            input_types=input_types,
+            sends_input_type=input_types,
         ),
     )
 

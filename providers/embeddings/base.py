@@ -46,7 +46,7 @@ class Service:
     limits: Limits
     extra: Mapping[str, Any]
     """Fields of the request besides the texts and the model."""
-    input_types: bool = False
+    sends_input_type: bool = False
     """Whether it wants to know what is a query and what a document."""
 
 
@@ -61,13 +61,13 @@ class Embedder:
     floor: float
     """The cosine similarity below which two texts are unrelated."""
     languages: str = ANY_LANGUAGE
-    service: Service | None = field(default=None, repr=False, compare=False)
+    api: Service | None = field(default=None, repr=False, compare=False)
     """The API that computes the vectors; None for embedders on this machine."""
 
     @property
     def is_offline(self) -> bool:
         """Return whether no text leaves the machine."""
-        return self.service is None
+        return self.api is None
 
 
 @dataclass(frozen=True, slots=True)

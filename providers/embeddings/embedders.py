@@ -91,7 +91,7 @@ def _best(config: Config) -> Embedder:
     for name in sorted(entries, key=lambda name: name != "openai"):
         entry = entries[name]
         if entry.kind == "openai" and not provider_registry.is_elsewhere(entry):
-            return EMBEDDERS["openai"].build(EmbedWith(provider=name), entry.each()[0])
+            return EMBEDDERS["openai"].build(EmbedWith(provider=name), entry.per_endpoint()[0])
     name = "local" if minilm.available() else "hash"
     return EMBEDDERS[name].build(EmbedWith(provider=name), None)
 

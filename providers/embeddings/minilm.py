@@ -108,11 +108,11 @@ async def documents(texts: Sequence[str]) -> Rows:
 
 async def queries(texts: Sequence[str]) -> Rows:
     """Return a row for each text, from memory if it was asked not long ago."""
-    rows = [_own.recall(text) for text in texts]
+    rows = [_own.cached_query(text) for text in texts]
     for number, text in enumerate(texts):
         if rows[number] is None:
             rows[number] = row = (await _run([text]))[0]
-            _own.remember(text, row)
+            _own.cache_query(text, row)
     return np.array(rows, dtype=np.float32).reshape(len(texts), DIMENSIONS)
 
 
@@ -199,14 +199,14 @@ class _Own:
         """Return a row for each text; called on the model's thread."""
         return self.model().embed(texts)
 
-    def recall(self, text: str) -> Rows | None:
+    def cached_query(self, text: str) -> Rows | None:
         """Return the row of a recent query."""
         with self._recent_lock:
             if text in self._recent:
                 self._recent.move_to_end(text)
             return self._recent.get(text)
 
-    def remember(self, text: str, row: Rows) -> None:
+    def cache_query(self, text: str, row: Rows) -> None:
         """Keep the row of a query, the longest unused one no more."""
         with self._recent_lock:
             self._recent[text] = row

@@ -22,7 +22,7 @@ def find(config: Config, name: str) -> ProviderConfig | None:
     entry = config.get(PROVIDERS).get(name)
     if entry is None or entry.kind not in EMBEDDING_KINDS:
         return None
-    return entry.each()[0]
+    return entry.per_endpoint()[0]
 
 
 def resolve(asked: EmbedWith, entry: ProviderConfig | None) -> ProviderConfig:

@@ -55,7 +55,7 @@ def estimate(
     tariff = tariff_of(config, provider, model)
     known = None
     if tariff is not None:
-        known = tariff.rates(input_tokens).most(input_tokens, output_tokens)
+        known = tariff.rates(input_tokens).max_cost(input_tokens, output_tokens)
     if known is None:
         _warn(provider, model)
     return known

@@ -53,7 +53,7 @@ def find(provider: ProviderConfig, model: str) -> Tariff | None:
     Nor does it where a provider's endpoints are at hosts whose prices differ: nobody
     knows beforehand which one is asked.
     """
-    first, *others = (_find(entry, model) for entry in provider.each())
+    first, *others = (_find(entry, model) for entry in provider.per_endpoint())
     return first if all(other == first for other in others) else None
 
 

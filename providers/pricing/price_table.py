@@ -146,7 +146,7 @@ def _told(priced: Priced) -> dict[str, Any]:
 
 def _usd(rates: Rates, sort: int) -> Decimal:
     """Return dollars per million tokens, which are micro-dollars per token."""
-    return Decimal(sort) / rates.parts
+    return Decimal(sort) / rates.parts_per_micro_usd
 
 
 def _plain(number: Decimal) -> str:

@@ -15,7 +15,7 @@ class Rates:
     A dollar per million tokens is a micro-dollar per token.
     """
 
-    parts: int
+    parts_per_micro_usd: int
     """How many parts make a micro-dollar: a power of ten that makes all whole."""
     input: int
     output: int | None
@@ -38,9 +38,9 @@ class Rates:
             thought = usage.reasoning_tokens
             total += max(0, usage.output_tokens - thought) * self.output
             total += thought * self.reasoning
-        return half_even(total, self.parts)
+        return half_even(total, self.parts_per_micro_usd)
 
-    def most(self, input_tokens: int, output_tokens: int) -> int | None:
+    def max_cost(self, input_tokens: int, output_tokens: int) -> int | None:
         """Return the most that so many tokens cost, whatever sort they turn out."""
         total = self.request
         total += input_tokens * max(self.input, self.cache_read, self.cache_write)
@@ -48,7 +48,7 @@ class Rates:
             if self.output is None or self.reasoning is None:
                 return None
             total += output_tokens * max(self.output, self.reasoning)
-        return half_even(total, self.parts)
+        return half_even(total, self.parts_per_micro_usd)
 
 
 def half_even(value: int, parts: int) -> int:
@@ -77,7 +77,7 @@ def exact(
     prices = (input, output, cache_read, cache_write, reasoning, per_request)
     parts = 10 ** max(_decimals(price) for price in prices if price is not None)
     return Rates(
-        parts=parts,
+        parts_per_micro_usd=parts,
         input=int(input * parts),
         output=None if output is None else int(output * parts),
         cache_read=int(cache_read * parts),

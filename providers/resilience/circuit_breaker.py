@@ -58,9 +58,9 @@ class Circuit:
     """In a row, since the last reply."""
     open_until: float | None = None
     """When one call may try; None while all may."""
-    rests_until: float = 0.0
+    paused_until: float = 0.0
     """Until when it has asked us to wait."""
-    heals: bool = True
+    is_recoverable: bool = True
     """Whether waiting may help, as it does not with a refused key."""
     last_error: str | None = None
     """What went wrong last; None once it has answered again."""
@@ -93,7 +93,7 @@ class Circuit:
         self, error: CoulisseError, breaker: Breaker, *, lone: bool, trying: bool
     ) -> None:
         """Note what a call came to, and open where it is time to."""
-        self._rest(error)
+        self._pause(error)
         verdict = _verdict(error, lone=lone)
         if verdict == "nothing" or not breaker.failures:
             self.leave(trying=trying)
@@ -105,10 +105,10 @@ class Circuit:
         self.failures += 1
         if self.failures == 1:
             self._failing_since = now()
-        if trying or (self.open_until is None and self._has_enough(verdict, breaker)):
+        if trying or (self.open_until is None and self._reaches_threshold(verdict, breaker)):
             self._open(error, breaker, is_dead=verdict == "dead")
 
-    def _has_enough(self, verdict: Verdict, breaker: Breaker) -> bool:
+    def _reaches_threshold(self, verdict: Verdict, breaker: Breaker) -> bool:
         if verdict == "dead":
             return True
         lasted_seconds = now() - self._failing_since
@@ -117,13 +117,13 @@ class Circuit:
             and lasted_seconds >= breaker.after_seconds
         )
 
-    def _rest(self, error: CoulisseError) -> None:
+    def _pause(self, error: CoulisseError) -> None:
         seconds = getattr(error, "retry_after_seconds", None)
         if seconds is None and isinstance(error, RateLimited):
             seconds = RATE_LIMIT_SECONDS
         if seconds is not None:
             rests = now() + min(seconds, LONGEST_ASKED_SECONDS)
-            self.rests_until = max(self.rests_until, rests)
+            self.paused_until = max(self.paused_until, rests)
 
     def _open(self, error: CoulisseError, breaker: Breaker, *, is_dead: bool) -> None:
         first, longest = breaker.open_seconds, LONGEST_SECONDS
@@ -131,10 +131,10 @@ class Circuit:
             first, longest = max(first, DEAD_SECONDS), LONGEST_DEAD_SECONDS
         doubled = min(2 * self._open_seconds, longest)
         self._open_seconds = max(first, doubled)
-        self.heals = not is_dead
+        self.is_recoverable = not is_dead
         until = now() + self._open_seconds
         # What it asks for is a floor under our own time.
-        self.open_until = max(until, self.rests_until)
+        self.open_until = max(until, self.paused_until)
         logger.warning(
             "%s is left alone for %.0f s: %s",
             self.label,
@@ -147,7 +147,7 @@ class Circuit:
             logger.warning("%s answers again", self.label)
         self.failures = 0
         self.open_until = None
-        self.heals = True
+        self.is_recoverable = True
         self.last_error = None
         self._open_seconds = 0.0
 

@@ -67,14 +67,14 @@ class Source:
     name: str
     provider: ProviderConfig
     model: str = ""
-    place: str | None = None
+    embedder_section: str | None = None
     """Where the YAML has its key and address, if not under `providers:`."""
     endpoint: int | None = None
     """Which of the entry's `endpoints` it is, if it has any."""
 
     def setting(self, field: str) -> str:
         """Return the path of one of its settings in the YAML."""
-        place = self.place or f"providers.{self.name}"
+        place = self.embedder_section or f"providers.{self.name}"
         if self.endpoint is not None:
             own = self.provider.endpoints[self.endpoint]
             if getattr(own, field, None) is not None:
@@ -119,7 +119,7 @@ def from_status(
 def from_error_object(source: Source, payload: Any) -> CoulisseError:
     """Return the error a provider reports inside a reply that began well."""
     said = error_objects.read(payload)
-    words = said.words
+    words = said.identifiers
     if said.is_filtered:
         return _filtered(source, said, "in its reply")
     if words & (BAD_KEY | {"UNAUTHENTICATED", "PERMISSION_DENIED"}):
@@ -172,7 +172,7 @@ def _model_unknown(source: Source, said: ErrorObject) -> ModelUnknown:
 def _limited(
     source: Source, said: ErrorObject, wait_seconds: float | None
 ) -> RateLimited | OutOfCredit:
-    if said.words & NO_CREDIT:
+    if said.identifiers & NO_CREDIT:
         return _out_of_credit(source)
     return RateLimited(
         f"provider '{source.name}' limits our requests",
@@ -195,8 +195,8 @@ def _overloaded(
 
 def _refused(source: Source, said: ErrorObject, where: str) -> CoulisseError:
     # Gemini answers a wrong key with 400.
-    if said.words & BAD_KEY or "API key not valid" in said.message:
-        return _key_refused(source, is_outright=not said.words & NOT_ALLOWED)
+    if said.identifiers & BAD_KEY or "API key not valid" in said.message:
+        return _key_refused(source, is_outright=not said.identifiers & NOT_ALLOWED)
     return RequestRefused(
         f"provider '{source.name}' refused the request ({where}){_said(said)}",
         provider=source.name,
@@ -300,5 +300,5 @@ def timed_out(source: Source, wait: Wait) -> TimedOut:
         provider=source.name,
         wait=wait,
         seconds=seconds,
-        detail=setting if source.place is None else "",
+        detail=setting if source.embedder_section is None else "",
     )

@@ -25,7 +25,7 @@ class ErrorObject:
     """Whether it is what was said, or would be, that the provider will not have."""
 
     @property
-    def words(self) -> set[str]:
+    def identifiers(self) -> set[str]:
         """Return the names this error goes by."""
         return {word for word in (self.code, self.type) if word}
 

@@ -37,21 +37,21 @@ class Patience:
         self._source = source
         self._time = asyncio.get_running_loop().time
 
-    def begin(self, source: Source) -> None:
+    def start_attempt(self, source: Source) -> None:
         """Start an attempt, with all the time for its first token."""
         self._source = source
         self._first_left = self._first
 
-    def spend(self, seconds: float) -> None:
+    def subtract_pause(self, seconds: float) -> None:
         """Take a pause of ours off the total."""
         self.left -= seconds
 
     @property
-    def limit(self) -> float:
+    def next_wait_seconds(self) -> float:
         """Return the seconds the next wait may take."""
         return min(self.left, self._idle if self.received else self._first_left)
 
-    def waited(self, seconds: float) -> None:
+    def subtract_wait(self, seconds: float) -> None:
         """Take a wait for the provider off what is left."""
         self.left -= seconds
         self._first_left -= seconds
@@ -60,18 +60,18 @@ class Patience:
         """Wait for the provider; raise our errors for what goes wrong."""
         started = self._time()
         try:
-            async with asyncio.timeout(self.limit) as timer:
+            async with asyncio.timeout(self.next_wait_seconds) as timer:
                 return await awaitable
         except FOREIGN as exc:
             if timer.expired() and not isinstance(exc, aiohttp.ServerTimeoutError):
-                raise self.exhausted() from exc
+                raise self.timeout_error() from exc
             raise from_exception(self._source, exc) from exc
         finally:
-            self.waited(self._time() - started)
+            self.subtract_wait(self._time() - started)
 
-    def exhausted(self) -> TimedOut:
+    def timeout_error(self) -> TimedOut:
         """Return the error for a wait that reaches the limit."""
-        if self.limit == self.left:
+        if self.next_wait_seconds == self.left:
             return timed_out(self._source, "total")
         return timed_out(self._source, "idle" if self.received else "first_token")
 
@@ -92,17 +92,17 @@ class Watch:
         self._since: float | None = None
         self._error: TimedOut | None = None
 
-    def begin(self) -> None:
+    def start_read(self) -> None:
         """Note that a read begins to wait."""
         self._since = self._loop.time()
         # Earlier than the timer stands only once: when the first token has come.
-        if self._timer is None or self._since + self._patience.limit < self._due:
-            self._set(self._since)
+        if self._timer is None or self._since + self._patience.next_wait_seconds < self._due:
+            self._schedule(self._since)
 
-    def end(self) -> None:
+    def end_read(self) -> None:
         """Note that the read is over."""
         if self._since is not None:
-            self._patience.waited(self._loop.time() - self._since)
+            self._patience.subtract_wait(self._loop.time() - self._since)
             self._since = None
 
     def close(self) -> None:
@@ -114,17 +114,17 @@ class Watch:
         """Return what a failed read means: our breaking it off, or its own fault."""
         return self._error or from_exception(source, exc)
 
-    def _set(self, since: float) -> None:
+    def _schedule(self, since: float) -> None:
         self.close()
-        self._due = since + self._patience.limit
-        self._timer = self._loop.call_at(self._due, self._look)
+        self._due = since + self._patience.next_wait_seconds
+        self._timer = self._loop.call_at(self._due, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         if self._since is None:
             return
-        if self._loop.time() - self._since < self._patience.limit:
-            self._set(self._since)
+        if self._loop.time() - self._since < self._patience.next_wait_seconds:
+            self._schedule(self._since)
         else:
-            self._error = self._patience.exhausted()
+            self._error = self._patience.timeout_error()
             self._break_off()

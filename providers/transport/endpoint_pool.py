@@ -65,7 +65,7 @@ class Pool:
         self.circuits: dict[object, Circuit] = {}
         """By what their endpoints are: an edit that leaves one alone keeps it."""
         self.endpoints: list[Endpoint] = []
-        for number, entry in enumerate(provider.each()):
+        for number, entry in enumerate(provider.per_endpoint()):
             called = _name(provider, number)
             endpoint = Endpoint(called, entry, self._circuit(entry, called, known))
             if provider.endpoints:
@@ -74,7 +74,7 @@ class Pool:
             self.endpoints.append(endpoint)
 
     @property
-    def is_lone(self) -> bool:
+    def has_single_endpoint(self) -> bool:
         """Return whether there is nobody else to ask."""
         return len(self.endpoints) == 1
 
@@ -100,12 +100,12 @@ class Pool:
             return among[0]
         at = circuit_breaker.now()
         able = [each for each in among if each.circuit.admits(at)]
-        ready = [each for each in able if each.circuit.rests_until <= at]
+        ready = [each for each in able if each.circuit.paused_until <= at]
         if ready:
             return _draw(ready)
-        return min(able, key=lambda each: each.circuit.rests_until, default=None)
+        return min(able, key=lambda each: each.circuit.paused_until, default=None)
 
-    def closed_to_all(self) -> CircuitOpen:
+    def circuit_open_error(self) -> CircuitOpen:
         """Return the error for a call that nobody may be sent."""
         at = circuit_breaker.now()
         first = min(
@@ -120,7 +120,7 @@ class Pool:
             provider=self.name,
             detail=f"the last time: {first.last_error}",
             # For a new key, or for credit, it does not help to wait.
-            retry_after_seconds=seconds if first.heals else None,
+            retry_after_seconds=seconds if first.is_recoverable else None,
         )
 
 

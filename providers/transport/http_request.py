@@ -85,7 +85,7 @@ class Sending(Generic[T]):
     headers: Mapping[str, str]
     read: Callable[[Any, Source], T]
     """Makes sense of a whole reply."""
-    streams: Wire | None = None
+    stream_wire: Wire | None = None
     """What reads the stream that is asked for, if one is."""
 
 
@@ -112,7 +112,7 @@ class Exchange(Generic[T]):
 
     async def start(self) -> None:
         """Send the request and wait for the first events."""
-        self._patience.begin(self._source)
+        self._patience.start_attempt(self._source)
         response = self._response = await self._patience.wait(self._post())
         if response.status != 200:
             raise await self._status_error(response)
@@ -123,10 +123,10 @@ class Exchange(Generic[T]):
                 detail=f"check {self._source.setting('base_url')}",
             )
         # Some servers answer in one piece though a stream was asked for.
-        wire = self._sending.streams
+        wire = self._sending.stream_wire
         if wire is not None and response.content_type != "application/json":
             self.stream = self._open(response, wire)
-            self.first = await self.stream.more()
+            self.first = await self.stream.next_events()
         else:
             self.whole = await self._whole(response)
 

@@ -32,7 +32,7 @@ class Stream:
         self._watch = Watch(patience, response.close)
         self._failure: CoulisseError | None = None
 
-    async def more(self) -> list[Event]:
+    async def next_events(self) -> list[Event]:
         """Return the next events, at least one, as many as have come.
 
         What was said before an error is returned before the error is raised.
@@ -60,12 +60,12 @@ class Stream:
             piece = self._content.read_nowait()
             if piece:
                 return piece
-            self._watch.begin()
+            self._watch.start_read()
             return await self._content.readany()
         except FOREIGN as exc:
             raise self._watch.error(self._source, exc) from exc
         finally:
-            self._watch.end()
+            self._watch.end_read()
 
     def _take(self, piece: bytes, events: list[Event]) -> None:
         """Turn bytes into events; no bytes is the end of the stream."""

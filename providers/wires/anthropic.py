@@ -91,9 +91,9 @@ class AnthropicReader:
             case "content_block_stop":
                 return self._stop()
             case "message_start":
-                self._count((event.get("message") or {}).get("usage"))
+                self._update_counts((event.get("message") or {}).get("usage"))
             case "message_delta":
-                self._count(event.get("usage"))
+                self._update_counts(event.get("usage"))
                 self._finish((event.get("delta") or {}).get("stop_reason"))
             case "message_stop":
                 self.done = True
@@ -114,7 +114,7 @@ class AnthropicReader:
         for block in content:
             events += self._start(block)
             events += self._stop()
-        self._count(payload.get("usage"))
+        self._update_counts(payload.get("usage"))
         self._finish(payload.get("stop_reason"))
         self.done = True
         return events
@@ -132,7 +132,7 @@ class AnthropicReader:
             case "input_json_delta":
                 return self._arguments(delta.get("partial_json") or "")
             case "thinking_delta":
-                return self._think(delta.get("thinking") or "")
+                return self._add_thinking(delta.get("thinking") or "")
             case "signature_delta":
                 self._signature.append(delta.get("signature") or "")
         # citations_delta and what is yet to come have no place in a reply of ours.
@@ -144,7 +144,7 @@ class AnthropicReader:
                 return [TextDelta(block["text"])]
             case "thinking":
                 self._signature.append(block.get("signature") or "")
-                return self._think(block.get("thinking") or "")
+                return self._add_thinking(block.get("thinking") or "")
             case "redacted_thinking":
                 redacted = Reasoning("", redacted=block.get("data") or "")
                 return [ReasoningBlock(redacted)]
@@ -165,7 +165,7 @@ class AnthropicReader:
         self._input = ""
         return [ToolCallDelta(self._tools, arguments=text)]
 
-    def _think(self, text: str) -> list[Event]:
+    def _add_thinking(self, text: str) -> list[Event]:
         if not text:
             return []
         self._thinking.append(text)
@@ -185,7 +185,7 @@ class AnthropicReader:
         if reason:
             self._reason = FINISH_REASONS.get(str(reason), "stop")
 
-    def _count(self, counted: Any) -> None:
+    def _update_counts(self, counted: Any) -> None:
         """Remember counts: each one replaces the one before, it does not add."""
         if isinstance(counted, dict):
             for name in COUNTS:

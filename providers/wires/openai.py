@@ -77,15 +77,15 @@ class OpenAIWire:
     """The field for the end user's id; None where there is none."""
     sends_store: bool = False
     """Whether `store` is known; where it is not, only `false` gets this far."""
-    message_names: bool = True
+    sends_message_names: bool = True
     """Whether `messages[].name` is accepted."""
-    reasoning_back: bool = False
+    returns_reasoning: bool = False
     """Whether tool calls sent back must carry the thinking that led to them."""
-    signatures_back: bool = False
+    returns_signatures: bool = False
     """Whether tool calls sent back must carry Gemini's proof of its thinking."""
-    empty_parameters: bool = True
+    sends_empty_parameters: bool = True
     """Whether a tool may have parameters and none among them."""
-    blocks_silently: bool = False
+    filters_silently: bool = False
     """Whether a reply without choices says that the prompt was blocked."""
 
     path = "/chat/completions"
@@ -96,7 +96,7 @@ class OpenAIWire:
 
     def body(self, call: ModelCall) -> dict[str, Any]:
         """Return the JSON body of a call."""
-        is_strict = self.signatures_back and STRICT_GEMINI.search(call.model)
+        is_strict = self.returns_signatures and STRICT_GEMINI.search(call.model)
         missing = UNSIGNED if is_strict else ""
         body: dict[str, Any] = {
             "model": call.model,
@@ -116,7 +116,7 @@ class OpenAIWire:
         return {**body, **call.extra_body}
 
     def _tools(self, tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        return list(tools) if self.empty_parameters else [*map(_without_empty, tools)]
+        return list(tools) if self.sends_empty_parameters else [*map(_without_empty, tools)]
 
     def _parameters(self, call: ModelCall) -> dict[str, Any]:
         given = {
@@ -136,17 +136,17 @@ class OpenAIWire:
 
     def _message(self, message: Message, unsigned: str) -> dict[str, Any]:
         body: dict[str, Any] = {"role": message.role, "content": message.content}
-        if message.name is not None and self.message_names:
+        if message.name is not None and self.sends_message_names:
             body["name"] = message.name
         if message.tool_call_id is not None:
             body["tool_call_id"] = message.tool_call_id
         if message.tool_calls:
-            body |= self._called(message, unsigned)
+            body |= self._tool_call_message(message, unsigned)
         elif message.content is None:
             body["content"] = ""
         return body
 
-    def _called(self, message: Message, unsigned: str) -> dict[str, Any]:
+    def _tool_call_message(self, message: Message, unsigned: str) -> dict[str, Any]:
         calls: list[dict[str, Any]] = [
             {
                 "id": call.id,
@@ -157,10 +157,10 @@ class OpenAIWire:
         ]
         signatures = [block.signature for block in message.reasoning if block.signature]
         signature = signatures[-1] if signatures else unsigned
-        if self.signatures_back and signature:
+        if self.returns_signatures and signature:
             google = {"thought_signature": signature}
             calls[0]["extra_content"] = {"google": google}
-        if not self.reasoning_back:
+        if not self.returns_reasoning:
             return {"tool_calls": calls}
         # Even empty: DeepSeek refuses calls without the field.
         thought = "".join(block.text for block in message.reasoning)
@@ -175,8 +175,8 @@ class OpenAIWire:
         """Return a reader for one streamed reply."""
         return OpenAIReader(
             source,
-            keep_reasoning=self.reasoning_back,
-            blocks_silently=self.blocks_silently,
+            keep_reasoning=self.returns_reasoning,
+            blocks_silently=self.filters_silently,
         )
 
 
@@ -255,7 +255,7 @@ class OpenAIReader:
             raise broken(self._source, "ended before it was finished")
         reason = self._reason or "stop"
         # With a forced function OpenAI itself says "stop"; Gemini always does.
-        if reason == "stop" and self._tools.any:
+        if reason == "stop" and self._tools.has_calls:
             reason = "tool_calls"
         return Finished(reason, self._usage)
 
@@ -277,14 +277,14 @@ class OpenAIReader:
         events = self._delta(delta, content)
         if reason:
             self._finish(reason, choice)
-            events += self._kept()
+            events += self._reasoning_block()
         return events
 
     def _delta(self, delta: dict[str, Any], content: Any) -> list[Event]:
         events: list[Event] = []
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         if thought and isinstance(thought, str):
-            events.append(self._think(thought))
+            events.append(self._add_reasoning(thought))
         if content:
             events += self._content(content)
         refusal = delta.get("refusal")
@@ -293,12 +293,12 @@ class OpenAIReader:
         events += self._tool_calls(delta)
         return events
 
-    def _think(self, thought: str) -> ReasoningDelta:
+    def _add_reasoning(self, thought: str) -> ReasoningDelta:
         if self._reasoning is not None:
             self._reasoning.append(thought)
         return ReasoningDelta(thought)
 
-    def _kept(self) -> list[Event]:
+    def _reasoning_block(self) -> list[Event]:
         """Return the thinking as one block, for those who want it back."""
         kept: list[Event] = []
         if self._reasoning:

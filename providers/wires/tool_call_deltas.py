@@ -33,7 +33,7 @@ class ToolCallReader:
         self._by_index: dict[int, _Call] = {}
 
     @property
-    def any(self) -> bool:
+    def has_calls(self) -> bool:
         """Return whether the model called a tool."""
         return bool(self._calls)
 

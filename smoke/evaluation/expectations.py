@@ -36,7 +36,7 @@ class Seen:
 class Check:
     """One expectation of a run."""
 
-    what: str
+    expectation: str
     """What must be so, as a sentence says it."""
     unmet: str | None = None
     """What is so instead; None is as expected."""

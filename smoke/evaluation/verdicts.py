@@ -82,9 +82,9 @@ def expected(run: Run) -> list[tuple[str, bool | None]]:
     expect = SmokeTest.model_validate(run.settings).expect
     found = expectations.checks(expect, _seen(run))
     if not run.verdict:
-        return [(check.what, None) for check in found]
+        return [(check.expectation, None) for check in found]
     # As it was when it was closed: scores may have come since.
-    return [(check.what, check.unmet not in run.failures) for check in found]
+    return [(check.expectation, check.unmet not in run.failures) for check in found]
 
 
 def _seen(run: Run) -> Seen:

@@ -41,25 +41,25 @@ class Talk:
     user_id: UserId
     test: SmokeTest
     target: str
-    said: list[Said]
+    utterances: list[Said]
 
     @property
     def next_speaker(self) -> Speaker:
         """Whose turn it is."""
-        is_first = not self.said or self.said[-1].speaker == "assistant"
+        is_first = not self.utterances or self.utterances[-1].speaker == "assistant"
         return "persona" if is_first else "assistant"
 
     @property
     def turns(self) -> int:
         """How often the agent has replied."""
-        return sum(line.speaker == "assistant" for line in self.said)
+        return sum(line.speaker == "assistant" for line in self.utterances)
 
     @property
     def stopped_because(self) -> Stop | None:
         """Why it is over; None while it is not."""
-        if not self.said:
+        if not self.utterances:
             return None
-        last, marker = self.said[-1], self.test.stop_marker
+        last, marker = self.utterances[-1], self.test.stop_marker
         if not last.text.strip():
             return "silence"
         if marker is not None and marker in last.text:

@@ -69,7 +69,7 @@ async def _converse(begun: Talk) -> Stop:
         else:
             await _agent(begun)
     if stop == "silence":
-        last = begun.said[-1].speaker
+        last = begun.utterances[-1].speaker
         who = "the persona" if last == "persona" else f"agent '{begun.target}'"
         raise Silence(f"{who} said nothing")
     return stop
@@ -77,25 +77,25 @@ async def _converse(begun: Talk) -> Stop:
 
 async def _persona(begun: Talk) -> None:
     test = begun.test
-    if not begun.said and test.initial_message is not None:
+    if not begun.utterances and test.initial_message is not None:
         text, call = test.initial_message, None
     else:
         text, call = await personas.speak(
-            live.current(), test.persona, begun.said, begun.user_id
+            live.current(), test.persona, begun.utterances, begun.user_id
         )
     await database_executor.run_to_end(run_lifecycle.spoke, begun, text, call)
-    begun.said.append(Said("persona", text))
+    begun.utterances.append(Said("persona", text))
 
 
 async def _agent(begun: Talk) -> None:
     """Take a turn of the agent's; its line is written in the turn's own transaction."""
-    position = len(begun.said)
+    position = len(begun.utterances)
     turn_id = TurnId(uuid.uuid5(begun.run_id, f"{begun.attempt}:{position}"))
     request = TurnRequest(
         turn_id=turn_id,
         agent=begun.target,
         user_id=begun.user_id,
-        messages=dialogue.for_agent(begun.said),
+        messages=dialogue.for_agent(begun.utterances),
         options=OPTIONS,
         parameters={},
         origin="smoke",
@@ -105,7 +105,7 @@ async def _agent(begun: Talk) -> None:
     async with aclosing(flow.run(request)) as events:
         async for event in events:
             reply.add(event)
-    begun.said.append(Said("assistant", reply.text or reply.refusal))
+    begun.utterances.append(Said("assistant", reply.text or reply.refusal))
 
 
-KIND = Kind(NAME, run, gives_way=True)
+KIND = Kind(NAME, run, is_background=True)

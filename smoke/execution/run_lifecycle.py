@@ -177,7 +177,7 @@ def _write(
     most_bytes = live.current().get(TELEMETRY).sqlite.max_payload_bytes
     Line.objects.create(
         run_id=talk.run_id,
-        position=len(talk.said),
+        position=len(talk.utterances),
         speaker=speaker,
         text=texts.storable(redaction.own(said)),
         calls=tool_call_log.kept(made, most_bytes),
@@ -270,7 +270,7 @@ def launch_due(*, now: datetime | None = None) -> list[Run]:
         return []
     launched = []
     for test in config.get(SMOKE_TESTS).values():
-        tick = None if test.times is None else next(test.times.up_to(now), None)
+        tick = None if test.times is None else next(test.times.before(now), None)
         if tick is not None and now - tick < GRACE:
             once = f"{tick:%Y-%m-%dT%H:%M:%SZ}"
             runs = launch(test, origin="schedule", once=once)

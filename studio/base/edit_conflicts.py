@@ -14,7 +14,7 @@ NOW, BELOW = "there now", "as it stands below"
 class Change(NamedTuple):
     """What became of something while it was edited."""
 
-    address: str
+    url: str
     """Where it is shown as it is now."""
     diff: str | None
     """What saving would change of it, as a unified diff; None where it is no YAML."""

@@ -60,9 +60,9 @@ class Format(BaseRenderer):
         renderer_context: Mapping[str, Any] | None = None,
     ) -> bytes | str:
         """Return the answer's body."""
-        return self.told(data, renderer_context or {})
+        return self.serialize(data, renderer_context or {})
 
-    def told(self, data: Any, context: Mapping[str, Any]) -> bytes | str:
+    def serialize(self, data: Any, context: Mapping[str, Any]) -> bytes | str:
         """Return data as this format tells them; `context` has the view and so on."""
         raise NotImplementedError
 
@@ -74,7 +74,7 @@ class Json(Format):
     format = "json"
     charset = None
 
-    def told(self, data: Any, context: Mapping[str, Any]) -> bytes:
+    def serialize(self, data: Any, context: Mapping[str, Any]) -> bytes:
         """Return the bytes; none for an answer without a body."""
         return b"" if data is None else _dumped(data)
 
@@ -86,7 +86,7 @@ class Yaml(Format):
     format = "yaml"
     charset = "utf-8"
 
-    def told(self, data: Any, context: Mapping[str, Any]) -> str:
+    def serialize(self, data: Any, context: Mapping[str, Any]) -> str:
         """Return the text; what is a text already is YAML as it was written."""
         if isinstance(data, str):
             return data
@@ -100,7 +100,7 @@ class Csv(Format):
     format = "csv"
     charset = "utf-8"
 
-    def told(self, data: Any, context: Mapping[str, Any]) -> bytes:
+    def serialize(self, data: Any, context: Mapping[str, Any]) -> bytes:
         """Return what went wrong as JSON: it is no table."""
         return _dumped(data)
 

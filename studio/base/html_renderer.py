@@ -24,7 +24,7 @@ class PageRenderer(Format):
     media_type = "text/html"
     format = "html"
 
-    def told(self, data: Any, context: Mapping[str, Any]) -> str:
+    def serialize(self, data: Any, context: Mapping[str, Any]) -> str:
         """Return the page's text."""
         view, request = context["view"], context["request"]
         response = context["response"]

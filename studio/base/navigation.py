@@ -10,13 +10,13 @@ class Entry(NamedTuple):
     path: str
     icon: str
     """One of the Material Symbols, which the shell ships."""
-    beside: tuple[str, ...] = ()
+    related_paths: tuple[str, ...] = ()
     """Pages that are in no menu, and belong to this one."""
 
-    def holds(self, path: str) -> int:
+    def matched_length(self, path: str) -> int:
         """Return how much of an address is this entry's; 0 where it is not under it."""
         return max(
-            (len(each) for each in (self.path, *self.beside) if _is_within(path, each)),
+            (len(each) for each in (self.path, *self.related_paths) if _is_within(path, each)),
             default=0,
         )
 
@@ -81,8 +81,8 @@ def sidebar(request: Any) -> list[dict[str, Any]]:
 def place_of(path: str) -> tuple[str, Entry] | None:
     """Return the group and the entry of the menu that a page is under, if any."""
     places = [(group, entry) for group, all_ in GROUPS.items() for entry in all_]
-    nearest = max(places, key=lambda place: place[1].holds(path))
-    return nearest if nearest[1].holds(path) else None
+    nearest = max(places, key=lambda place: place[1].matched_length(path))
+    return nearest if nearest[1].matched_length(path) else None
 
 
 def _is_within(path: str, place: str) -> bool:

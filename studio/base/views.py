@@ -116,7 +116,7 @@ class Face(APIView):
     """The page; an address without one is for scripts alone."""
     title: str = ""
     """What the page is called; set it on `self` where it depends on the address."""
-    trail: Sequence[tuple[str, str]] = ()
+    breadcrumbs: Sequence[tuple[str, str]] = ()
     """The ways back, from the outermost: names and addresses."""
     operator_only: ClassVar[bool] = False
     """Whether viewers may not even look."""
@@ -151,7 +151,7 @@ class Face(APIView):
 
     # What methods answer with.
 
-    def answer(
+    def respond(
         self,
         data: Any,
         *,
@@ -162,17 +162,17 @@ class Face(APIView):
         """Return data; `page()` is asked for what only the page shows besides."""
         return Answer(data, status=status, template=template, page=page)
 
-    def done(
+    def confirm_change(
         self, data: Any, *, said: str, to: str, status: int = 200, is_bad: bool = False
     ) -> HttpResponseBase:
         """Return what a change made to a script; lead a browser on, and tell it so."""
-        if self.is_page:
+        if self.wants_html:
             tell = messages.error if is_bad else messages.success
             tell(self.request._request, said)
             return HttpResponseRedirect(to, status=303)
         return Response(data, status=status)
 
-    def refill(self) -> Mapping[str, Any] | None:
+    def refused_form_context(self) -> Mapping[str, Any] | None:
         """Return the context of `template` when a form of it was refused.
 
         It holds what was typed; `error` is added to it. None shows a page of its own.
@@ -182,7 +182,7 @@ class Face(APIView):
     # What they ask with.
 
     @property
-    def is_page(self) -> bool:
+    def wants_html(self) -> bool:
         """Whether a browser asks."""
         return bool(self.request.accepted_renderer.format == "html")
 
@@ -191,76 +191,76 @@ class Face(APIView):
         """Whether the body is that of a form."""
         return self.request._request.content_type in FORMS
 
-    def author(self) -> Author:
+    def actor(self) -> Author:
         """Return who acts, for the audit."""
         return accounts.author(self.request._request)
 
-    def shown_version(self) -> str:
+    def expected_version(self) -> str:
         """Return the version that whoever asks was shown; "" where none is said."""
         said = self.request.headers.get("If-Match", "").strip('W/" ')
         said = said or self.request.query_params.get(VERSION, "")
         if not said and self.is_form:
-            said = str(self._fields().get(VERSION, ""))
+            said = str(self._form_fields().get(VERSION, ""))
         return "" if said == "*" else said
 
-    def is_text(self) -> bool:
+    def is_yaml_text(self) -> bool:
         """Tell whether the body is YAML as somebody wrote it, not data."""
         if self.is_form:
-            return WRITTEN in self._fields()
+            return WRITTEN in self._form_fields()
         return "yaml" in (self.request._request.content_type or "")
 
-    def text(self) -> str:
+    def yaml_text(self) -> str:
         """Return the body as YAML: as it was written, or what says the same.
 
         Raises `Invalid` for what is no text.
         """
-        if not self.is_text():
-            data = formats.plain(self.typed() if self.is_form else self.data())
+        if not self.is_yaml_text():
+            data = formats.plain(self.submitted_fields() if self.is_form else self.body_data())
             return "" if self.is_form and not data else formats.dumped(data)
         if self.is_form:
-            return str(self._fields()[WRITTEN]).replace("\r\n", "\n")
+            return str(self._form_fields()[WRITTEN]).replace("\r\n", "\n")
         try:
             return self._body.decode()
         except UnicodeDecodeError:
             raise Invalid("The body is not UTF-8 text") from None
 
-    def typed(self) -> dict[str, Any]:
+    def submitted_fields(self) -> dict[str, Any]:
         """Return data of a body's fields, without those that are about the request."""
-        data = self.data()
+        data = self.body_data()
         if not isinstance(data, dict):
             return {}
         return {name: it for name, it in data.items() if name != VERSION}
 
-    def data(self) -> Any:
+    def body_data(self) -> Any:
         """Return the body's data; of a form its fields, or those of its YAML field."""
         if not self.is_form:
             return self.request.data
-        fields = self._fields()
+        fields = self._form_fields()
         if WRITTEN in fields:
-            return formats.loaded(self.text().encode())
+            return formats.loaded(self.yaml_text().encode())
         return {
             name: value
             for name, value in fields.items()
             if value != "" and not name.startswith(("_", "csrf"))
         }
 
-    def _fields(self) -> Mapping[str, Any]:
+    def _form_fields(self) -> Mapping[str, Any]:
         """Return a form's fields without its files, the last value of each."""
         fields = cast(QueryDict, self.request.data).dict()
         return {name: text for name, text in fields.items() if isinstance(text, str)}
 
-    def entry(self, shape: type[Shape]) -> Shape:
+    def parse_body(self, shape: type[Shape]) -> Shape:
         """Return the body in a shape; raises `Invalid`, naming the first place."""
-        return _shaped(shape, self.data())
+        return _shaped(shape, self.body_data())
 
-    def asked(self, shape: type[Shape]) -> Shape:
+    def parse_query(self, shape: type[Shape]) -> Shape:
         """Return the query in a shape, without what is empty; raises as `entry`."""
         query = self.request.query_params
         return _shaped(
             shape, {n: query[n] for n in query if query[n] and n != "format"}
         )
 
-    def number(
+    def query_int(
         self, name: str, *, default: int, least: int = 1, most: int = 1000
     ) -> int:
         """Return a whole number from the query; raises `Invalid`."""

@@ -17,7 +17,7 @@ class Reference(NamedTuple):
     kind: str
     """`agent`, `experiment`, `trigger`, `smoke test`, `limit`."""
     name: str
-    how: str
+    relation: str
     """What it is there."""
 
 

@@ -102,21 +102,21 @@ class EntryFace(Face):
     kind: Kind = entry_types.AGENTS
     schema = Described()
 
-    def recorded(self, verb: str, name: str, change: Any, *args: Any, **kw: Any) -> Any:
+    def run_recorded(self, verb: str, name: str, change: Any, *args: Any, **kw: Any) -> Any:
         """Make a change and write it down in the audit, unless it changed nothing."""
-        by = self.author()
+        by = self.actor()
         deed = Deed(override_editor.deed(self.kind.section, verb), by, name)
 
         def done(result: Any) -> Deed | None:
             return None if result is False else deed
 
         return audit_log.recorded(
-            done, change, self.kind.section, *args, by=by.actor, **kw
+            done, change, self.kind.section, *args, by=by.name, **kw
         )
 
-    def written(self) -> str:
+    def submitted_yaml(self) -> str:
         """Return the entry that is sent; a script's is refused that is no YAML."""
-        text, noun = self.text(), self.kind.section.noun
+        text, noun = self.yaml_text(), self.kind.section.noun
         if self.is_form:
             return text
         if not text.strip():
@@ -125,42 +125,42 @@ class EntryFace(Face):
             raise Invalid(f"The body must be a map: one {noun}")
         return text
 
-    def version(self) -> int | None:
+    def expected_version_number(self) -> int | None:
         """Return the version that was shown, where it is said."""
-        return _whole("version", self.shown_version())
+        return _whole("version", self.expected_version())
 
-    def whole_number(self, name: str) -> int | None:
+    def optional_query_int(self, name: str) -> int | None:
         """Return a whole number of the query, where it is said."""
         return _whole(name, self.request.query_params.get(name, ""))
 
-    def told(self, name: str, *, status: int = 200) -> Response:
+    def respond_with_entry(self, name: str, *, status: int = 200) -> Response:
         """Return one of them in full."""
         entry = override_editor.find(self.kind.section, name)
         self.title = entry.name
-        answer = self._told(entry, status=status)
+        answer = self._entry_response(entry, status=status)
         # Weak, for beside it stand figures that change by themselves.
         answer["ETag"] = f'W/"{entry.version}"'
         return answer
 
-    def _told(self, entry: Entry, *, status: int) -> Response:
+    def _entry_response(self, entry: Entry, *, status: int) -> Response:
         if self.request.accepted_renderer.format == "yaml":
-            return self.answer(entry.text, status=status)
-        details = self.kind.details(entry.name, entry.value)
-        before = self.whole_number("before")
+            return self.respond(entry.text, status=status)
+        details = self.kind.load_details(entry.name, entry.value)
+        before = self.optional_query_int("before")
         data = entry_schemas.detailed(entry, details, before=before)
-        page = {**self.shell(), "entry": entry, "details": details}
-        return self.answer(data, status=status, page=lambda: page)
+        page = {**self.page_context(), "entry": entry, "details": details}
+        return self.respond(data, status=status, page=lambda: page)
 
-    def shell(self) -> dict[str, Any]:
+    def page_context(self) -> dict[str, Any]:
         """Return what every page of the kind needs besides."""
-        return {"kind": self.kind, "lead": "", "place": self.kind.place}
+        return {"kind": self.kind, "lead": "", "place": self.kind.list_url}
 
     def own_files(self, text: str, name: str | None) -> Sequence[str]:
         """Return the files that a draft's problems are reported in as its own."""
         section = self.kind.section
         return entry_validation.files(section, name or _name_in(section, text))
 
-    def filled(
+    def form_context(
         self, *, yaml: str, to: str, method: str, name: str | None = None, **more: Any
     ) -> dict[str, Any]:
         """Return the context of the form."""
@@ -171,7 +171,7 @@ class EntryFace(Face):
             "check": f"{to}/check",
             "own_files": self.own_files(yaml, name),
         }
-        return {**self.shell(), **form, **editor, **more}
+        return {**self.page_context(), **form, **editor, **more}
 
 
 def _whole(name: str, said: str) -> int | None:

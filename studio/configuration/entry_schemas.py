@@ -66,7 +66,7 @@ def listed(entry: Entry, beside: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": entry.name,
         "label": entry.label,
-        "is_in_force": entry.is_in_force,
+        "is_in_force": entry.is_active,
         "is_broken": entry.is_broken,
         "why": entry.why,
         "version": entry.version,
@@ -87,7 +87,7 @@ def detailed(
     return {
         **listed(entry, details),
         "yaml": entry.text,
-        "written": entry.written,
+        "written": entry.file_text,
         "diff": override_editor.diff(entry),
         "history": [version(each) for each in told[:HISTORY]],
         "has_more": len(told) > HISTORY,

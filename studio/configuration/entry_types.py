@@ -35,30 +35,30 @@ class Kind:
     path: str
     """Below `/admin/`, and of its templates below `studio/`."""
     title: str
-    lead: str
+    description: str
     """What they are for, in a line under the title."""
     icon: str
-    begin: str
+    starter_yaml: str
     """What the form of a new one begins with; the names in braces are the file's."""
     columns: tuple[tuple[str, str], ...]
     """Of the list, between the name and the label: what the head of each says, and its
     classes: `number`, and `is-wide` where a phone has no room for it."""
-    overview: Callable[[], Mapping[str, Any]]
+    load_overview: Callable[[], Mapping[str, Any]]
     """What a list shows beside the configuration, by name; a fixed number of queries,
     however many entries there are."""
-    details: Details
+    load_details: Details
     """What that of one shows, by its name and value: None where nothing runs."""
     has_actions: bool = False
     """Whether its page has buttons of its own."""
 
     @property
-    def place(self) -> str:
+    def list_url(self) -> str:
         """The address of the list."""
         return f"/admin/{self.path}"
 
-    def place_of(self, name: str) -> str:
+    def entry_url(self, name: str) -> str:
         """Return the address of one."""
-        return f"{self.place}/{quote(name, safe='')}"
+        return f"{self.list_url}/{quote(name, safe='')}"
 
     @property
     def row_template(self) -> str:
@@ -81,16 +81,16 @@ AGENTS = Kind(
     shape=AgentConfig,
     path="agents",
     title="Agents",
-    lead="Who answers: a model, its instructions, and what it may use.",
+    description="Who answers: a model, its instructions, and what it may use.",
     icon="smart_toy",
     columns=(
         *(("Model", "is-wide"), ("Uses", "is-wide")),
         *(("Turns, 24 h", "number"), ("Cost, 24 h", "number is-wide")),
     ),
-    overview=agent_details.overview,
-    details=agent_details.details,
+    load_overview=agent_details.overview,
+    load_details=agent_details.details,
     has_actions=True,
-    begin="""\
+    starter_yaml="""\
 name: helper
 provider: {provider}
 model: {model}
@@ -103,17 +103,17 @@ JUDGES = Kind(
     shape=JudgeConfig,
     path="judges",
     title="Judges",
-    lead="Models that score replies by your criteria.",
+    description="Models that score replies by your criteria.",
     icon="gavel",
     columns=(
         *(("Model", "is-wide"), ("Criteria", "is-wide")),
         *(("Drawn", "number is-wide"), ("Scores, 7 d", "number is-wide")),
         ("Mean", "number"),
     ),
-    overview=judge_details.overview,
-    details=judge_details.details,
+    load_overview=judge_details.overview,
+    load_details=judge_details.details,
     has_actions=True,
-    begin="""\
+    starter_yaml="""\
 name: usefulness
 provider: {provider}
 model: {model}
@@ -127,16 +127,16 @@ EXPERIMENTS = Kind(
     shape=ExperimentConfig,
     path="experiments",
     title="Experiments",
-    lead="Several agents under one name, one of which answers each request.",
+    description="Several agents under one name, one of which answers each request.",
     icon="science",
     columns=(
         *(("Strategy", "is-wide"), ("Variants, 7 d", "is-wide")),
         ("Turns, 7 d", "number"),
     ),
-    overview=experiment_results.overview,
-    details=experiment_results.details,
+    load_overview=experiment_results.overview,
+    load_details=experiment_results.details,
     has_actions=True,
-    begin="""\
+    starter_yaml="""\
 name: comparison
 strategy: split
 variants:
@@ -151,16 +151,16 @@ SMOKE_TESTS = Kind(
     shape=SmokeTest,
     path="smoke",
     title="Smoke tests",
-    lead="Synthetic users who talk to your agents, so that you see how it goes.",
+    description="Synthetic users who talk to your agents, so that you see how it goes.",
     icon="theater_comedy",
     columns=(
         *(("Talks to", "is-wide"), ("Last runs", "")),
         *(("Scores", "is-wide"), ("Last, next", "is-wide")),
     ),
-    overview=smoke_details.overview,
-    details=smoke_details.details,
+    load_overview=smoke_details.overview,
+    load_details=smoke_details.details,
     has_actions=True,
-    begin="""\
+    starter_yaml="""\
 name: first-words
 target: {agent}
 persona:

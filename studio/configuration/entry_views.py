@@ -32,30 +32,30 @@ class Entries(EntryFace):
 
     def get(self, request: Request) -> Response:
         self.title = self.kind.title
-        beside = self.kind.overview()
+        beside = self.kind.load_overview()
         rows = [
             (entry, beside.get(entry.name, {}))
             for entry in override_editor.listed(self.kind.section)
         ]
         data = [entry_schemas.listed(*row) for row in rows]
-        page = {**self.shell(), "lead": self.kind.lead, "rows": rows}
-        return self.answer({"object": "list", "data": data}, page=lambda: page)
+        page = {**self.page_context(), "lead": self.kind.description, "rows": rows}
+        return self.respond({"object": "list", "data": data}, page=lambda: page)
 
     def post(self, request: Request) -> HttpResponseBase:
-        text = self.written()
+        text = self.submitted_yaml()
         name = entry_validation.own_name(self.kind.section, text)
-        self.recorded("create", name, override_editor.create, text)
+        self.run_recorded("create", name, override_editor.create, text)
         noun = self.kind.section.noun
-        to = self.kind.place_of(name)
-        told = self.told(name, status=201)
-        if self.is_page:
-            return self.done(told.data, said=f"Made {noun} '{name}'", to=to)
+        to = self.kind.entry_url(name)
+        told = self.respond_with_entry(name, status=201)
+        if self.wants_html:
+            return self.confirm_change(told.data, said=f"Made {noun} '{name}'", to=to)
         told["Location"] = to
         return told
 
-    def refill(self) -> Mapping[str, Any]:
+    def refused_form_context(self) -> Mapping[str, Any]:
         """Return the form as it was filled in."""
-        return _new_form(self, self.text())
+        return _new_form(self, self.yaml_text())
 
 
 class NewEntry(EntryFace):
@@ -69,7 +69,7 @@ class NewEntry(EntryFace):
         like = request.query_params.get("like")
         if like:
             text = override_editor.find(self.kind.section, like).text
-        return self.answer({"yaml": text}, page=lambda: _new_form(self, text))
+        return self.respond({"yaml": text}, page=lambda: _new_form(self, text))
 
 
 def begin(kind: Kind) -> str:
@@ -81,7 +81,7 @@ def begin(kind: Kind) -> str:
     providers = config.get(PROVIDERS)
     able = (one for one in agents if providers[one.provider].kind != "local")
     model = next(able, first)
-    return kind.begin.format(
+    return kind.starter_yaml.format(
         provider=model.provider,
         model=model.model,
         agent=first.name,
@@ -92,8 +92,8 @@ def begin(kind: Kind) -> str:
 def _new_form(face: EntryFace, text: str) -> dict[str, Any]:
     kind = face.kind
     face.title = f"New {kind.section.noun}"
-    face.trail = [(kind.title, kind.place)]
-    return face.filled(yaml=text, to=kind.place, method="POST")
+    face.breadcrumbs = [(kind.title, kind.list_url)]
+    return face.form_context(yaml=text, to=kind.list_url, method="POST")
 
 
 class OneEntry(EntryFace):
@@ -104,49 +104,49 @@ class OneEntry(EntryFace):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Know the way back, whatever happens."""
         self.title = kwargs["name"]
-        self.trail = [(self.kind.title, self.kind.place)]
+        self.breadcrumbs = [(self.kind.title, self.kind.list_url)]
         super().initial(request, *args, **kwargs)
 
     def get(self, request: Request, name: str) -> Response:
-        return self.told(name)
+        return self.respond_with_entry(name)
 
     def put(self, request: Request, name: str) -> HttpResponseBase:
-        text, version = self.written(), self.version()
+        text, version = self.submitted_yaml(), self.expected_version_number()
         noun = self.kind.section.noun
-        if self.recorded(
+        if self.run_recorded(
             "save", name, override_editor.save, name, text, version=version
         ):
-            return self._done(name, f"Saved {noun} '{name}'")
-        return self._done(name, f"Nothing changed: this is {noun} '{name}' already")
+            return self._confirm_change(name, f"Saved {noun} '{name}'")
+        return self._confirm_change(name, f"Nothing changed: this is {noun} '{name}' already")
 
     def delete(self, request: Request, name: str) -> HttpResponseBase:
         before = override_editor.find(self.kind.section, name)
         verb = "delete" if before.label == "dynamic" else "disable"
-        self.recorded(
-            verb, name, override_editor.tombstone, name, version=self.version()
+        self.run_recorded(
+            verb, name, override_editor.tombstone, name, version=self.expected_version_number()
         )
         noun = self.kind.section.noun
         if verb == "disable":
-            return self._done(name, f"Disabled {noun} '{name}'")
+            return self._confirm_change(name, f"Disabled {noun} '{name}'")
         said = f"Deleted {noun} '{name}'"
-        return self.done({"name": name, "deleted": True}, said=said, to=self.kind.place)
+        return self.confirm_change({"name": name, "deleted": True}, said=said, to=self.kind.list_url)
 
-    def _done(self, name: str, said: str) -> HttpResponseBase:
-        told = self.told(name)
-        if self.is_page:
-            return self.done(told.data, said=said, to=self.kind.place_of(name))
+    def _confirm_change(self, name: str, said: str) -> HttpResponseBase:
+        told = self.respond_with_entry(name)
+        if self.wants_html:
+            return self.confirm_change(told.data, said=said, to=self.kind.entry_url(name))
         return told
 
-    def refill(self) -> Mapping[str, Any] | None:
+    def refused_form_context(self) -> Mapping[str, Any] | None:
         """Return the form as it was filled in; there is none but that of a PUT."""
         if self.request.method != "PUT":
             return None
-        text, name = self.text(), self.kwargs["name"]
+        text, name = self.yaml_text(), self.kwargs["name"]
         try:
             entry = override_editor.find(self.kind.section, name)
         except EntryUnknown:
             return _new_form(self, text)  # Saving it makes it anew.
-        shown = str(self._fields().get("version", ""))
+        shown = str(self._form_fields().get("version", ""))
         form = _edit_form(self, name, text, shown)
         version = str(entry.version)
         if shown in ("", version):
@@ -164,13 +164,13 @@ class EditEntry(EntryFace):
 
     def get(self, request: Request, name: str) -> Response:
         entry = override_editor.find(self.kind.section, name)
-        text = self._text(entry, request.query_params.get("from", ""))
-        return self.answer(
+        text = self._entry_yaml(entry, request.query_params.get("from", ""))
+        return self.respond(
             {"yaml": text, "version": entry.version},
             page=lambda: _edit_form(self, name, text, str(entry.version)),
         )
 
-    def _text(self, entry: Entry, version: str) -> str:
+    def _entry_yaml(self, entry: Entry, version: str) -> str:
         if version == "":
             return entry.text
         if not version.isdecimal() or len(version) > 18:
@@ -182,9 +182,9 @@ def _edit_form(face: EntryFace, name: str, text: str, version: str) -> dict[str,
     """Return the context of the form of one that is there."""
     kind = face.kind
     face.title = f"Edit {name}"
-    face.trail = [(kind.title, kind.place), (name, kind.place_of(name))]
-    return face.filled(
-        yaml=text, to=kind.place_of(name), method="PUT", version=version, name=name
+    face.breadcrumbs = [(kind.title, kind.list_url), (name, kind.entry_url(name))]
+    return face.form_context(
+        yaml=text, to=kind.entry_url(name), method="PUT", version=version, name=name
     )
 
 
@@ -194,11 +194,11 @@ class Check(EntryFace):
     renderer_classes = [formats.Json, formats.Yaml]
 
     def post(self, request: Request, name: str | None = None) -> Response:
-        text = self.entry(Draft).yaml
+        text = self.parse_body(Draft).yaml
         found = override_editor.problems(self.kind.section, text, name=name)
         told = error_responses.invalid(ConfigInvalid(found))["error"]["problems"]
         own = self.own_files(text, name)
-        return self.answer({"problems": [_of_draft(each, own) for each in told]})
+        return self.respond({"problems": [_of_draft(each, own) for each in told]})
 
 
 def _of_draft(problem: dict[str, Any], own: Sequence[str]) -> dict[str, Any]:
@@ -216,14 +216,14 @@ class Reset(OneEntry):
 
     def post(self, request: Request, name: str) -> HttpResponseBase:
         had = override_editor.find(self.kind.section, name)
-        self.recorded(
-            "reset", name, override_editor.reset, name, version=self.version()
+        self.run_recorded(
+            "reset", name, override_editor.reset, name, version=self.expected_version_number()
         )
         said = f"{self.kind.section.noun.capitalize()} '{name}' is as the file says"
-        if had.written is None:
+        if had.file_text is None:
             data = {"name": name, "deleted": True}
-            return self.done(data, said=said, to=self.kind.place)
-        return self._done(name, said)
+            return self.confirm_change(data, said=said, to=self.kind.list_url)
+        return self._confirm_change(name, said)
 
 
 def addresses(kind: Kind) -> list[URLPattern]:

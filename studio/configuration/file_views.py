@@ -37,15 +37,15 @@ class ConfigFile(Written):
         summary="Show the file, without its secrets", responses=OpenApiTypes.ANY
     )
     def get(self, request: Request) -> Response:
-        return self.shown(file_editor.read())
+        return self.respond_with_file(file_editor.read())
 
-    def shown(self, file: File) -> Response:
+    def respond_with_file(self, file: File) -> Response:
         """Return the file, as it was asked for."""
-        if self.is_page:
-            answer = self.answer({}, page=lambda: self.filled(file))
-            return self.tagged(file, answer)
+        if self.wants_html:
+            answer = self.respond({}, page=lambda: self.form_context(file))
+            return self.with_etag(file, answer)
         is_json = self.request.accepted_renderer.format == "json"
-        return self.tagged(file, self.answer(file.data if is_json else file.text))
+        return self.with_etag(file, self.respond(file.data if is_json else file.text))
 
     @extend_schema(
         summary="Write the file",
@@ -54,17 +54,17 @@ class ConfigFile(Written):
         responses=OpenApiTypes.ANY,
     )
     def put(self, request: Request) -> HttpResponseBase:
-        if self.is_text():
-            file = self.recorded({}, file_editor.write, self.text())
+        if self.is_yaml_text():
+            file = self.run_recorded({}, file_editor.write, self.yaml_text())
         elif self.is_form:
             raise Invalid(f"The form needs the field '{WRITTEN}'", param=WRITTEN)
         else:
-            file = self.recorded({}, file_editor.write_data, self.data())
-        if self.is_page:
-            return self.done({}, said=self.said("Saved coulisse.yaml"), to=EDITOR)
-        return self.shown(file)
+            file = self.run_recorded({}, file_editor.write_data, self.body_data())
+        if self.wants_html:
+            return self.confirm_change({}, said=self.change_message("Saved coulisse.yaml"), to=EDITOR)
+        return self.respond_with_file(file)
 
-    def filled(self, file: File) -> dict[str, Any]:
+    def form_context(self, file: File) -> dict[str, Any]:
         """Return the form with what the file says, or said when it could be read."""
         stands = False
         try:
@@ -78,12 +78,12 @@ class ConfigFile(Written):
             stands = problem is not None
         shown = invalid(problem)["error"] if problem else None
         said = {"yaml": text, "version": file.version}
-        how = {"broken": shown, "stands": stands, "is_gone": file.is_gone}
+        how = {"broken": shown, "stands": stands, "is_gone": file.is_missing}
         return {**_shell(), **said, **how}
 
-    def refill(self) -> Mapping[str, Any]:
+    def refused_form_context(self) -> Mapping[str, Any]:
         """Return the form as it was filled in."""
-        return {**_shell(), **self.typed_text(lambda file: file.text)}
+        return {**_shell(), **self.submitted_form_context(lambda file: file.text)}
 
 
 class ConfigEditor(ConfigFile):
@@ -130,7 +130,7 @@ class ConfigSchema(Face):
 
     @extend_schema(summary="Show the JSON Schema of the file", responses=FileSchema)
     def get(self, request: Request) -> Response:
-        return self.answer(json_schema.of(sections.registered().values()))
+        return self.respond(json_schema.of(sections.registered().values()))
 
 
 class Draft(BaseModel):
@@ -156,10 +156,10 @@ class ConfigCheck(Face):
         responses=Problems,
     )
     def post(self, request: Request) -> Response:
-        draft = self.entry(Draft)
+        draft = self.parse_body(Draft)
         if draft.at:
             problems = file_editor.check_at(key_paths.pointed(draft.at), draft.yaml)
         else:
             problems = file_editor.check(draft.yaml)
         told = invalid(ConfigInvalid(problems))["error"]["problems"]
-        return self.answer({"problems": told})
+        return self.respond({"problems": told})

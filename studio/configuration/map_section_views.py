@@ -36,7 +36,7 @@ HIDDEN = ("", ".", "..", "new")
 class EntriesFace(SectionFace):
     """All of a map: to be looked at, added to, and written as a whole."""
 
-    named_by: ClassVar[tuple[str, ...]] = ("name",)
+    name_fields: ClassVar[tuple[str, ...]] = ("name",)
     """Which field of a new entry is its name."""
 
     @extend_schema(
@@ -46,56 +46,56 @@ class EntriesFace(SectionFace):
         responses={201: OpenApiTypes.OBJECT},
     )
     def post(self, request: Request) -> HttpResponseBase:
-        name, text = file_editor.named(self._new(), self.named_by)
+        name, text = file_editor.named(self._create_entry(), self.name_fields)
         if name in HIDDEN or not name.isprintable():
             raise Invalid(
                 "an entry needs a name of one line, and not 'new', '.' or '..'",
                 param="name",
             )
         details = {"section": self.key, "entry": name}
-        file = self.recorded(details, file_editor.add, (self.key, name), text)
+        file = self.run_recorded(details, file_editor.add, (self.key, name), text)
         noun = sections.registered()[self.key].noun
-        to = f"{self.address}/{quote(name, safe='')}"
-        said = f"Added {noun} '{name}'{self.when()}"
+        to = f"{self.edit_url}/{quote(name, safe='')}"
+        said = f"Added {noun} '{name}'{self.apply_time()}"
         data = file.data_at((self.key, name))
-        answer = self.done(data, said=said, to=to, status=201)
-        if not self.is_page:
+        answer = self.confirm_change(data, said=said, to=to, status=201)
+        if not self.wants_html:
             answer["Location"] = to
         return answer
 
-    def _new(self) -> str:
-        if self.is_text():
-            return self.text()
-        data = self.typed() if self.is_form else self.data()
+    def _create_entry(self) -> str:
+        if self.is_yaml_text():
+            return self.yaml_text()
+        data = self.submitted_fields() if self.is_form else self.body_data()
         if not isinstance(data, Mapping):
             raise Invalid("The body must be a map: one entry")
         return serializer.block({key: it for key, it in data.items() if it != ""})
 
-    def refill(self) -> Mapping[str, Any] | None:
+    def refused_form_context(self) -> Mapping[str, Any] | None:
         """Return the form as it was filled in, that of a new entry, too."""
         if self.request.method != "POST":
-            return super().refill()
+            return super().refused_form_context()
         try:
             file = file_editor.read()
-            said = {"yaml": file.text_at(self.at), "version": file.version}
+            said = {"yaml": file.text_at(self.part_path), "version": file.version}
         except ConfigInvalid:
             return None
-        return {**self.shell(), **said, "typed": self.typed()}
+        return {**self.page_context(), **said, "typed": self.submitted_fields()}
 
-    def rows(self, file: File) -> list[dict[str, Any]]:
+    def table_rows(self, file: File) -> list[dict[str, Any]]:
         """Return what a table says of each entry."""
         data = file.data_at((self.key,))
         entries = data if isinstance(data, Mapping) else {}
-        return [self.row(name, entry or {}) for name, entry in entries.items()]
+        return [self.table_row(name, entry or {}) for name, entry in entries.items()]
 
-    def row(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    def table_row(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a table says of one."""
-        address = f"{self.address}/{quote(name, safe='')}"
+        address = f"{self.edit_url}/{quote(name, safe='')}"
         return {"name": name, "address": address, **entry}
 
-    def shell(self) -> dict[str, Any]:
+    def page_context(self) -> dict[str, Any]:
         """Return what the page needs besides."""
-        return {**super().shell(), "rows": self.rows(file_editor.read())}
+        return {**super().page_context(), "rows": self.table_rows(file_editor.read())}
 
 
 class Providers(EntriesFace):
@@ -103,19 +103,19 @@ class Providers(EntriesFace):
 
     key = "providers"
     template = "studio/file/providers.html"
-    named_by = ("name", "kind")
+    name_fields = ("name", "kind")
 
-    def row(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    def table_row(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a table says of one."""
         users = [
             a.name for a in live.current().get(AGENTS).values() if a.provider == name
         ]
-        row = super().row(name, entry)
+        row = super().table_row(name, entry)
         return {"kind": name, **row, "agents": users, "key": key_of(entry)}
 
-    def shell(self) -> dict[str, Any]:
+    def page_context(self) -> dict[str, Any]:
         """Return what the page needs besides."""
-        return {**super().shell(), "kinds": KIND_NAMES}
+        return {**super().page_context(), "kinds": KIND_NAMES}
 
 
 def key_of(entry: Mapping[str, Any]) -> str:
@@ -132,10 +132,10 @@ class Mcp(EntriesFace):
     key = "mcp"
     template = "studio/file/mcp.html"
 
-    def rows(self, file: File) -> list[dict[str, Any]]:
+    def table_rows(self, file: File) -> list[dict[str, Any]]:
         """Return what a table says of each entry, and how it stands now."""
         states = mcp_servers.states()
-        rows = super().rows(file)
+        rows = super().table_rows(file)
         return [{**row, "state": states.get(row["name"])} for row in rows]
 
 
@@ -148,22 +148,22 @@ class EntryFace(PartFace):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Know the way back; raises `EntryUnknown` for what the file has not."""
         self.name = self.title = kwargs["name"]
-        self.trail = [
+        self.breadcrumbs = [
             ("Settings", SETTINGS),
             (title_of(self.key), address_of(self.key)),
         ]
         super().initial(request, *args, **kwargs)
-        if not file_editor.read().has(self.at):
+        if not file_editor.read().has_entry(self.part_path):
             noun = sections.registered()[self.key].noun
             raise EntryUnknown(f"there is no {noun} '{self.name}' in the file")
 
     @property
-    def at(self) -> Place:
+    def part_path(self) -> Place:
         """The entry."""
         return (self.key, self.name)
 
     @property
-    def address(self) -> str:
+    def edit_url(self) -> str:
         """Where it is edited."""
         return f"{address_of(self.key)}/{quote(self.name, safe='')}"
 
@@ -172,7 +172,7 @@ class EntryFace(PartFace):
         responses=OpenApiTypes.OBJECT,
     )
     def get(self, request: Request, name: str) -> Response:
-        return self.shown(file_editor.read())
+        return self.respond_with_part(file_editor.read())
 
     @extend_schema(
         summary="Write an entry of the file, and leave all else as it is",
@@ -182,10 +182,10 @@ class EntryFace(PartFace):
         responses=OpenApiTypes.OBJECT,
     )
     def put(self, request: Request, name: str) -> HttpResponseBase:
-        file = self.replaced()
-        if self.is_page and not file.has(self.at):
-            return self.done({}, said=f"Removed '{name}'", to=address_of(self.key))
-        return self.told(file, f"Saved '{name}'")
+        file = self.replace_part()
+        if self.wants_html and not file.has_entry(self.part_path):
+            return self.confirm_change({}, said=f"Removed '{name}'", to=address_of(self.key))
+        return self.respond_with_change(file, f"Saved '{name}'")
 
     @extend_schema(
         summary="Take an entry out of the file",
@@ -194,16 +194,16 @@ class EntryFace(PartFace):
     )
     def delete(self, request: Request, name: str) -> HttpResponseBase:
         details = {"section": self.key, "entry": name}
-        self.recorded(details, file_editor.remove, self.at)
+        self.run_recorded(details, file_editor.remove, self.part_path)
         data = {"name": name, "deleted": True}
-        return self.done(data, said=f"Removed '{name}'", to=address_of(self.key))
+        return self.confirm_change(data, said=f"Removed '{name}'", to=address_of(self.key))
 
-    def shell(self) -> dict[str, Any]:
+    def page_context(self) -> dict[str, Any]:
         """Return what the page needs besides."""
         back = address_of(self.key)
         section = sections.registered()[self.key]
         more = {"name": self.name, "back": back, "section": section}
-        return {**super().shell(), **more}
+        return {**super().page_context(), **more}
 
 
 class OneProvider(EntryFace):
@@ -218,6 +218,6 @@ class OneMcp(EntryFace):
     key = "mcp"
     template = "studio/file/mcp_entry.html"
 
-    def shell(self) -> dict[str, Any]:
+    def page_context(self) -> dict[str, Any]:
         """Return what the page needs besides."""
-        return {**super().shell(), **mcp_servers.shown(self.name)}
+        return {**super().page_context(), **mcp_servers.shown(self.name)}

@@ -98,7 +98,7 @@ class ToolsFace(Face):
     @extend_schema(summary="List the tools of an MCP server", responses=Tools)
     def get(self, request: Request, name: str) -> Response:
         """Return what is known of a server, without asking it."""
-        return self.answer(_tools_of(name))
+        return self.respond(_tools_of(name))
 
     @extend_schema(
         operation_id="mcp_look",
@@ -116,7 +116,7 @@ class ToolsFace(Face):
         failed = told["error"] is not None
         if failed:
             said = f"'{name}' was not reached"
-        return self.done(told, said=said, to=f"{PLACE}/{name}", is_bad=failed)
+        return self.confirm_change(told, said=said, to=f"{PLACE}/{name}", is_bad=failed)
 
 
 class ConnectionsFace(Face):
@@ -133,9 +133,9 @@ class ConnectionsFace(Face):
         """List the users who have signed in to a server, the newest first."""
         _server_of(name)
         self.title = "Who is connected"
-        self.trail = [("MCP", PLACE), (name, f"{PLACE}/{name}")]
+        self.breadcrumbs = [("MCP", PLACE), (name, f"{PLACE}/{name}")]
         after = place(request.query_params.get("after"), int)
-        return self.answer(connected(name, after=after), page=lambda: {"name": name})
+        return self.respond(connected(name, after=after), page=lambda: {"name": name})
 
 
 class ConnectionFace(Face):
@@ -147,7 +147,7 @@ class ConnectionFace(Face):
     def delete(self, request: Request, name: str, user: UUID) -> HttpResponseBase:
         """End a user's sign-in: here, and at the provider if that can be told."""
         deed = Deed(
-            "mcp.disconnect", self.author(), f"mcp server {name}", {"user": str(user)}
+            "mcp.disconnect", self.actor(), f"mcp server {name}", {"user": str(user)}
         )
         ending = SIGN_INS.disconnect(
             live.current(), name, UserId(user), note=lambda: audit_log.write(deed)
@@ -155,7 +155,7 @@ class ConnectionFace(Face):
         if not event_loop_bridge.ask(ending):
             raise NotConnected
         told = {"object": "mcp.connection.deleted", "server": name, "deleted": True}
-        return self.done(
+        return self.confirm_change(
             told, said="Disconnected the user", to=f"{PLACE}/{name}/connections"
         )
 

@@ -37,7 +37,7 @@ ADDRESSES = {
 }
 """Of the sections that have a name of their own; the others are under the settings."""
 
-PAGES = {kind.section.key: kind.place for kind in KINDS}
+PAGES = {kind.section.key: kind.list_url for kind in KINDS}
 """Where the studio's own entries of a section are."""
 
 GROUPS = {
@@ -79,7 +79,7 @@ class SectionFace(PartFace):
         """Know which section it is about; raises `NotFound` for none."""
         self.key = kwargs.get("key", self.key)
         self.title = title_of(self.key)
-        self.trail = [("Settings", SETTINGS)]
+        self.breadcrumbs = [("Settings", SETTINGS)]
         super().initial(request, *args, **kwargs)
         if self.key in sections.registered():
             return
@@ -90,17 +90,17 @@ class SectionFace(PartFace):
         raise NotFound(unsupported_keys.unavailable(self.key))
 
     @property
-    def at(self) -> Place:
+    def part_path(self) -> Place:
         """The section."""
         return (self.key,)
 
     @property
-    def address(self) -> str:
+    def edit_url(self) -> str:
         """Where it is edited."""
         return address_of(self.key)
 
     @property
-    def nothing(self) -> Any:
+    def empty_value(self) -> Any:
         """What is said of a section that is not there."""
         section = sections.registered()[self.key]
         kind = section.schema.get("type")
@@ -113,7 +113,7 @@ class SectionFace(PartFace):
         responses=OpenApiTypes.ANY,
     )
     def get(self, request: Request, key: str = "") -> Response:
-        return self.shown(file_editor.read())
+        return self.respond_with_part(file_editor.read())
 
     @extend_schema(
         summary="Write a section of the file, and leave all else as it is",
@@ -123,14 +123,14 @@ class SectionFace(PartFace):
         responses=OpenApiTypes.ANY,
     )
     def put(self, request: Request, key: str = "") -> HttpResponseBase:
-        return self.told(self.replaced(), f"Saved {self.title.lower()}{self.when()}")
+        return self.respond_with_change(self.replace_part(), f"Saved {self.title.lower()}{self.apply_time()}")
 
-    def when(self) -> str:
+    def apply_time(self) -> str:
         """Return when an edit applies, as the end of a sentence."""
         applies = sections.registered()[self.key].applies
         return "; restart the server to apply it" if applies == "restart" else ""
 
-    def shell(self) -> dict[str, Any]:
+    def page_context(self) -> dict[str, Any]:
         """Return what the page needs besides."""
         section = sections.registered()[self.key]
         more = {
@@ -138,7 +138,7 @@ class SectionFace(PartFace):
             "page": PAGES.get(self.key),
             "example": starter.example(self.key),
         }
-        return {**super().shell(), "lead": described(self.key), **more}
+        return {**super().page_context(), "lead": described(self.key), **more}
 
 
 class AnySection(SectionFace):
@@ -150,10 +150,10 @@ class AnySection(SectionFace):
         responses={200: Deleted},
     )
     def delete(self, request: Request, key: str = "") -> HttpResponseBase:
-        if file_editor.read().has(self.at):
-            self.recorded({"section": self.key}, file_editor.remove, self.at)
-        said = self.said(f"Took {self.title.lower()} out of the file{self.when()}")
-        return self.done({"name": self.key, "deleted": True}, said=said, to=SETTINGS)
+        if file_editor.read().has_entry(self.part_path):
+            self.run_recorded({"section": self.key}, file_editor.remove, self.part_path)
+        said = self.change_message(f"Took {self.title.lower()} out of the file{self.apply_time()}")
+        return self.confirm_change({"name": self.key, "deleted": True}, said=said, to=SETTINGS)
 
 
 class MemoryFace(SectionFace):
@@ -163,9 +163,9 @@ class MemoryFace(SectionFace):
 
     @extend_schema(summary="Show the `memory:` section", responses=OpenApiTypes.ANY)
     def get(self, request: Request, key: str = "") -> Response:
-        if not self.is_page:
+        if not self.wants_html:
             return super().get(request)
-        self.title, self.trail = "Memory", ()
+        self.title, self.breadcrumbs = "Memory", ()
         self.template = "studio/memory.html"  # type: ignore[misc]
         return picker(self)
 
@@ -217,7 +217,7 @@ class Settings(Face):
             return {"groups": groups, "lead": lead, "file": file}
 
         data = {"object": "list", "data": list(cards.values())}
-        return self.answer(data, page=page)
+        return self.respond(data, page=page)
 
 
 def card(file: File, key: str) -> dict[str, Any]:

@@ -42,22 +42,22 @@ class Written(Face):
     is_changed: bool = False
     """Whether the file says anything else than it did."""
 
-    def said(self, words: str) -> str:
+    def change_message(self, words: str) -> str:
         """Return what a person is told of a change, or that there was none."""
         return words if self.is_changed else UNCHANGED
 
-    def tagged(self, file: File, response: Response) -> Response:
+    def with_etag(self, file: File, response: Response) -> Response:
         """Return a response that says which version of the file it is about."""
         response["ETag"] = f'"{file.version}"'
         return response
 
-    def version(self) -> str | None:
+    def expected_file_version(self) -> str | None:
         """Return the version that was shown, where it is said."""
-        return self.shown_version() or None
+        return self.expected_version() or None
 
-    def typed_text(self, said: Callable[[File], str]) -> dict[str, Any]:
+    def submitted_form_context(self, said: Callable[[File], str]) -> dict[str, Any]:
         """Return a form's text, with what `said` of the file if that has changed."""
-        text, shown = self.text(), self._fields().get("version", "")
+        text, shown = self.yaml_text(), self._form_fields().get("version", "")
         form = {"yaml": text, "version": shown}
         try:
             file = file_editor.read()
@@ -69,11 +69,11 @@ class Written(Face):
         change = edit_conflicts.change(now, text, self.request.path)
         return {**form, "version": file.version, "meanwhile": change}
 
-    def recorded(
+    def run_recorded(
         self, details: Mapping[str, Any], change: Callable[..., File], *args: Any
     ) -> File:
         """Make a change of the file and write it down in the audit."""
-        by, version = self.author(), self.version()
+        by, version = self.actor(), self.expected_file_version()
 
         def deed(file: File) -> Deed:
             target = reader.label(file.path)
@@ -98,66 +98,66 @@ class PartFace(Written):
     """A part of the file: a section, or an entry of one."""
 
     @property
-    def at(self) -> Place:
+    def part_path(self) -> Place:
         """Which part."""
         raise NotImplementedError
 
     @property
-    def address(self) -> str:
+    def edit_url(self) -> str:
         """Where it is edited."""
         raise NotImplementedError
 
-    nothing: Any = {}
+    empty_value: Any = {}
     """What is said of a part that is not there, or says nothing."""
 
-    def shown(self, file: File, *, status: int = 200) -> Response:
+    def respond_with_part(self, file: File, *, status: int = 200) -> Response:
         """Return what the file says there, as it was asked for."""
         if self.request.accepted_renderer.format == "yaml":
-            return self.tagged(file, self.answer(file.text_at(self.at), status=status))
-        if not self.is_page:
-            return self.tagged(file, self.answer(self._data(file), status=status))
-        data = {"yaml": file.text_at(self.at), "version": file.version}
-        return self.tagged(file, self.answer(data, page=self.shell))
+            return self.with_etag(file, self.respond(file.text_at(self.part_path), status=status))
+        if not self.wants_html:
+            return self.with_etag(file, self.respond(self._part_data(file), status=status))
+        data = {"yaml": file.text_at(self.part_path), "version": file.version}
+        return self.with_etag(file, self.respond(data, page=self.page_context))
 
-    def _data(self, file: File) -> Any:
+    def _part_data(self, file: File) -> Any:
         """Return what it says; of what is not there, the empty thing of its kind."""
-        data = file.data_at(self.at)
-        return self.nothing if data is None else data
+        data = file.data_at(self.part_path)
+        return self.empty_value if data is None else data
 
-    def replaced(self) -> File:
+    def replace_part(self) -> File:
         """Write the body there, and leave all else as it is."""
-        details = dict(zip(("section", "entry"), self.at, strict=False))
+        details = dict(zip(("section", "entry"), self.part_path, strict=False))
         if not self._body.strip():
             # Lest one that was lost on its way empties a section.
             raise Invalid("The body is empty; send null to take this out of the file")
-        if self.is_form and not self.is_text() and not self.typed():
+        if self.is_form and not self.is_yaml_text() and not self.submitted_fields():
             raise Invalid(f"The form needs the field '{WRITTEN}'", param=WRITTEN)
-        if self.is_text():
-            return self.recorded(details, file_editor.put, self.at, self.text())
-        data = self.typed() if self.is_form else self.data()
-        return self.recorded(details, file_editor.put_data, self.at, data)
+        if self.is_yaml_text():
+            return self.run_recorded(details, file_editor.put, self.part_path, self.yaml_text())
+        data = self.submitted_fields() if self.is_form else self.body_data()
+        return self.run_recorded(details, file_editor.put_data, self.part_path, data)
 
-    def told(self, file: File, said: str) -> HttpResponseBase:
+    def respond_with_change(self, file: File, said: str) -> HttpResponseBase:
         """Return it as it is after a change."""
-        if self.is_page:
-            return self.done({}, said=self.said(said), to=self.address)
-        return self.shown(file)
+        if self.wants_html:
+            return self.confirm_change({}, said=self.change_message(said), to=self.edit_url)
+        return self.respond_with_part(file)
 
-    def shell(self) -> dict[str, Any]:
+    def page_context(self) -> dict[str, Any]:
         """Return what the page needs besides."""
-        return {"to": self.address, "method": "PUT", "at": key_paths.pointer(self.at)}
+        return {"to": self.edit_url, "method": "PUT", "at": key_paths.pointer(self.part_path)}
 
-    def refill(self) -> Mapping[str, Any] | None:
+    def refused_form_context(self) -> Mapping[str, Any] | None:
         """Return the form as it was filled in."""
-        if WRITTEN not in self._fields():
+        if WRITTEN not in self._form_fields():
             return None
-        return {**self.shell(), **self.typed_text(lambda file: file.text_at(self.at))}
+        return {**self.page_context(), **self.submitted_form_context(lambda file: file.text_at(self.part_path))}
 
     def handle_exception(self, exc: Exception) -> Response:
         """Say what is wrong by the lines of the form, where one was filled in."""
         if isinstance(exc, ConfigInvalid) and self.is_form:
             exc = ConfigInvalid(
-                file_editor.relative(exc.problems, self.at, self.text())
+                file_editor.relative(exc.problems, self.part_path, self.yaml_text())
             )
         answer: Response = super().handle_exception(exc)
         return answer

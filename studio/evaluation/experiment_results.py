@@ -157,14 +157,14 @@ class Results(Face):
     def get(self, request: Request, name: str) -> Response:
         """Return traffic, means with intervals, chances, and a bandit's state."""
         self.title = f"Results of {name}"
-        self.trail = [
+        self.breadcrumbs = [
             ("Experiments", PLACE),
             (name, f"{PLACE}/{quote(name, safe='')}"),
         ]
         since = request.query_params.get("since")
         begin = time_parsing.ago(since, datetime.now(UTC)) if since else None
         told = results(_experiment_of(name), begin)
-        return self.answer(told, page=lambda: {"results": told})
+        return self.respond(told, page=lambda: {"results": told})
 
 
 def _experiment_of(name: str) -> ExperimentConfig:

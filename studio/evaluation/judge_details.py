@@ -64,7 +64,7 @@ def details(name: str, judge: JudgeConfig | None) -> Mapping[str, Any]:
             }
             for each in given.by_day
         ],
-        "counts": {**asdict(counts), "due": counts.due},
+        "counts": {**asdict(counts), "due": counts.total},
         "spent": {window: asdict(bill) for window, bill in spent.items()},
         "failures": [failure(task) for task in task_status.failures(name, FAILURES)],
         "recent": scored(score_windows.page(name, limit=RECENT)[0]),

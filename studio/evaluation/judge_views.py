@@ -109,15 +109,15 @@ class JudgeFace(Face):
         """Lead back to the judge."""
         name = kwargs["name"]
         self.place = f"{PLACE}/{quote(name, safe='')}"
-        self.trail = [("Judges", PLACE), (name, self.place)]
+        self.breadcrumbs = [("Judges", PLACE), (name, self.place)]
         self.title = f"{self.about} {name}"
         super().initial(request, *args, **kwargs)
 
-    def deed(self, action: str, what: str, count: int) -> Deed | None:
+    def audit_event(self, action: str, what: str, count: int) -> Deed | None:
         """Return what was done to so many; None where there was nothing to do."""
         if not count:
             return None
-        return Deed(action, self.author(), self.kwargs["name"], {what: count})
+        return Deed(action, self.actor(), self.kwargs["name"], {what: count})
 
 
 class JudgeScores(JudgeFace):
@@ -144,7 +144,7 @@ class JudgeScores(JudgeFace):
             name,
             criterion=query.get("criterion") or None,
             agent=query.get("agent") or None,
-            most=self.number("most", default=10, least=0, most=10)
+            most=self.query_int("most", default=10, least=0, most=10)
             if has_most
             else None,
             after=place(query.get("after"), int),
@@ -153,12 +153,12 @@ class JudgeScores(JudgeFace):
         if not rows and not query:
             override_editor.find(JUDGES, name)  # One that was deleted has scores.
         last = (rows[-1].judged_at, rows[-1].pk) if rows else None
-        return self.answer(
+        return self.respond(
             listed(judge_details.scored(rows), has_more=has_more, last=last),
-            page=lambda: self._shown(name),
+            page=lambda: self._page_context(name),
         )
 
-    def _shown(self, name: str) -> Mapping[str, Any]:
+    def _page_context(self, name: str) -> Mapping[str, Any]:
         config = live.current()
         judge = config.get(JUDGES).get(name)
         return {
@@ -180,14 +180,14 @@ class Retry(JudgeFace):
         """Put back all replies the judge failed at; 1,000 at once at most."""
         _judge_of(name)
         count = audit_log.recorded(
-            lambda count: self.deed("judge.retry", "tasks", count),
+            lambda count: self.audit_event("judge.retry", "tasks", count),
             task_status.retry,
             name,
         )
         worker_notifier.soon()
         told = {"judge": name, "retried": count}
         said = f"{count} tried again" if count else "Nothing has failed"
-        return self.done(told, said=said, to=self.place, status=202)
+        return self.confirm_change(told, said=said, to=self.place, status=202)
 
 
 class Past(JudgeFace):
@@ -209,13 +209,13 @@ class Past(JudgeFace):
     def get(self, request: Request, name: str) -> Response:
         """Count past replies that have no score yet, and what scoring them costs."""
         judge = _judge_of(name)
-        if self.is_page and not request.query_params:
+        if self.wants_html and not request.query_params:
             empty = PastReplies.model_validate({}).model_dump()
-            return self.answer(None, page=lambda: self._form(empty))
-        wanted = self.asked(PastReplies)
+            return self.respond(None, page=lambda: self._form_context(empty))
+        wanted = self.parse_query(PastReplies)
         told = reckoned(judge, backfill.find(live.current(), judge, _wanted(wanted)))
         typed = wanted.model_dump()
-        return self.answer(told, page=lambda: {"reckoned": told, **self._form(typed)})
+        return self.respond(told, page=lambda: {"reckoned": told, **self._form_context(typed)})
 
     @extend_schema(
         operation_id="judges_score_past",
@@ -226,10 +226,10 @@ class Past(JudgeFace):
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Put past replies into the queue, to be scored; nobody is kept waiting."""
         judge = _judge_of(name)
-        found = backfill.find(live.current(), judge, _wanted(self.entry(PastReplies)))
+        found = backfill.find(live.current(), judge, _wanted(self.parse_body(PastReplies)))
         told = reckoned(judge, found)
         added = audit_log.recorded(
-            lambda rows: self.deed("judge.past", "replies", len(rows)),
+            lambda rows: self.audit_event("judge.past", "replies", len(rows)),
             backfill.add,
             judge,
             found,
@@ -237,13 +237,13 @@ class Past(JudgeFace):
         worker_notifier.soon()
         told["added"] = len(added)
         said = f"{len(added)} repl{'y' if len(added) == 1 else 'ies'} to be scored"
-        return self.done(told, said=said, to=self.place, status=202)
+        return self.confirm_change(told, said=said, to=self.place, status=202)
 
-    def refill(self) -> Mapping[str, Any]:
+    def refused_form_context(self) -> Mapping[str, Any]:
         """Return the form as it was filled in."""
-        return self._form(self.data())
+        return self._form_context(self.body_data())
 
-    def _form(self, typed: Mapping[str, Any]) -> dict[str, Any]:
+    def _form_context(self, typed: Mapping[str, Any]) -> dict[str, Any]:
         name = self.kwargs["name"]
         return {"typed": typed, "agents": backfill.of(live.current(), name)}
 
@@ -266,10 +266,10 @@ def reckoned(judge: JudgeConfig, found: Backlog) -> dict[str, Any]:
         "judge": judge.name,
         "found": found.found,
         "judged": found.judged,
-        "under_way": len(found.under_way),
-        "given_up": found.over,
+        "under_way": len(found.in_progress),
+        "given_up": found.given_up,
         "failed": len(found.failed),
-        "to_judge": len(found.to_do),
+        "to_judge": len(found.pending),
         "tokens": takes.tokens,
         "cost_usd": turn_serializers.usd(takes.micro_usd),
         "added": 0,

@@ -36,7 +36,7 @@ class Column:
 
     x: float
     width: float
-    said: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class AllRuns(Face):
     """`/admin/smoke/runs`."""
 
     title = "Runs"
-    trail = [("Smoke tests", PLACE)]
+    breadcrumbs = [("Smoke tests", PLACE)]
     template = "studio/smoke/runs.html"
 
     @extend_schema(
@@ -46,7 +46,7 @@ class AllRuns(Face):
     )
     def get(self, request: Request) -> Response:
         """List what was launched, the newest first."""
-        return self.answer(page(self))
+        return self.respond(page(self))
 
 
 class TestRuns(Face):
@@ -62,11 +62,11 @@ class TestRuns(Face):
     )
     def get(self, request: Request, name: str) -> Response:
         """List what was launched of one test, the newest first."""
-        self._lead(name)
+        self._set_breadcrumbs(name)
         found = page(self, name)
         if not found["data"] and not request.query_params:
             override_editor.find(SMOKE_TESTS, name)  # One that was deleted has runs.
-        return self.answer(found, page=lambda: {"test": name})
+        return self.respond(found, page=lambda: {"test": name})
 
     @extend_schema(
         operation_id="smoke_run",
@@ -76,11 +76,11 @@ class TestRuns(Face):
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Launch a test; a worker holds its conversations, each on its own."""
-        self._lead(name)
-        test, wanted = _test_of(name), self.entry(smoke_schemas.Launch)
+        self._set_breadcrumbs(name)
+        test, wanted = _test_of(name), self.parse_body(smoke_schemas.Launch)
         launched = audit_log.recorded(
             lambda made: Deed(
-                "smoke_test.run", self.author(), name, {"repetitions": len(made)}
+                "smoke_test.run", self.actor(), name, {"repetitions": len(made)}
             ),
             run_lifecycle.launch,
             test,
@@ -88,24 +88,24 @@ class TestRuns(Face):
             repetitions=wanted.repetitions,
         )
         worker_notifier.soon()
-        answer = self.done(
+        answer = self.confirm_change(
             smoke_details.summary(launched),
             said=f"Launched '{name}'",
             to=f"{RUNS}/{launched[0].pk}",
             status=202,
         )
-        if not self.is_page:
+        if not self.wants_html:
             answer["Location"] = f"{RUNS}/{launched[0].pk}"
         return answer
 
-    def refill(self) -> Mapping[str, Any]:
+    def refused_form_context(self) -> Mapping[str, Any]:
         """Return the runs there are."""
         return page(self, self.kwargs["name"])
 
-    def _lead(self, name: str) -> None:
+    def _set_breadcrumbs(self, name: str) -> None:
         self.title = f"Runs of {name}"
         address = f"{PLACE}/{quote(name, safe='')}"
-        self.trail = [("Smoke tests", PLACE), (name, address)]
+        self.breadcrumbs = [("Smoke tests", PLACE), (name, address)]
 
 
 class OneRun(Face):
@@ -129,12 +129,12 @@ class OneRun(Face):
         run = run_queries.find(id)
         if run_queries.is_judging(run.batch) and verdicts.settle_all():
             run = run_queries.find(id)
-        start = self.number("from", default=0, least=0, most=100_000)
+        start = self.query_int("from", default=0, least=0, most=100_000)
         self.title = f"Run {run.repetition} of {run.test}"
         address = f"{PLACE}/{quote(run.test, safe='')}"
-        self.trail = [("Smoke tests", PLACE), (run.test, address)]
+        self.breadcrumbs = [("Smoke tests", PLACE), (run.test, address)]
         is_fragment = "fragment" in request.query_params
-        return self.answer(
+        return self.respond(
             told(run, start),
             template="studio/smoke/_run.html" if is_fragment else None,
             page=lambda: {"run": run},
@@ -151,7 +151,7 @@ class RunCancelling(Face):
     )
     def post(self, request: Request, id: str) -> HttpResponseBase:
         """End a conversation, or all that was launched with it, and their scoring."""
-        run, wanted = run_queries.find(id), self.entry(smoke_schemas.Cancel)
+        run, wanted = run_queries.find(id), self.parse_body(smoke_schemas.Cancel)
         ids = [run.pk]
         if wanted.batch:
             ids = [
@@ -160,12 +160,12 @@ class RunCancelling(Face):
 
         def deed(count: int) -> Deed | None:
             details = {"runs": count}
-            told = Deed("smoke_test.cancel", self.author(), run.test, details)
+            told = Deed("smoke_test.cancel", self.actor(), run.test, details)
             return told if count else None
 
         count = audit_log.recorded(deed, run_lifecycle.cancel, ids)
         said = f"Cancelled {count}" if count else "It was over already"
-        return self.done(told(run_queries.find(id)), said=said, to=f"{RUNS}/{run.pk}")
+        return self.confirm_change(told(run_queries.find(id)), said=said, to=f"{RUNS}/{run.pk}")
 
 
 def _test_of(name: str) -> SmokeTest:

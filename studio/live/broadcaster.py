@@ -55,7 +55,7 @@ class Watcher:
         self._queue: asyncio.Queue[str] = asyncio.Queue(MAX_BEHIND)
         self._is_behind = True
 
-    def put(self, message: str) -> None:
+    def enqueue(self, message: str) -> None:
         """Have them told, unless they are too far behind."""
         try:
             self._queue.put_nowait(message)
@@ -68,7 +68,7 @@ class Watcher:
             if self._is_behind:
                 self._is_behind = False
                 self._queue = asyncio.Queue(MAX_BEHIND)
-                yield await self._watchers.whole()
+                yield await self._watchers.snapshot_message()
             else:
                 yield await self._queue.get()
 
@@ -105,7 +105,7 @@ class Watchers:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @contextlib.contextmanager
-    def watching(self) -> Iterator[Watcher]:
+    def add_watcher(self) -> Iterator[Watcher]:
         """Have somebody watch for as long as the block takes."""
         watcher = Watcher(self)
         self._watching.append(watcher)
@@ -115,13 +115,13 @@ class Watchers:
         finally:
             self._watching.remove(watcher)
 
-    async def whole(self) -> str:
+    async def snapshot_message(self) -> str:
         """Return the message with the whole board."""
         rows: dict[str, Any] = {}
         with contextlib.suppress(DatabaseDown):
             rows = await database_executor.run(recent_activity.latest)
         # Nothing is awaited from here on: what changes later is told later.
-        return _message("snapshot", **self.running(), **rows)
+        return _message("snapshot", **self.running_turns(), **rows)
 
     # From any thread.
 
@@ -129,10 +129,10 @@ class Watchers:
         """Return what runs, to one who asks now and then; others are heard of soon."""
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # It has just stopped.
-                self._loop.call_soon_threadsafe(self._be_polled)
-        return self.running()
+                self._loop.call_soon_threadsafe(self._mark_polled)
+        return self.running_turns()
 
-    def running(self) -> dict[str, Any]:
+    def running_turns(self) -> dict[str, Any]:
         """Return what runs, as far as it was heard of."""
         heard = list(self._heard.values()) or [_of_this_process()]
         turns = [told for each in heard for told in list(each.turns.values())]
@@ -142,34 +142,34 @@ class Watchers:
             "processes": len(heard),
         }
 
-    def _be_polled(self) -> None:
+    def _mark_polled(self) -> None:
         self._polled_until = time.monotonic() + POLLED_SECONDS
         self._woken.set()
 
     # On the event loop.
 
-    def _is_wanted(self) -> bool:
+    def _has_watchers(self) -> bool:
         return bool(self._watching) or time.monotonic() < self._polled_until
 
     async def _run(self) -> None:
         while True:
             await self._woken.wait()
             self._woken.clear()
-            if not self._is_wanted():
+            if not self._has_watchers():
                 continue
-            self._reporter.listen(self._take)
+            self._reporter.subscribe(self._apply_update)
             try:
-                while self._is_wanted():
-                    await self._tell()
+                while self._has_watchers():
+                    await self._broadcast()
                     await asyncio.sleep(FLUSH_SECONDS)
             finally:
-                self._reporter.stop_listening(self._take)
+                self._reporter.unsubscribe(self._apply_update)
                 self._heard, self._changed = {}, {}
 
-    def _take(self, frame: Frame) -> None:
+    def _apply_update(self, frame: Frame) -> None:
         """Note what a process tells."""
         heard = self._heard.setdefault(frame.process, Heard())
-        if frame.is_whole:
+        if frame.is_snapshot:
             gone = heard.turns.keys() - frame.turns.keys()
             self._changed.update(dict.fromkeys(gone))
             heard.turns.clear()
@@ -181,12 +181,12 @@ class Watchers:
         self._changed.update(frame.turns)
         self._has_heard = self._has_heard or heard.count != frame.count
         heard.count, heard.at = frame.count, time.monotonic()
-        if frame.has_ended or frame.has_tasks:
+        if frame.has_ended_turns or frame.has_changed_tasks:
             self._news_at = heard.at
 
-    async def _tell(self) -> None:
+    async def _broadcast(self) -> None:
         """Tell all who watch what has changed, if anything."""
-        self._forget_the_silent()
+        self._drop_silent_processes()
         rows = await self._changed_rows()
         changed, self._changed = self._changed, {}
         now = time.monotonic()
@@ -194,11 +194,11 @@ class Watchers:
         if is_quiet and not (changed or rows or self._has_heard):
             return
         self._has_heard, self._told_at = False, now
-        message = _message("change", **{**self.running(), "turns": changed}, **rows)
+        message = _message("change", **{**self.running_turns(), "turns": changed}, **rows)
         for watcher in self._watching:
-            watcher.put(message)
+            watcher.enqueue(message)
 
-    def _forget_the_silent(self) -> None:
+    def _drop_silent_processes(self) -> None:
         oldest = time.monotonic() - SILENT_SECONDS
         for process, heard in list(self._heard.items()):
             if heard.at < oldest:
@@ -224,7 +224,7 @@ class Watchers:
 
 def _of_this_process() -> Heard:
     """Return what runs here, where nobody has been heard yet."""
-    turns = [running_turn_serializer.told(turn) for turn in BOARD.running()]
+    turns = [running_turn_serializer.told(turn) for turn in BOARD.list_turns()]
     return Heard({told["id"]: told for told in turns}, BOARD.count())
 
 
@@ -253,7 +253,7 @@ async def stop(watchers: Watchers) -> None:
 def poll() -> dict[str, Any]:
     """Return what runs; also where this process is not being served."""
     watchers = current()
-    return Watchers(Reporter()).running() if watchers is None else watchers.poll()
+    return Watchers(Reporter()).running_turns() if watchers is None else watchers.poll()
 
 
 def current() -> Watchers | None:

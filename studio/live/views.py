@@ -120,7 +120,7 @@ class Live(Face):
         responses=Board,
     )
     def get(self, request: Request) -> Response:
-        return self.answer(
+        return self.respond(
             {"object": "live", **broadcaster.poll(), **recent_activity.latest()}
         )
 

@@ -47,7 +47,7 @@ class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # it has no typ
             await self.close()
             return
         await self.accept()
-        self._telling = asyncio.create_task(self._tell(watching))
+        self._telling = asyncio.create_task(self._send_messages(watching))
 
     async def disconnect(self, code: int) -> None:
         """Tell nothing more."""
@@ -55,10 +55,10 @@ class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # it has no typ
             self._telling.cancel()
             await asyncio.gather(self._telling, return_exceptions=True)
 
-    async def _tell(self, watching: broadcaster.Watchers) -> None:
-        looking = asyncio.create_task(self._look_again())
+    async def _send_messages(self, watching: broadcaster.Watchers) -> None:
+        looking = asyncio.create_task(self._recheck_access())
         try:
-            with watching.watching() as watcher:
+            with watching.add_watcher() as watcher:
                 async for message in watcher.messages():
                     try:
                         await self.send(text_data=message)
@@ -70,7 +70,7 @@ class LiveSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # it has no typ
         finally:
             looking.cancel()
 
-    async def _look_again(self) -> None:
+    async def _recheck_access(self) -> None:
         while True:
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
             if not await self._may_watch():

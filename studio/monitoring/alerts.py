@@ -67,12 +67,12 @@ def _configuration(config: Config) -> Iterator[Concern]:
             more=str(wrong.problems[0]),
             address="/admin/config/edit",
         )
-    for aside in config.set_aside:
+    for aside in config.rejected_overrides:
         yield Concern(
             level="bad",
             said=f"{resolution.label(aside)} does not fit the file, so it does not run",
             more=aside.problems[0].message,
-            address=BY_SECTION[aside.section].place_of(aside.name),
+            address=BY_SECTION[aside.section].entry_url(aside.name),
         )
     if waiting := live.awaiting_restart():
         yield Concern(

@@ -64,8 +64,8 @@ class Audit(Face):
             target=query.get("target") or None,
             since=time_parsing.ago(since, datetime.now(UTC)) if since else None,
             after=place(query.get("after"), int),
-            limit=self.number("limit", default=50, most=500),
+            limit=self.query_int("limit", default=50, most=500),
         )
         last = (entries[-1].at, entries[-1].pk) if entries else None
         told = [formatting.as_json(entry) for entry in entries]
-        return self.answer(listed(told, has_more=has_more, last=last))
+        return self.respond(listed(told, has_more=has_more, last=last))

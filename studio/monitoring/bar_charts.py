@@ -20,7 +20,7 @@ class Bar:
     """Of the bar itself, what went wrong."""
     part: float
     """Of the bar itself, what is drawn darker."""
-    said: str
+    label: str
     """What it says when pointed at."""
     tick: str = ""
     """What stands below it."""

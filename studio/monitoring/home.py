@@ -97,7 +97,7 @@ class Home(Face):
         """Tell of the last 24 hours: figures, agents, and what to look at."""
         now = datetime.now(UTC)
         seen = recent_activity.since(now - DAY, now)
-        return self.answer(day(seen), page=lambda: shown(seen))
+        return self.respond(day(seen), page=lambda: shown(seen))
 
 
 def day(seen: Glance) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def day(seen: Glance) -> dict[str, Any]:
         "since": since,
         **_figures(seen),
         "users": seen.users,
-        "trials": seen.trials,
+        "trials": seen.shadow_runs,
         "judges_micro_usd": seen.judges_micro_usd,
         "judges_unpriced": seen.judges_unpriced,
         "p50_seconds": seen.p50_seconds,

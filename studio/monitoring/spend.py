@@ -100,14 +100,14 @@ class Spend(Face):
         since = time_parsing.ago(
             request.query_params.get("since") or DEFAULT_SINCE, now
         )
-        if self.is_page:
-            return self.answer(page(by, since, request.query_params, now))
+        if self.wants_html:
+            return self.respond(page(by, since, request.query_params, now))
         spent = cost_totals.by(by, since)
         if request.accepted_renderer.format == "csv":
             return _as_csv(by, since, spent)
         notes = [*_notes(since, now)]
         total = cost_totals.together(spent)
-        return self.answer(spend_table.document(by, since, spent, total, notes))
+        return self.respond(spend_table.document(by, since, spent, total, notes))
 
 
 def _notes(since: datetime, now: datetime) -> Sequence[str]:
@@ -126,8 +126,8 @@ def _as_csv(by: Of, since: datetime, spent: Sequence[Spent]) -> HttpResponseBase
         [
             each.key,
             *(names.get(each.key or "", "") for _ in name),
-            *("judges" if each.judgements else "turns", each.turns, each.unknown),
-            *(each.judgements, each.unknown_judgements),
+            *("judges" if each.judgements else "turns", each.turns, each.unpriced_turns),
+            *(each.judgements, each.unpriced_judgements),
             *(each.input_tokens, each.output_tokens, money.usd(each.micro_usd)),
         ]
         for each in spent
@@ -170,7 +170,7 @@ def _row(
     by: Of, spent: Spent, names: Mapping[str, str], dearest: int
 ) -> dict[str, Any]:
     key = spent.key or ""
-    is_unknown = not spent.micro_usd and (spent.unknown or spent.unknown_judgements)
+    is_unknown = not spent.micro_usd and (spent.unpriced_turns or spent.unpriced_judgements)
     return {
         "key": names.get(key) or key,
         "id": key,
@@ -194,7 +194,7 @@ def chart(days: Sequence[Spent], since: datetime, now: datetime) -> Chart:
     costs: dict[str, tuple[int, int]] = {}
     for each in days:
         known, unknown = costs.get(each.key or "", (0, 0))
-        costs[each.key or ""] = known + each.micro_usd, unknown + each.unknown
+        costs[each.key or ""] = known + each.micro_usd, unknown + each.unpriced_turns
     first = max(since.date(), now.date() - MOST_DAYS)
     count = (now.date() - first).days + 1
     # None at the very end, where there is no room for it.

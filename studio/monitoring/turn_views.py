@@ -83,7 +83,7 @@ class Turns(Face):
     )
     def get(self, request: Request) -> Response:
         """List the recorded turns of all users."""
-        return self.answer(page(self), page=_shown)
+        return self.respond(page(self), page=_shown)
 
 
 class UserTurns(OfUser):
@@ -100,8 +100,8 @@ class UserTurns(OfUser):
     def get(self, request: Request, user: str) -> Response:
         """List what is recorded of a user's turns, trials beside them included."""
         data = page(self, self.user_id)
-        return self.answer(
-            data, page=lambda: {**_shown(), **self.whose(), "tab": "turns"}
+        return self.respond(
+            data, page=lambda: {**_shown(), **self.user_context(), "tab": "turns"}
         )
 
 
@@ -152,19 +152,19 @@ class OneTurn(Face):
                 feedback.find(record.user_id, record.turn_id)
             ),
         }
-        return self.answer(
+        return self.respond(
             told,
             template="studio/turns/_tree.html" if request.GET.get("fragment") else None,
-            page=lambda: self._shown(record),
+            page=lambda: self._page_context(record),
         )
 
-    def _shown(self, record: Record) -> Mapping[str, Any]:
+    def _page_context(self, record: Record) -> Mapping[str, Any]:
         if self.request.GET.get("fragment"):
             return {"record": record, "is_fragment": True}
         name = user_lookup.known(live.current()).get(record.user_id)
         address = f"/admin/users/{record.user_id}"
-        self.trail = [("Users", "/admin/users"), (name or address[13:21], address)]
-        return {"record": record, "name": name, "trail": self.trail}
+        self.breadcrumbs = [("Users", "/admin/users"), (name or address[13:21], address)]
+        return {"record": record, "name": name, "trail": self.breadcrumbs}
 
 
 def _find(id: str) -> Record:

@@ -124,27 +124,27 @@ class Tokens(Face):
     )
     def get(self, request: Request) -> Response:
         """List tokens and what they spent, the newest first."""
-        return self.answer(self._page(), page=shown)
+        return self.respond(self._page_context(), page=shown)
 
     @extend_schema(
         summary="Mint an API token", request=NewToken, responses={201: MintedToken}
     )
     def post(self, request: Request) -> Response:
         """Make a token; its secret is in the answer, and nowhere else."""
-        row, secret = mint(self.entry(NewToken), self)
+        row, secret = mint(self.parse_body(NewToken), self)
         made = formatting.as_json(Listed(row, "active"))
-        return self.answer(
+        return self.respond(
             {**made, "secret": secret},
             status=201,
             template="studio/token_made.html",
             page=lambda: {"title": f"Token {row.label}", "is_on": is_on()},
         )
 
-    def refill(self) -> Mapping[str, Any]:
+    def refused_form_context(self) -> Mapping[str, Any]:
         """Return the page with the form as it was filled in."""
-        return {**self._page(), **shown(), "typed": self.data()}
+        return {**self._page_context(), **shown(), "typed": self.body_data()}
 
-    def _page(self) -> dict[str, Any]:
+    def _page_context(self) -> dict[str, Any]:
         query = self.request.query_params
         rows, has_more = token_queries.page(
             now=datetime.now(UTC),
@@ -164,13 +164,13 @@ class OneToken(Face):
     """`/admin/tokens/{id}`."""
 
     title = "Token"
-    trail = [("Tokens", PLACE)]
+    breadcrumbs = [("Tokens", PLACE)]
     template = "studio/token.html"
 
     @extend_schema(summary="Show an API token", responses=Token)
     def get(self, request: Request, id: str) -> Response:
         """Return a token and what it spent; the beginning of its id will do."""
-        return self._told(api_tokens.get(id))
+        return self._respond_with_token(api_tokens.get(id))
 
     @extend_schema(
         operation_id="tokens_revoke",
@@ -179,12 +179,12 @@ class OneToken(Face):
     )
     def delete(self, request: Request, id: str) -> HttpResponseBase:
         """Have a token be refused from now on."""
-        row, _ = api_tokens.revoke(id, by=self.author())
-        return self.done(self._told(row).data, said=f"Revoked '{row.label}'", to=PLACE)
+        row, _ = api_tokens.revoke(id, by=self.actor())
+        return self.confirm_change(self._respond_with_token(row).data, said=f"Revoked '{row.label}'", to=PLACE)
 
-    def _told(self, row: Row) -> Response:
+    def _respond_with_token(self, row: Row) -> Response:
         self.title = f"Token {row.label}"
-        return self.answer(formatting.as_json(token_queries.of(row, datetime.now(UTC))))
+        return self.respond(formatting.as_json(token_queries.of(row, datetime.now(UTC))))
 
 
 class Switched(BaseModel):
@@ -197,7 +197,7 @@ class TokensEnabled(Written):
     """`/admin/tokens/enable`: what it takes, in both sections at once."""
 
     title = "Tokens"
-    trail = [("Tokens", PLACE)]
+    breadcrumbs = [("Tokens", PLACE)]
 
     @extend_schema(
         operation_id="tokens_enable",
@@ -213,9 +213,9 @@ class TokensEnabled(Written):
         write = partial(
             file_editor.write_data, comments_gone=token_setup.comments_gone()
         )
-        self.recorded({"section": "auth"}, write, token_setup.on(file))
-        said = self.said("Saved; from now on clients need a token")
-        return self.done({"is_on": True}, said=said, to=PLACE)
+        self.run_recorded({"section": "auth"}, write, token_setup.on(file))
+        said = self.change_message("Saved; from now on clients need a token")
+        return self.confirm_change({"is_on": True}, said=said, to=PLACE)
 
 
 def mint(wanted: NewToken, face: Face) -> tuple[Row, str]:
@@ -232,7 +232,7 @@ def mint(wanted: NewToken, face: Face) -> tuple[Row, str]:
         return api_tokens.mint(
             wanted.label,
             wanted.principal,
-            by=face.author(),
+            by=face.actor(),
             budget=wanted.budget,
             limit_micro_usd=micro_usd,
             expires_at=expires_at,
@@ -271,7 +271,7 @@ def is_on() -> bool:
 def _is_written() -> bool:
     """Tell whether the file says so; it takes a second until that is in force."""
     try:
-        return file_editor.read().has(token_setup.PLACE)
+        return file_editor.read().has_entry(token_setup.PLACE)
     except ConfigInvalid:
         return False
 

@@ -99,17 +99,17 @@ class Tasks(Face):
                 iter(chosen("kind", query.get("kind"), task_kinds.names())), None
             ),
             after=place(query.get("after"), uuid.UUID),
-            limit=self.number("limit", default=50, most=500),
+            limit=self.query_int("limit", default=50, most=500),
         )
         last = (rows[-1].created_at, rows[-1].pk) if rows else None
         told = operator_view.listed(rows)
-        return self.answer(listed(told, has_more=has_more, last=last), page=shown)
+        return self.respond(listed(told, has_more=has_more, last=last), page=shown)
 
 
 class OneTask(Face):
     """`/admin/tasks/{id}`."""
 
-    trail = [("Tasks", PLACE)]
+    breadcrumbs = [("Tasks", PLACE)]
     template = "studio/task.html"
 
     @extend_schema(summary="Show a task", responses=Task)
@@ -117,7 +117,7 @@ class OneTask(Face):
         """Return a task with all of its prompt and its result."""
         told = operator_view.one(task_id(id))
         self.title = f"Task of {told['agent']}"
-        return self.answer(told, page=lambda: _page(told))
+        return self.respond(told, page=lambda: _page(told))
 
 
 def _page(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class TaskCancelling(Face):
     def post(self, request: Request, id: str) -> HttpResponseBase:
         """End a task: at once where it waits, within a second where it runs."""
         wanted = task_id(id)
-        deed = Deed("task.cancel", self.author(), str(wanted))
+        deed = Deed("task.cancel", self.actor(), str(wanted))
         audit_log.recorded(
             lambda is_new: deed if is_new else None, operator_view.cancel, wanted
         )
@@ -152,7 +152,7 @@ class TaskCancelling(Face):
             "running": "It ends in a moment",
             "cancelled": "Cancelled the task",
         }.get(told["state"], f"It is {told['state']} already")
-        return self.done(told, said=said, to=f"{PLACE}/{wanted}")
+        return self.confirm_change(told, said=said, to=f"{PLACE}/{wanted}")
 
 
 class Again(Face):
@@ -164,11 +164,11 @@ class Again(Face):
         wanted = task_id(id)
 
         def deed(which: uuid.UUID) -> Deed:
-            return Deed("task.retry", self.author(), str(wanted), {"as": str(which)})
+            return Deed("task.retry", self.actor(), str(wanted), {"as": str(which)})
 
         which = audit_log.recorded(deed, manual_retry.again, wanted)
         worker_notifier.soon()
-        return self.done(
+        return self.confirm_change(
             operator_view.one(which),
             said="It is done again as soon as a worker is free",
             to=f"{PLACE}/{which}",

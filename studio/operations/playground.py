@@ -68,14 +68,14 @@ class Playground(Face):
         chosen = query.get("agent") or (agents[0] if agents else "")
         user = query.get("user") or f"playground-{request.user.username}"
         told: dict[str, Any] = {"agents": agents, "agent": chosen, "user": user}
-        return self.answer(told)
+        return self.respond(told)
 
 
 class PlaygroundTurns(Face):
     """`/admin/playground/turns`."""
 
     title = "Playground"
-    trail = [("Playground", "/admin/playground")]
+    breadcrumbs = [("Playground", "/admin/playground")]
 
     @extend_schema(
         operation_id="playground_say",
@@ -85,7 +85,7 @@ class PlaygroundTurns(Face):
     )
     def post(self, request: Request) -> HttpResponseBase:
         """Take a turn; its events come as those of `/v1/chat/completions` do."""
-        asked = turn(self.entry(Said))
+        asked = turn(self.parse_body(Said))
         answer = EventStream(frames(asked))
         answer.headers[TURN] = str(asked.turn_id)
         return answer

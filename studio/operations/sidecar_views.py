@@ -68,7 +68,7 @@ class Sidecars(Face):
     def get(self, request: Request) -> Response:
         """List the sidecars of the YAML, and what they printed last."""
         told = sidecar_status.every(live.current(), state_directory.current())
-        return self.answer({"object": "list", "data": told})
+        return self.respond({"object": "list", "data": told})
 
 
 class Restart(Face):
@@ -79,7 +79,7 @@ class Restart(Face):
     )
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """End it, if it runs, and start it anew within a second."""
-        deed = Deed("sidecar.restart", self.author(), name)
+        deed = Deed("sidecar.restart", self.actor(), name)
         audit_log.recorded(
             deed,
             sidecar_status.restart,
@@ -88,4 +88,4 @@ class Restart(Face):
             name,
         )
         told = Restarting(name=name).model_dump()
-        return self.done(told, said=f"'{name}' starts again", to=PLACE, status=202)
+        return self.confirm_change(told, said=f"'{name}' starts again", to=PLACE, status=202)

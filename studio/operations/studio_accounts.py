@@ -64,24 +64,24 @@ class Everybody(Face):
         found = list(rows[: MOST + 1])
         told = [_told(row) for row in found[:MOST]]
         shown = {"object": "list", "data": told, "has_more": len(found) > MOST}
-        return self.answer(shown, page=lambda: {"me": request.user.username})
+        return self.respond(shown, page=lambda: {"me": request.user.username})
 
 
 class Somebody(Face):
     """`/admin/people/{username}`."""
 
     title = "Person"
-    trail = [("People", PLACE)]
+    breadcrumbs = [("People", PLACE)]
 
     @extend_schema(summary="Change a role", request=Terms, responses=Person)
     def put(self, request: Request, username: str) -> HttpResponseBase:
         """Change somebody's role, or whether they may enter; nobody their own."""
-        terms = self.entry(Terms)
+        terms = self.parse_body(Terms)
         if username == request.user.username:
             raise Invalid("Have somebody else change your role, lest nobody is left")
         deed = Deed(
             "person.change",
-            self.author(),
+            self.actor(),
             username,
             terms.model_dump(exclude_none=True),
         )
@@ -90,7 +90,7 @@ class Somebody(Face):
         )
         said = f"Changed '{username}'" if is_new else "Nothing changed"
         told = _told(User.objects.get(username=username))
-        return self.done(told, said=said, to=PLACE)
+        return self.confirm_change(told, said=said, to=PLACE)
 
 
 def change(username: str, terms: Terms) -> bool:

@@ -105,13 +105,13 @@ class Triggers(Face):
     def get(self, request: Request) -> Response:
         """List the triggers of the YAML with their newest runs."""
         told = tell(live.current().get(TRIGGERS), FEW)
-        return self.answer({"object": "list", "data": told}, page=shown)
+        return self.respond({"object": "list", "data": told}, page=shown)
 
 
 class OneTrigger(Face):
     """`/admin/triggers/{name}`."""
 
-    trail = [("Triggers", PLACE)]
+    breadcrumbs = [("Triggers", PLACE)]
     template = "studio/trigger.html"
 
     @extend_schema(summary="Show a trigger", responses=OneOfThem)
@@ -121,7 +121,7 @@ class OneTrigger(Face):
         self.title = trigger.name
         (told,) = tell([trigger], MANY)
         more = {"prompt": trigger.prompt, "next_times": next_times(trigger)}
-        return self.answer({**told, **more}, page=shown)
+        return self.respond({**told, **more}, page=shown)
 
 
 class Firings(Face):
@@ -130,17 +130,17 @@ class Firings(Face):
     @extend_schema(summary="Fire a trigger", request=Body, responses=Fired)
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Have it run now, also where it is off; a webhook is sent the body."""
-        occasion = manual_runs.occasion(live.current(), name, self.data() or {})
+        occasion = manual_runs.occasion(live.current(), name, self.body_data() or {})
 
         def deed(firing: Firing) -> Deed:
             details = {"task": str(firing.task_id)}
-            return Deed("trigger.fire", self.author(), name, details)
+            return Deed("trigger.fire", self.actor(), name, details)
 
         firing = audit_log.recorded(deed, manual_runs.fire, occasion)
         worker_notifier.soon()
         told = Fired(trigger=name, task_id=str(firing.task_id)).model_dump()
         place = f"/admin/tasks/{firing.task_id}"
-        return self.done(told, said=f"Fired '{name}'", to=place)
+        return self.confirm_change(told, said=f"Fired '{name}'", to=place)
 
 
 def tell(listed: list[AnyTrigger], runs: int) -> list[dict[str, Any]]:

@@ -39,7 +39,7 @@ async def _username(passwords: Passwords, request: HttpRequest) -> str:
     address = request.META.get("REMOTE_ADDR", "")
     if request.path.startswith(settings.STATIC_URL):
         # Assets are public: a password that comes with a request is not checked.
-        return passwords.recall(header, address)
+        return passwords.check_cached(header, address)
     return await passwords.check(header, address)
 
 

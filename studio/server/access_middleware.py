@@ -50,27 +50,27 @@ class Door:
         # Logins lead to addresses of the studio, before Django looks one up.
         set_urlconf(request.urlconf)
         try:
-            return self._stop(request) or self._get_response(request)
+            return self._check_access(request) or self._get_response(request)
         except CoulisseError as exc:
             errors.log(request.method or "", request.path, exc)
             return refusal(exc) if wants_page(request) else errors.response(exc)
         except error_responses.DATABASE_AWAY as exc:
             return error_middleware.without_database(request, exc)
 
-    def _stop(self, request: HttpRequest) -> HttpResponseBase | None:
+    def _check_access(self, request: HttpRequest) -> HttpResponseBase | None:
         """Return what is answered in place of the page; None to let them in."""
         admin = live.current().get(AUTH).admin
         if admin is None:
-            return self._stop_strangers(request)
+            return self._check_local(request)
         keeper = _keeper_of(admin)
-        if keeper.way is not None:
-            return _log_in(keeper.way, request)
+        if keeper.oidc_login is not None:
+            return _log_in(keeper.oidc_login, request)
         username = password_checks.username(request, admin)
         check_origin(request)
         enter(request, username)
         return None
 
-    def _stop_strangers(self, request: HttpRequest) -> HttpResponseBase | None:
+    def _check_local(self, request: HttpRequest) -> HttpResponseBase | None:
         if not local_requests.is_local(cast(ASGIRequest, request)):
             if not wants_page(request):
                 raise Closed
@@ -93,7 +93,7 @@ class Keeper:
 
     def __init__(self, admin: AdminAuth) -> None:
         self.admin = admin
-        self.way = None if admin.oidc is None else _way_in(admin.oidc)
+        self.oidc_login = None if admin.oidc is None else _way_in(admin.oidc)
         """How people log in at the identity provider."""
 
 
@@ -102,9 +102,9 @@ def _way_in(oidc: OidcConfig) -> Login:
     return Login(
         Verifier(oidc),
         root=ROOT,
-        landing=ROOT,
+        default_next_url=ROOT,
         url_name=URL_NAME,
-        person=accounts.by_claims,
+        user_from_claims=accounts.by_claims,
     )
 
 
@@ -124,7 +124,7 @@ def _log_in(way: Login, request: HttpRequest) -> HttpResponseBase | None:
 
 
 def _is_return(way: Login, request: HttpRequest) -> bool:
-    is_place = way.is_return_path(request.path)
+    is_place = way.is_callback_path(request.path)
     return is_place and request.method == "GET" and "state" in request.GET
 
 

@@ -27,7 +27,7 @@ _threads = ThreadPoolExecutor(4, "studio")
 class StudioHandler(Handler):
     """Answers HTTP requests to the studio."""
 
-    chats = "/admin/playground/"
+    chat_prefix = "/admin/playground/"
 
     def load_middleware(self, is_async: bool = False) -> None:
         """Load what `MIDDLEWARE` names, to be called in a thread."""

@@ -42,31 +42,31 @@ class OfUser(Face):
         return identity.derive(identity.checked(self.kwargs["user"]))
 
     @property
-    def place(self) -> str:
+    def user_url(self) -> str:
         """The address of the user's own page."""
         return f"{PLACE}/{self.user_id}"
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Lead back to the user."""
         super().initial(request, *args, **kwargs)
-        self.trail = [("Users", PLACE), (_short(self.user_id), self.place)]
+        self.breadcrumbs = [("Users", PLACE), (_short(self.user_id), self.user_url)]
 
-    def answer(self, data: Any, *, page: Page | None = None, **more: Any) -> Response:
+    def respond(self, data: Any, *, page: Page | None = None, **more: Any) -> Response:
         """Return data; what a page shows besides is read now: it may not be there."""
-        shown = page() if page is not None and self.is_page else {}
-        return super().answer(data, page=lambda: shown, **more)
+        shown = page() if page is not None and self.wants_html else {}
+        return super().respond(data, page=lambda: shown, **more)
 
-    def whose(self) -> dict[str, Any]:
+    def user_context(self) -> dict[str, Any]:
         """Return what every page about a user shows of them."""
         whose = glance(self.user_id)
         name = whose["name"] or _short(self.user_id)
-        self.trail = [("Users", PLACE), (name, self.place)]
+        self.breadcrumbs = [("Users", PLACE), (name, self.user_url)]
         lead = f"of {whose['name'] or self.user_id}"
-        return {"whose": whose, "place": self.place, "lead": lead, "trail": self.trail}
+        return {"whose": whose, "place": self.user_url, "lead": lead, "trail": self.breadcrumbs}
 
-    def deed(self, action: str, target: str = "", **details: Any) -> Deed:
+    def audit_event(self, action: str, target: str = "", **details: Any) -> Deed:
         """Return what is done to something of the user's; without one, to the user."""
-        by, user = self.author(), str(self.user_id)
+        by, user = self.actor(), str(self.user_id)
         if not target:
             return Deed(action, by, user, details)
         return Deed(action, by, target, {"user": user, **details})
@@ -96,14 +96,14 @@ def glance(user_id: UserId) -> dict[str, Any]:
         "facts": there.facts,
         "turns": used.turns,
         "spent_micro_usd": used.micro_usd,
-        "turns_of_unknown_price": used.unknown,
+        "turns_of_unknown_price": used.unpriced_turns,
         "scores": [asdict(mean) for mean in judged_by_user.means(user_id)],
         "limits": [
             {
-                "limit": use.words,
+                "limit": use.label,
                 "counted": use.counted,
                 "used": use.used,
-                "most": use.most,
+                "most": use.maximum,
                 "share": use.share,
                 "resets_at": use.resets_at and turn_serializers.instant(use.resets_at),
             }

@@ -46,7 +46,7 @@ class _Around:
     calls: Mapping[UUID, Sequence[TopCall]]
     scores: Mapping[UUID, Sequence[Score]]
     feedback: Mapping[UUID, Feedback]
-    learnt: Mapping[int | None, Sequence[Learnt]]
+    learned_facts: Mapping[int | None, Sequence[Learnt]]
 
 
 def page(
@@ -131,13 +131,13 @@ def _message(message: Said, around: _Around) -> Told:
         "importance": message.importance,
         "summarised": message.is_summarised,
         "created_at": turn_serializers.instant(message.created_at),
-        "learnt": [_fact(fact) for fact in around.learnt.get(message.id, ())],
+        "learnt": [_fact(fact) for fact in around.learned_facts.get(message.id, ())],
     }
 
 
 def recalled(turn: Record) -> list[Told]:
     """Return the facts a turn was told, as they are now; those that are gone lack."""
-    known = [fact_id for name in turn.recalled if (fact_id := public_ids.read(name))]
+    known = [fact_id for name in turn.recalled_fact_ids if (fact_id := public_ids.read(name))]
     return [_fact(fact) for fact in conversation_queries.recalled(turn.user_id, known)]
 
 

@@ -50,7 +50,7 @@ class Messages(OfUser):
     def get(self, request: Request, user: str) -> Response:
         """Return messages of a thread, oldest first, with all that is known of them."""
         newest, _ = conversation_queries.threads(self.user_id, limit=1)
-        return self.answer(spoken(self, newest=newest[0] if newest else None))
+        return self.respond(spoken(self, newest=newest[0] if newest else None))
 
 
 def spoken(face: OfUser, *, newest: Conversation | None) -> dict[str, Any]:
@@ -59,8 +59,8 @@ def spoken(face: OfUser, *, newest: Conversation | None) -> dict[str, Any]:
     `newest` is the thread that is meant where none is named.
     """
     name = face.request.query_params.get("thread")
-    before = face.number("before", default=-1, least=0, most=MOST_POSITION)
-    limit = face.number("limit", default=PAGE, most=200)
+    before = face.query_int("before", default=-1, least=0, most=MOST_POSITION)
+    limit = face.query_int("limit", default=PAGE, most=200)
     thread = newest if name is None else conversation_queries.thread(face.user_id, name)
     if thread is None and name is not None:
         raise ThreadUnknown
@@ -104,9 +104,9 @@ class Threads(OfUser):
         data = listed(
             [listed_thread(thread) for thread in found],
             has_more=has_more,
-            last=found[-1].place if found else None,
+            last=found[-1].cursor if found else None,
         )
-        return self.answer(data, page=lambda: {**self.whose(), "tab": "conversation"})
+        return self.respond(data, page=lambda: {**self.user_context(), "tab": "conversation"})
 
 
 def listed_thread(thread: Conversation) -> dict[str, Any]:

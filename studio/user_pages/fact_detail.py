@@ -38,17 +38,17 @@ class OneFact(OfUser):
     @extend_schema(summary="Show a fact and its history", responses=FactWithHistory)
     def get(self, request: Request, user: str, id: str) -> Response:
         """Return a fact, and all that happened to it."""
-        return self.answer(self._told(), page=self._shown)
+        return self.respond(self._serialize_fact(), page=self._page_context)
 
     @extend_schema(summary="Change a fact", request=FactChanges, responses=Memory)
     def patch(self, request: Request, user: str, id: str) -> HttpResponseBase:
         """Correct, pin, hold or bring back a fact."""
-        asked = self.entry(FactChanges)
-        fact, changes = self._fact(), asked.changes()
+        asked = self.parse_body(FactChanges)
+        fact, changes = self._find_fact(), asked.changes()
         if changes:
             vector = sync_search.embed_again(fact.content, changes)
             was, name = fact.updated_at, public_ids.write(fact.id)
-            deed = self.deed("memory.change", name, fields=[*changes])
+            deed = self.audit_event("memory.change", name, fields=[*changes])
             fact = audit_log.recorded(
                 lambda now: deed if now.updated_at != was else None,
                 fact_store.edit,
@@ -60,14 +60,14 @@ class OneFact(OfUser):
                 embedded=vector.embedded,
                 error=vector.error,
             )
-        return self.done(
-            fact_serializers.fact(fact), said=_said_of(changes), to=self._back(fact)
+        return self.confirm_change(
+            fact_serializers.fact(fact), said=_said_of(changes), to=self._return_url(fact)
         )
 
     @extend_schema(summary="Forget a fact", responses={200: DeletedMemory})
     def delete(self, request: Request, user: str, id: str) -> HttpResponseBase:
         """Take a fact out of prompts and searches; its history is kept."""
-        fact_id, deed = public_ids.require(id), self.deed("memory.delete", id)
+        fact_id, deed = public_ids.require(id), self.audit_event("memory.delete", id)
         audit_log.recorded(
             lambda is_new: deed if is_new else None,
             fact_store.forget,
@@ -77,43 +77,43 @@ class OneFact(OfUser):
         )
         name = public_ids.write(fact_id)
         told = {"id": name, "object": "memory.deleted", "deleted": True}
-        return self.done(told, said="Forgotten", to=f"{self.place}/facts")
+        return self.confirm_change(told, said="Forgotten", to=f"{self.user_url}/facts")
 
-    def data(self) -> Any:
+    def body_data(self) -> Any:
         """Return the body; of the form for all of it, empty fields are empty."""
-        data = super().data()
+        data = super().body_data()
         if self.is_form and "content" in data:
             data = {**dict.fromkeys(CLEARABLE), "pinned": False, **data}
         if self.is_form:
             data.pop("back", None)
         return data
 
-    def refill(self) -> Mapping[str, Any] | None:
+    def refused_form_context(self) -> Mapping[str, Any] | None:
         """Return the fact with what was typed over it, if there is one."""
         try:
-            return {**self._told(), **self._shown(), "typed": self.data()}
+            return {**self._serialize_fact(), **self._page_context(), "typed": self.body_data()}
         except NotFound:
             return None
 
-    def _fact(self) -> KnownFact:
+    def _find_fact(self) -> KnownFact:
         return fact_store.get(self.user_id, public_ids.require(self.kwargs["id"]))
 
-    def _told(self) -> dict[str, Any]:
-        fact = self._fact()
+    def _serialize_fact(self) -> dict[str, Any]:
+        fact = self._find_fact()
         steps = fact_store.history(self.user_id, fact.id)
         told = [_discreet_change(fact_serializers.change(step)) for step in steps]
         return {**discreet(fact), "history": told}
 
-    def _shown(self) -> dict[str, Any]:
-        shown = self.whose()
-        trail = [*shown["trail"], ("Memory", f"{self.place}/facts")]
+    def _page_context(self) -> dict[str, Any]:
+        shown = self.user_context()
+        trail = [*shown["trail"], ("Memory", f"{self.user_url}/facts")]
         return {**shown, "trail": trail, "tab": "memory", "categories": CATEGORIES}
 
-    def _back(self, fact: KnownFact) -> str:
+    def _return_url(self, fact: KnownFact) -> str:
         """Return where a browser goes on: to the list, if it came from there."""
-        if self.is_form and self._fields().get("back"):
-            return f"{self.place}/facts"
-        return f"{self.place}/facts/{public_ids.write(fact.id)}"
+        if self.is_form and self._form_fields().get("back"):
+            return f"{self.user_url}/facts"
+        return f"{self.user_url}/facts/{public_ids.write(fact.id)}"
 
 
 def _said_of(changes: Mapping[str, Any]) -> str:

@@ -85,12 +85,12 @@ class Facts(OfUser):
     )
     def post(self, request: Request, user: str) -> HttpResponseBase:
         """Remember something; what says the same already is not remembered twice."""
-        new = self.entry(NewFact)
+        new = self.parse_body(NewFact)
         gone = None if new.supersedes is None else public_ids.require(new.supersedes)
-        draft = new.draft("operator", supersedes=gone)
+        draft = new.to_fact_draft("operator", supersedes=gone)
         vector = sync_search.embed(new.content)
         (saved,) = audit_log.recorded(
-            query_preparation.telling_which(self.deed("memory.create", "memory")),
+            query_preparation.telling_which(self.audit_event("memory.create", "memory")),
             fact_store.save,
             self.user_id,
             [draft],
@@ -100,17 +100,17 @@ class Facts(OfUser):
             errors=[vector.error],
         )
         fact = fact_store.get(self.user_id, saved.fact_id)
-        return self.done(
+        return self.confirm_change(
             serializers.saved(fact, saved),
             said=SAID[saved.outcome],
-            to=f"{self.place}/facts",
+            to=f"{self.user_url}/facts",
             status=201,
         )
 
-    def refill(self) -> Mapping[str, Any] | None:
+    def refused_form_context(self) -> Mapping[str, Any] | None:
         """Return the list with the new fact as it was typed, if there is a list."""
         try:
-            return {**_listed(self), **_shown(self), "typed": self.data()}
+            return {**_listed(self), **_shown(self), "typed": self.body_data()}
         except CoulisseError:
             return None
 
@@ -129,13 +129,13 @@ def answer(face: OfUser) -> Response:
     """Return what a query asks of a user's facts."""
     text = face.request.query_params.get("q", "").strip()[:MAX_QUERY_LENGTH]
     if not text:
-        return face.answer(_listed(face), page=lambda: _shown(face))
-    limit = face.number("limit", default=FOUND, most=100)
+        return face.respond(_listed(face), page=lambda: _shown(face))
+    limit = face.query_int("limit", default=FOUND, most=100)
     found = sync_search.search_for(
         face.user_id,
         text,
         # A page shows both, as recall looks for both.
-        among=choice(face, "in", AMONG) or ("all" if face.is_page else "facts"),
+        among=choice(face, "in", AMONG) or ("all" if face.wants_html else "facts"),
         category=choice(face, "category", CATEGORIES),
         limit=limit,
     )
@@ -154,7 +154,7 @@ def answer(face: OfUser) -> Response:
         told = sync_search.told(face.user_id, found)
         return {**_shown(face), "query": text, "told": redaction.own(told)}
 
-    return face.answer(data, page=shown)
+    return face.respond(data, page=shown)
 
 
 def _listed(face: OfUser) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def discreet(fact: KnownFact) -> dict[str, Any]:
 def _shown(face: OfUser) -> dict[str, Any]:
     """Return what the page shows besides."""
     return {
-        **face.whose(),
+        **face.user_context(),
         "tab": "memory",
         "categories": CATEGORIES,
         "statuses": STATUSES,

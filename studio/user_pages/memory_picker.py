@@ -40,7 +40,7 @@ def picker(face: Face) -> Response:
             for person in found
         ],
         "embedder": None if memory is None else memory.embedder.id,
-        "learner": memory.learner if memory else None,
+        "learner": memory.extraction_model if memory else None,
         "is_on": memory is not None,
     }
-    return face.answer(shown)
+    return face.respond(shown)

@@ -260,7 +260,7 @@ class Dates(BaseModel):
     expires_at: When = None
 
     @model_validator(mode="after")
-    def expire_later(self) -> Self:
+    def _check_expiry(self) -> Self:
         if self.expires_at is not None and self.expires_at <= datetime.now(UTC):
             raise ValueError(
                 "'expires_at' has passed: give a later one, or delete the fact"

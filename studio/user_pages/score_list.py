@@ -43,7 +43,7 @@ class UserScores(OfUser):
         ]
         said = user_score_queries.feedback(self.user_id, MOST_FEEDBACK)
         data["feedback"] = [_feedback(row) for row in said]
-        return self.answer(data, page=lambda: {**self.whose(), "tab": "scores"})
+        return self.respond(data, page=lambda: {**self.user_context(), "tab": "scores"})
 
 
 def _of(row: Score | Feedback) -> dict[str, Any]:

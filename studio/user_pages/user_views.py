@@ -70,9 +70,9 @@ class Users(Face):
         )
         if wanted:
             known = {**dict.fromkeys(identity.meanings(wanted), wanted), **known}
-        last = found[-1].place if found else None
+        last = found[-1].cursor if found else None
         data = listed(_with_figures(found, known), has_more=has_more, last=last)
-        return self.answer(data, page=lambda: {"sought": wanted, **_first_steps()})
+        return self.respond(data, page=lambda: {"sought": wanted, **_first_steps()})
 
 
 def _first_steps() -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _with_figures(
                 "facts": facts[person.user_id].get("active", 0),
                 "turns": lately.turns,
                 "spent_micro_usd": lately.micro_usd,
-                "turns_of_unknown_price": lately.unknown,
+                "turns_of_unknown_price": lately.unpriced_turns,
             }
         )
     return told
@@ -114,11 +114,11 @@ class OneUser(OfUser):
     @extend_schema(summary="Show a user at a glance", responses=shapes.User)
     def get(self, request: Request, user: str) -> Response:
         """Return what there is of a user, counted; pages show their conversation."""
-        whose = self.whose()
+        whose = self.user_context()
         self.title = whose["whose"]["name"] or str(self.user_id)
-        return self.answer(whose["whose"], page=lambda: {**whose, **self._shown()})
+        return self.respond(whose["whose"], page=lambda: {**whose, **self._page_context()})
 
-    def _shown(self) -> dict[str, Any]:
+    def _page_context(self) -> dict[str, Any]:
         threads, has_more = conversation_queries.threads(
             self.user_id, limit=SHOWN_THREADS
         )
@@ -138,7 +138,7 @@ class OneUser(OfUser):
     )
     def delete(self, request: Request, user: str) -> HttpResponseBase:
         """Delete every row of a user; the API tokens that act for them stay."""
-        deleted = erasure.erase(self.user_id, deed=self.deed("user.erase"))
+        deleted = erasure.erase(self.user_id, deed=self.audit_event("user.erase"))
         told = {
             "object": "user.erased",
             "user_id": str(self.user_id),
@@ -148,7 +148,7 @@ class OneUser(OfUser):
         said = (
             f"Erased user {self.user_id}: {rows} rows" if rows else "Nothing was there"
         )
-        return self.done(told, said=said, to=PLACE)
+        return self.confirm_change(told, said=said, to=PLACE)
 
 
 class Erasing(OfUser):
@@ -167,10 +167,10 @@ class Erasing(OfUser):
             "user_id": str(self.user_id),
             "would_delete": erasure.count(self.user_id),
         }
-        return self.answer(told, page=self._shown)
+        return self.respond(told, page=self._page_context)
 
-    def _shown(self) -> Mapping[str, Any]:
-        shown = self.whose()
+    def _page_context(self) -> Mapping[str, Any]:
+        shown = self.user_context()
         self.title = f"Erase {shown['whose']['name'] or self.user_id}?"
         return {**shown, "title": self.title, "lead": ""}
 
@@ -189,7 +189,7 @@ class Export(OfUser):
     def get(self, request: Request, user: str) -> HttpResponseBase:
         """Return the document of `GET /v1/users/me/export`, nothing left out."""
         first, rest = audit_log.recorded(
-            self.deed("user.export"), export.piece, self.user_id, export.START
+            self.audit_event("user.export"), export.piece, self.user_id, export.START
         )
         return StreamingHttpResponse(
             user_data.pieces(self.user_id, first, rest),

@@ -83,7 +83,7 @@ class Draft:
     """Of several with one key the first is done, the others are not added."""
     priority: int = 0
     max_failures: int = 1
-    seconds: float = 0.0
+    delay_seconds: float = 0.0
     """How long it waits before it may be taken."""
     id: uuid.UUID = field(default_factory=uuid.uuid4)
 
@@ -125,7 +125,7 @@ def _row(draft: Draft, now: datetime) -> Task:
         priority=draft.priority,
         max_failures=draft.max_failures,
         created_at=now,
-        due_at=now + timedelta(seconds=draft.seconds),
+        due_at=now + timedelta(seconds=draft.delay_seconds),
     )
 
 
@@ -289,7 +289,7 @@ def cancel(task_id: uuid.UUID, *, user_id: UserId | None = None) -> Task | None:
         state=Case(When(waits, then=Value(Task.State.CANCELLED)), default=F("state")),
         finished_at=Case(When(waits, then=Value(datetime.now(UTC)))),
     )
-    BOARD.note_tasks()
+    BOARD.mark_tasks_changed()
     return rows.first()
 
 

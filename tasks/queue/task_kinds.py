@@ -37,7 +37,7 @@ class Kind:
     """Whether each of its attempts is a turn (`attempt_ids`)."""
     is_repeatable: bool = False
     """Whether one that is done may be done anew."""
-    gives_way: bool = False
+    is_background: bool = False
     """Whether nobody waits for it: it leaves one place of each worker to the rest."""
 
 
@@ -60,7 +60,7 @@ def names() -> list[str]:
 
 def urgent() -> list[str]:
     """Return what gives no way to anything."""
-    return [kind.name for kind in _kinds().values() if not kind.gives_way]
+    return [kind.name for kind in _kinds().values() if not kind.is_background]
 
 
 def listed() -> list[str]:

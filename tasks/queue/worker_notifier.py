@@ -34,8 +34,8 @@ def by(way: Callable[[], None]) -> None:
 
 def soon() -> None:
     """Have a worker look at the queue. Takes microseconds and never raises."""
-    BOARD.note_tasks()
-    _wake.soon()
+    BOARD.mark_tasks_changed()
+    _wake.notify()
 
 
 def flush() -> None:

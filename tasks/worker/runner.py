@@ -61,11 +61,11 @@ class Runner:
 
     async def run(self) -> None:
         """Work until `stop`."""
-        heart = asyncio.create_task(self._beat())
+        heart = asyncio.create_task(self._heartbeat())
         try:
             while not self._is_stopping:
                 self._kicked.clear()
-                if not await self._take():
+                if not await self._claim():
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(LOOK_SECONDS):
                             await self._kicked.wait()
@@ -94,13 +94,13 @@ class Runner:
                 work.cancel()
             await asyncio.wait(left.values(), timeout=CANCEL_SECONDS)
 
-    async def _take(self) -> bool:
+    async def _claim(self) -> bool:
         """Take what there is room for; say whether there may be more."""
         async with self._taking:
             free = self._slots() - len(self._in_hand)
             if free <= 0 or self._is_stopping:
                 return False
-            wanted, most = self._wanted(free)
+            wanted, most = self._claimable_kinds(free)
             try:
                 taken = await database_executor.run_to_end(
                     claim.take,
@@ -116,13 +116,13 @@ class Runner:
                 logger.exception("could not look for work")
                 return False
             for task in taken:
-                work = asyncio.create_task(self._work(task))
+                work = asyncio.create_task(self._run_task(task))
                 self._in_hand[task] = work
-                work.add_done_callback(partial(self._let_go, task))
-                BOARD.note_tasks()
+                work.add_done_callback(partial(self._release_slot, task))
+                BOARD.mark_tasks_changed()
             return len(taken) == most
 
-    def _wanted(self, free: int) -> tuple[Collection[str], int]:
+    def _claimable_kinds(self, free: int) -> tuple[Collection[str], int]:
         """Return which kinds there is room for, and for how many of them.
 
         What nobody waits for leaves one place to the rest, if there are two: it may
@@ -135,23 +135,23 @@ class Runner:
         room = max(len(self._in_hand) + free - 1, 1) - patient
         return (task_kinds.names(), min(free, room)) if room > 0 else (urgent, free)
 
-    def _let_go(self, task: Work, _: "asyncio.Task[None]") -> None:
+    def _release_slot(self, task: Work, _: "asyncio.Task[None]") -> None:
         self._in_hand.pop(task, None)
         self._kicked.set()
-        BOARD.note_tasks()
+        BOARD.mark_tasks_changed()
 
-    async def _work(self, task: Work) -> None:
+    async def _run_task(self, task: Work) -> None:
         request_ids.current.set(task.request_id or f"task_{task.id.hex}")
         try:
-            await self._do_and_close(task)
+            await self._execute_and_close(task)
         except DatabaseDown:
             logger.error("task %s: the database is away; its lease runs out", task.id)
         except Exception:
             logger.exception("task %s was not closed; its lease runs out", task.id)
 
-    async def _do_and_close(self, task: Work) -> None:
+    async def _execute_and_close(self, task: Work) -> None:
         try:
-            ending = await self._do(task)
+            ending = await self._execute(task)
             if not ending.is_closed:
                 await database_executor.run_to_end(
                     lifecycle.close, task, ending.result, ending.write
@@ -176,7 +176,7 @@ class Runner:
                 lifecycle.describe(exc),
             )
 
-    async def _do(self, task: Work) -> Ending:
+    async def _execute(self, task: Work) -> Ending:
         kind = task_kinds.get(task.kind)
         if kind is None:
             raise LookupError(f"no worker does tasks of kind '{task.kind}'")
@@ -189,7 +189,7 @@ class Runner:
                 raise
             raise DeadlinePassed(seconds) from exc
 
-    async def _beat(self) -> None:
+    async def _heartbeat(self) -> None:
         """Keep the leases, and end what somebody cancelled."""
         due = BEATS_A_LEASE
         while True:

@@ -80,10 +80,10 @@ class Service:
             self._has_begun.set()
         await _sweep()
         for companion in self._companions:
-            await self._accompanied.enter_async_context(companion(self._spread))
+            await self._accompanied.enter_async_context(companion(self._notify_workers))
         await self._runner.run()
 
-    def _spread(self) -> None:
+    def _notify_workers(self) -> None:
         """Have the work looked at here, and by other workers if this one has none
         of its hands free."""
         self.kick()
@@ -98,9 +98,9 @@ class Service:
         """Let what is running end, put back the rest, close what it needed."""
         if self._runner is None:
             return
-        sync_bridge.wait(self._wind_up(self._runner), timeout_seconds=DRAIN_SECONDS + 2)
+        sync_bridge.wait(self._shut_down(self._runner), timeout_seconds=DRAIN_SECONDS + 2)
 
-    async def _wind_up(self, runner: Runner) -> None:
+    async def _shut_down(self, runner: Runner) -> None:
         await self._accompanied.aclose()
         await runner.stop(DRAIN_SECONDS)
         await self._opened.aclose()

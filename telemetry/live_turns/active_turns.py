@@ -32,9 +32,9 @@ class Running(Started):
 class News:
     """What has changed since somebody asked last."""
 
-    has_ended: bool
+    has_ended_turns: bool
     """Whether a turn has: its record may be read."""
-    has_tasks: bool
+    has_changed_tasks: bool
     """Whether a task is in another state than before."""
 
 
@@ -47,16 +47,16 @@ class Board:
         self._has_ended = self._has_tasks = False
         self._watched_until = -1.0
 
-    def put_up(self, turn_id: TurnId, look: Callable[[], Running]) -> None:
+    def register(self, turn_id: TurnId, look: Callable[[], Running]) -> None:
         """Show a turn from now on; `look` is called when somebody watches."""
         self._running[turn_id] = look
 
-    def take_down(self, turn_id: TurnId) -> None:
+    def unregister(self, turn_id: TurnId) -> None:
         """Show a turn no more, if it was shown; who watches reads what became of it."""
         if self._running.pop(turn_id, None) is not None:
             self._has_ended = True
 
-    def note_tasks(self) -> None:
+    def mark_tasks_changed(self) -> None:
         """Take down that tasks are in another state than before; from any thread."""
         self._has_tasks = True
 
@@ -68,7 +68,7 @@ class Board:
         """Return whether anybody wants to know."""
         return self._clock() < self._watched_until
 
-    def running(self) -> list[Running]:
+    def list_turns(self) -> list[Running]:
         """Return the turns that run, the newest last, as many as are told of."""
         looks = list(self._running.values())
         return [look() for look in looks[-MAX_TOLD:]]
@@ -77,7 +77,7 @@ class Board:
         """Return how many turns run that anybody may know of."""
         return len(self._running)
 
-    def news(self) -> News:
+    def take_changes(self) -> News:
         """Return what changed since this was called last."""
         has_ended, self._has_ended = self._has_ended, False
         has_tasks, self._has_tasks = self._has_tasks, False

@@ -46,15 +46,15 @@ class Frame:
     """What changed in one process."""
 
     process: str
-    is_whole: bool
+    is_snapshot: bool
     """Whether `turns` are all there are, and not only those that changed."""
     turns: dict[str, Told | None]
     """None is one that is no longer shown."""
     count: int
     """How many run, those included that are not told of."""
-    has_ended: bool
+    has_ended_turns: bool
     """Whether a turn has ended: its record may be read."""
-    has_tasks: bool
+    has_changed_tasks: bool
     """Whether a task is in another state than before."""
 
 
@@ -104,27 +104,27 @@ class Reporter:
         """Tell until it is cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                for part in (self._tell, self._hear, self._announce):
+                for part in (self._publish_while_watched, self._listen, self._announce):
                     tasks.create_task(part())
         finally:
             await self._leave()
 
-    def listen(self, sink: Sink) -> None:
+    def subscribe(self, sink: Sink) -> None:
         """Have a function be called with each frame, of this process and of others.
 
         The first ones are whole.
         """
         self._sinks.append(sink)
         self._is_unknown = True
-        self._be_watched(is_new=True)
+        self._mark_watched(is_new=True)
         self._listening.set()
 
-    def stop_listening(self, sink: Sink) -> None:
+    def unsubscribe(self, sink: Sink) -> None:
         """Call it no more."""
         self._sinks.remove(sink)
         self._listening.set()
 
-    def _be_watched(self, *, is_new: bool) -> None:
+    def _mark_watched(self, *, is_new: bool) -> None:
         self._board.watch(WATCH_SECONDS)
         self._is_whole = self._is_whole or is_new
         self._is_due = True
@@ -132,7 +132,7 @@ class Reporter:
 
     # Telling.
 
-    async def _tell(self) -> None:
+    async def _publish_while_watched(self) -> None:
         while True:
             await self._woken.wait()
             self._woken.clear()
@@ -145,45 +145,45 @@ class Reporter:
             self._told, self._is_whole = {}, True
 
     async def _flush(self) -> None:
-        frame = self._frame()
+        frame = self._build_update()
         if frame is None:
             return
         for sink in self._sinks:
             sink(frame)
         if time.monotonic() < self._others_until:
             message = {"type": "live.frame", "frame": orjson.dumps(asdict(frame))}
-            if not await self._reach(WATCHERS, message):
+            if not await self._send(WATCHERS, message):
                 # What was lost is told again to who asks next.
                 self._others_until, self._is_whole = -1.0, True
 
-    def _frame(self) -> Frame | None:
+    def _build_update(self) -> Frame | None:
         """Return what changed since the last one; None if nobody needs to hear it."""
         turns = {
             told["id"]: told
-            for told in map(running_turn_serializer.told, self._board.running())
+            for told in map(running_turn_serializer.told, self._board.list_turns())
         }
         known, self._told = self._told, turns
         changed: dict[str, Told | None] = {
             key: told for key, told in turns.items() if known.get(key) != told
         }
         changed |= dict.fromkeys(known.keys() - turns.keys())
-        news = self._board.news()
+        news = self._board.take_changes()
         is_whole, self._is_whole = self._is_whole, False
         is_due, self._is_due = self._is_due, False
-        if not (is_whole or is_due or changed or news.has_ended or news.has_tasks):
+        if not (is_whole or is_due or changed or news.has_ended_turns or news.has_changed_tasks):
             return None
         return Frame(
             process=self._process,
-            is_whole=is_whole,
+            is_snapshot=is_whole,
             turns={**turns} if is_whole else changed,
             count=self._board.count(),
-            has_ended=news.has_ended,
-            has_tasks=news.has_tasks,
+            has_ended_turns=news.has_ended_turns,
+            has_changed_tasks=news.has_changed_tasks,
         )
 
     # Hearing.
 
-    async def _hear(self) -> None:
+    async def _listen(self) -> None:
         """Hear who watches and what others tell; wait for a broker that is away."""
         pause = FIRST_PAUSE_SECONDS
         while True:
@@ -197,10 +197,10 @@ class Reporter:
                     await self._join(self._layer)
                 pause = FIRST_PAUSE_SECONDS
                 async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(self._stay(self._layer))
+                    tasks.create_task(self._rejoin_periodically(self._layer))
                     tasks.create_task(self._receive(self._layer))
             except Exception as exc:  # Whatever the layer's own client raises.
-                self._say_down(exc)
+                self._log_outage(exc)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
@@ -213,7 +213,7 @@ class Reporter:
             self._is_down, self._is_unknown = False, True
             self._listening.set()
 
-    async def _stay(self, layer: Layer) -> None:
+    async def _rejoin_periodically(self, layer: Layer) -> None:
         while True:
             await asyncio.sleep(STAY_SECONDS)
             async with asyncio.timeout(PATIENCE_SECONDS):
@@ -223,14 +223,14 @@ class Reporter:
         while True:
             message = await layer.receive(self._channel)
             if message.get("type") == "live.frame":
-                self._take(message["frame"])
+                self._deliver(message["frame"])
             elif message.get("from") != self._process:
                 now = time.monotonic()
                 is_new = bool(message.get("is_new")) or now > self._others_until
                 self._others_until = now + WATCH_SECONDS
-                self._be_watched(is_new=is_new)
+                self._mark_watched(is_new=is_new)
 
-    def _take(self, body: bytes) -> None:
+    def _deliver(self, body: bytes) -> None:
         frame = Frame(**orjson.loads(body))
         if frame.process != self._process:
             for sink in self._sinks:
@@ -244,20 +244,20 @@ class Reporter:
             self._listening.clear()
             if self._sinks:
                 # Of this process, too, something is heard now and then.
-                self._be_watched(is_new=False)
-                await self._say_watching()
+                self._mark_watched(is_new=False)
+                await self._send_announcement()
             elif self._is_joined:
                 await self._stop_watching()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ANNOUNCE_SECONDS if self._sinks else None):
                     await self._listening.wait()
 
-    async def _say_watching(self) -> None:
+    async def _send_announcement(self) -> None:
         if self._layer is None or self._is_down:
             return
         is_new, self._is_unknown = self._is_unknown, False
         message = {"type": "live.watch", "from": self._process, "is_new": is_new}
-        is_said = await self._tried(self._join(self._layer)) and await self._reach(
+        is_said = await self._try_call(self._join(self._layer)) and await self._send(
             REPORTERS, message
         )
         self._is_unknown = self._is_unknown or not is_said
@@ -265,30 +265,30 @@ class Reporter:
     async def _stop_watching(self) -> None:
         self._is_joined = False
         if self._layer is not None and not self._is_down:
-            await self._tried(self._layer.group_discard(WATCHERS, self._channel))
+            await self._try_call(self._layer.group_discard(WATCHERS, self._channel))
 
-    async def _reach(self, group: str, message: dict[str, Any]) -> bool:
+    async def _send(self, group: str, message: dict[str, Any]) -> bool:
         """Send a message; return whether the broker took it."""
         if self._layer is None:
             return False
-        return await self._tried(self._layer.group_send(group, message))
+        return await self._try_call(self._layer.group_send(group, message))
 
     async def _leave(self) -> None:
         if self._layer is not None and not self._is_down:
             for group in (REPORTERS, WATCHERS):
-                await self._tried(self._layer.group_discard(group, self._channel))
+                await self._try_call(self._layer.group_discard(group, self._channel))
 
-    async def _tried(self, step: Coroutine[Any, Any, None]) -> bool:
+    async def _try_call(self, step: Coroutine[Any, Any, None]) -> bool:
         """Do something at the broker; return whether it could be done."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await step
         except Exception as exc:  # Whatever the layer's own client raises.
-            self._say_down(exc)
+            self._log_outage(exc)
             return False
         return True
 
-    def _say_down(self, error: BaseException) -> None:
+    def _log_outage(self, error: BaseException) -> None:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if not self._is_down:

@@ -60,7 +60,7 @@ def _cells(spent: Spent, counts: str) -> list[str]:
 
 
 def _doubts(spent: Spent, counts: str) -> str:
-    doubts = {counts: spent.unknown, "judgements": spent.unknown_judgements}
+    doubts = {counts: spent.unpriced_turns, "judgements": spent.unpriced_judgements}
     return " and ".join(
         f"{count} {nouns.removesuffix('s') if count == 1 else nouns}"
         for nouns, count in doubts.items()

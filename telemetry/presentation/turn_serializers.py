@@ -23,7 +23,7 @@ def turn(record: Record) -> dict[str, Any]:
     return {
         **outline(record),
         "error": record.error,
-        "recalled": list(record.recalled),
+        "recalled": list(record.recalled_fact_ids),
         "calls": list(calls(record.calls)),
     }
 

@@ -69,7 +69,7 @@ class Spent:
     """None is of none, such as no token; or of all."""
     turns: int
     """Those that asked a model; of a model or a provider, the calls of it."""
-    unknown: int
+    unpriced_turns: int
     """Those of them that cost more than is known."""
     input_tokens: int
     output_tokens: int
@@ -78,7 +78,7 @@ class Spent:
     judgements: int = 0
     """Times that a judge was asked about a reply: of judges alone, which have no turns,
     and of all."""
-    unknown_judgements: int = 0
+    unpriced_judgements: int = 0
     """Those of them whose cost is not known."""
 
 
@@ -213,7 +213,7 @@ def _judged(
     return replace(
         _spent(key, 0, 0, *sums, **named),
         judgements=judgements,
-        unknown_judgements=unknown_judgements,
+        unpriced_judgements=unknown_judgements,
     )
 
 

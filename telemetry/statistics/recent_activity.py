@@ -73,7 +73,7 @@ class Glance(Figures):
     since: datetime = datetime.min
     users: int = 0
     """How many different ones."""
-    trials: int = 0
+    shadow_runs: int = 0
     """Turns of other variants, tried in the background; in no other figure."""
     judges_micro_usd: int = 0
     """What judges cost besides, as far as it is known."""
@@ -103,7 +103,7 @@ def since(at: datetime, now: datetime) -> Glance:
         users=Count("user_id", distinct=True, filter=~Q(origin=Origin.SHADOW)),
         trials=Count("id", filter=Q(origin=Origin.SHADOW)),
     )
-    glance.users, glance.trials = told["users"], told["trials"]
+    glance.users, glance.shadow_runs = told["users"], told["trials"]
     judges = Expense.objects.filter(spent_at__gte=at).aggregate(
         known=Sum("cost_micro_usd"), unpriced=Count("id", filter=Q(cost_micro_usd=None))
     )

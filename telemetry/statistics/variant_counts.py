@@ -15,7 +15,7 @@ class Traffic:
 
     served: int = 0
     """Answered for somebody; those of synthetic users leave no record."""
-    tried: int = 0
+    shadow_runs: int = 0
     """Trials beside the variant that answered."""
 
 

@@ -65,12 +65,12 @@ class Rows:
         self.tool_calls: list[Row] = []
         for position, parent, depth, call in flat(record.calls):
             if isinstance(call, ModelCall):
-                self.model_calls.append(self._model_call(position, parent, call))
+                self.model_calls.append(self._model_call_row(position, parent, call))
             else:
-                self.tool_calls.append(self._tool_call(position, parent, depth, call))
-        self.turn = self._turn(record)
+                self.tool_calls.append(self._tool_call_row(position, parent, depth, call))
+        self.turn = self._turn_row(record)
 
-    def _turn(self, record: Record) -> Row:
+    def _turn_row(self, record: Record) -> Row:
         return (
             *(
                 self._id,
@@ -94,12 +94,12 @@ class Rows:
             *counts(record.usage),
             *(len(self.model_calls), len(self.tool_calls)),
             sum(row[_COST] or 0 for row in self.model_calls),
-            " ".join(record.recalled),
+            " ".join(record.recalled_fact_ids),
         )
 
-    def _model_call(self, position: int, parent: int | None, call: ModelCall) -> Row:
+    def _model_call_row(self, position: int, parent: int | None, call: ModelCall) -> Row:
         return (
-            *self._place(position, parent, call),
+            *self._call_row(position, parent, call),
             *(
                 stored_text.name(call.agent),
                 stored_text.name(call.provider),
@@ -109,16 +109,16 @@ class Rows:
             *(call.cost_micro_usd, *counts(call.usage)),
         )
 
-    def _tool_call(
+    def _tool_call_row(
         self, position: int, parent: int | None, depth: int, call: ToolCall
     ) -> Row:
         return (
-            *(*self._place(position, parent, call), depth, stored_text.name(call.name)),
+            *(*self._call_row(position, parent, call), depth, stored_text.name(call.name)),
             *(call.kind, stored_text.name(call.target), stored_text.name(call.id)),
             *(self._payload(call.arguments), self._payload(call.result)),
         )
 
-    def _place(self, position: int, parent: int | None, call: Call) -> Row:
+    def _call_row(self, position: int, parent: int | None, call: Call) -> Row:
         return (
             *(self._id, position, parent, _instant(call.started_at), call.seconds),
             self._payload(call.error),

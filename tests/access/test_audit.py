@@ -142,9 +142,9 @@ def test_who_sends_a_request_is_their_credential_or_their_user():
     )
     for scheme in ("basic", "oidc"):
         ada = caller.Caller("ada", None, scheme)
-        assert audit_events.over_http(ada, user_id, "").actor == f"{scheme}:ada"
+        assert audit_events.over_http(ada, user_id, "").name == f"{scheme}:ada"
     held = caller.Caller("laptop", "ada", "tokens", token)
-    assert audit_events.over_http(held, user_id, "").actor == "token:laptop (abcdef01)"
+    assert audit_events.over_http(held, user_id, "").name == "token:laptop (abcdef01)"
 
 
 # Read

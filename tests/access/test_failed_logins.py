@@ -55,8 +55,8 @@ def test_bursts_are_summed_up_by_address_and_name(scope):
         Burst(scope, "192.0.2.1", "ada", failures=5),
         Burst(scope, "192.0.2.1", "ada", failures=12),
         Burst(scope, "192.0.2.2", "ada", failures=6),
-        Burst(scope, "192.0.2.3", "bob", failures=7, is_from_many=True),
-        Burst(scope, "192.0.2.4", "bob", failures=1, is_from_many=True),
+        Burst(scope, "192.0.2.3", "bob", failures=7, is_distributed=True),
+        Burst(scope, "192.0.2.4", "bob", failures=1, is_distributed=True),
         Burst(scope, "192.0.2.4", None, failures=2),
     ):
         failed_logins.report(burst)

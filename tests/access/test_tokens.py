@@ -229,7 +229,7 @@ def test_minting_and_revoking_are_written_down():
     (revoked, minted), has_more = audit_log.page(target=str(row.id))
     assert not has_more
     assert (minted.action, revoked.action) == ("token.create", "token.revoke")
-    assert {minted.actor, revoked.actor} == {ADA.actor}
+    assert {minted.actor, revoked.actor} == {ADA.name}
     assert {minted.origin, revoked.origin} == {ADA.origin}
     assert minted.details == {
         "label": "laptop",
@@ -251,24 +251,24 @@ def token(principal="alice"):
 def test_what_is_remembered_is_recalled_until_it_is_forgotten():
     remembered = api_tokens.Remembered()
     one, two = token(), token()
-    remembered.remember("1", one)
-    remembered.remember("2", two)
-    assert remembered.recall("1") is one
-    assert remembered.recall("3") is None
-    remembered.forget(one.id)
-    remembered.forget(one.id)
-    assert remembered.recall("1") is None
-    assert remembered.recall("2") is two
+    remembered.put("1", one)
+    remembered.put("2", two)
+    assert remembered.get("1") is one
+    assert remembered.get("3") is None
+    remembered.discard(one.id)
+    remembered.discard(one.id)
+    assert remembered.get("1") is None
+    assert remembered.get("2") is two
 
 
 def test_the_oldest_gives_way():
     remembered = api_tokens.Remembered(limit=2)
     one, two, three = token(), token(), token()
     for digest, each in (("1", one), ("2", two), ("2", two), ("3", three)):
-        remembered.remember(digest, each)
-    assert [remembered.recall(digest) for digest in "123"] == [None, two, three]
-    remembered.forget(one.id)
-    assert remembered.recall("2") is two
+        remembered.put(digest, each)
+    assert [remembered.get(digest) for digest in "123"] == [None, two, three]
+    remembered.discard(one.id)
+    assert remembered.get("2") is two
 
 
 def test_threads_may_share_it():
@@ -279,9 +279,9 @@ def test_threads_may_share_it():
     def use():
         try:
             for each in many * 20:
-                remembered.remember(each.id.hex, each)
-                assert remembered.recall(each.id.hex) in (each, None)
-                remembered.forget(each.id)
+                remembered.put(each.id.hex, each)
+                assert remembered.get(each.id.hex) in (each, None)
+                remembered.discard(each.id)
         except Exception as exc:
             faults.append(exc)
 
@@ -291,4 +291,4 @@ def test_threads_may_share_it():
     for thread in threads:
         thread.join(60)
     assert faults == []
-    assert not any(remembered.recall(each.id.hex) for each in many)
+    assert not any(remembered.get(each.id.hex) for each in many)

@@ -78,7 +78,7 @@ def take(fake):
             client_tools=client_tools,
             own_tools=tools,
             stream=stream,
-            says_last_alone=says_last_alone,
+            final_text_only=says_last_alone,
             record=[] if record is None else record,
         )
         try:
@@ -299,7 +299,7 @@ async def test_a_slow_tool_makes_the_heart_beat(take, fake, monkeypatch):
     monkeypatch.setattr(tool_execution, "HEARTBEAT_SECONDS", 0.01)
     fake.call_tool("add", {})
     fake.reply("Two.")
-    looks, enough, are_in = [], asyncio.Event(), tool_execution.Answers.are_in
+    looks, enough, are_in = [], asyncio.Event(), tool_execution.Answers.wait
 
     async def look(calls):
         looks.append(await are_in(calls))
@@ -311,7 +311,7 @@ async def test_a_slow_tool_makes_the_heart_beat(take, fake, monkeypatch):
         await enough.wait()
         return "done"
 
-    monkeypatch.setattr(tool_execution.Answers, "are_in", look)
+    monkeypatch.setattr(tool_execution.Answers, "wait", look)
     events = await take(Tool("add", wait))
     assert sum(isinstance(event, Heartbeat) for event in events) >= 2
     assert looks[-1]

@@ -8,10 +8,10 @@ from core.messages import Message
 
 def test_text_of_a_later_round_stands_apart_also_after_a_silent_one():
     voice = Voice((), says_last_alone=False)
-    said = [*voice.hears(TextDelta("One."))]
+    said = [*voice.filter(TextDelta("One."))]
     voice.next_round()
     voice.next_round()
-    said += [*voice.hears(TextDelta("Two")), *voice.hears(TextDelta("."))]
+    said += [*voice.filter(TextDelta("Two")), *voice.filter(TextDelta("."))]
     assert [event.text for event in said] == ["One.", "\n\n", "Two", "."]
 
 
@@ -21,7 +21,7 @@ def test_pieces_that_come_before_the_name_wait_for_it():
         *(ToolCallDelta(3, id="c"), ToolCallDelta(3, arguments='{"a"')),
         *(ToolCallDelta(3, name="look"), ToolCallDelta(3, arguments=": 1}")),
     ]
-    passed = [list(screen.pass_on(piece)) for piece in pieces]
+    passed = [list(screen.filter(piece)) for piece in pieces]
     assert list(map(len, passed)) == [0, 0, 3, 1]
     told = [piece for pieces in passed for piece in pieces]
     assert {piece.index for piece in told} == {0}

@@ -64,7 +64,7 @@ def test_a_section_is_written(house):
 def test_the_watcher_takes_it_as_it_takes_an_edit_by_hand(house):
     watcher = live.Watcher()
     file_editor.put(("menu",), "soup: 5")
-    watcher.look()
+    watcher.poll()
     assert live.current().get(MENU) == {"soup": 5}
 
 
@@ -211,13 +211,13 @@ def test_a_file_that_was_deleted_is_written_again(house):
     live.start()
     house.unlink()
     shown = file_editor.read()
-    assert shown.is_gone
+    assert shown.is_missing
     assert shown.text == FILE.replace("ann-secret", "••••••••")
     assert "there is no such file" in str(file_editor.fault(shown))
     assert file_editor.check(shown.text) == []
     with pytest.raises(ConfigInvalid, match="save the whole file"):
         file_editor.put(("menu",), "soup: 4")
-    assert not file_editor.write(shown.text, version=shown.version).is_gone
+    assert not file_editor.write(shown.text, version=shown.version).is_missing
     assert house.read_text() == FILE
 
 
@@ -342,7 +342,7 @@ BAND = Section(
     shape=dict[str, int],
     default=dict,
     noun="dish",
-    held=lambda dishes: {name: n for name, n in dishes.items() if n > 99},
+    file_only=lambda dishes: {name: n for name, n in dishes.items() if n > 99},
 )
 
 

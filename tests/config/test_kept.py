@@ -37,7 +37,7 @@ def test_a_valid_edit_is_kept(file):
     start(file, GOOD)
     watcher = live.Watcher()
     file.write_text("cooks: [{name: bob}]\n")
-    watcher.look()
+    watcher.poll()
     assert last_valid_copy.read() == b"cooks: [{name: bob}]\n"
 
 

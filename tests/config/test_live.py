@@ -57,7 +57,7 @@ def test_it_looks_at_its_own_file_wherever_the_process_goes(
     watcher = live.Watcher()
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     Path(file.name).write_text("cooks: [{name: bob}]\n")
-    watcher.look()
+    watcher.poll()
     assert names() == ["ann"]
 
 

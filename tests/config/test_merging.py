@@ -121,7 +121,7 @@ def test_the_gentle_way_is_always_found(sample, draw):
     new = draw.draw(DATA)
     doc = document.of(text.encode())
     gentle = content_patch.ways(doc, (key,), data[key], new)[0]
-    content = doc.with_text(text_edits.apply(doc.text, gentle()))
+    content = doc.encode_text(text_edits.apply(doc.text, gentle()))
     assert data_merge.same(document.of(content).data, {**data, key: new})
 
 

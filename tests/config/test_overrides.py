@@ -218,7 +218,7 @@ def test_who_refers_to_what_is_disabled_is_named(agents):
 
 def test_a_reset_to_what_refers_to_what_is_disabled_is_refused(agents, own, file):
     file.write_text(FILE.replace("    judges: [quality]\n", "    subagents: [cleo]\n"))
-    live.Watcher().look()
+    live.Watcher().poll()
     plain = "name: ann\nprovider: openai\nmodel: gpt-a\n"
     override_editor.save(agents, "ann", plain, by=BY)
     override_editor.tombstone(agents, "cleo", by=BY)
@@ -340,7 +340,7 @@ def test_of_two_at_once_that_do_not_go_together_one_is_refused(agents):
     for thread in threads:
         thread.join()
     assert sorted(outcomes) == ["done", "refused"]
-    assert live.current().set_aside == ()
+    assert live.current().rejected_overrides == ()
 
 
 # What is shown.
@@ -463,7 +463,7 @@ def test_what_falls_with_it_is_set_aside_too(agents, looking, file):
     override_editor.create(override_editor.section_of("experiments"), text, by=BY)
     file.write_text(FILE.replace("  other: ", "  another: "))
     looking.look()
-    aside = [(a.section, a.name) for a in live.current().set_aside]
+    aside = [(a.section, a.name) for a in live.current().rejected_overrides]
     assert aside == [("agents", "dan"), ("experiments", "second")]
 
 
@@ -570,7 +570,7 @@ def test_no_override_stops_a_start(agents, file, caplog):
     live.replace(None)
     live.start()
     assert list(models()) == ["ann", "bob", "cleo"]
-    assert {a.name for a in live.current().set_aside} == {"cleo", "dan"}
+    assert {a.name for a in live.current().rejected_overrides} == {"cleo", "dan"}
     assert caplog.text.count("is set aside") == 2
 
 
@@ -589,7 +589,7 @@ def test_what_is_of_a_section_that_is_gone_is_set_aside(agents, settings):
     Override.objects.filter(name="dan").update(section="cooks")
     live.replace(None)
     live.start()
-    (aside,) = live.current().set_aside
+    (aside,) = live.current().rejected_overrides
     assert aside.why == "'cooks' cannot be changed in the studio"
 
 
@@ -630,7 +630,7 @@ def test_an_override_is_no_edit_of_the_file(agents):
     live.start()
     watcher = live.Watcher(lambda config, sections: told.append(sections))
     override_editor.save(agents, "bob", BOB, by=BY)
-    watcher.look()
+    watcher.poll()
     assert told == []
 
 
@@ -647,28 +647,28 @@ def test_without_a_database_the_yaml_runs_until_it_is_there(
         connection.close()
         live.start()
         watcher = live.Watcher()
-        watcher.look()
+        watcher.poll()
         assert models()["bob"] == "gpt-b"
     connection.close()
     assert caplog.text.count("the database does not answer") == 1
-    watcher.look()
+    watcher.poll()
     assert models()["bob"] == "gpt-x"
 
 
 def test_a_connection_that_broke_is_mended(agents, monkeypatch):
     monkeypatch.setattr("config.overrides.override_store.PATIENCE_SECONDS", 0.0)
     override_editor.create(agents, DAN, by=BY)
-    version = live.stored().newest()
+    version = live.stored().newest_version()
     connection.connection.close()
-    assert live.stored().newest() is None
-    assert live.stored().newest() == version
+    assert live.stored().newest_version() is None
+    assert live.stored().newest_version() == version
 
 
 def test_no_table_is_nothing_said(agents, monkeypatch):
     with monkeypatch.context() as patch:
         for model in (Override, OverrideVersion):
             patch.setattr(model._meta, "db_table", "config_nothing")
-        assert live.stored().newest() == 0
+        assert live.stored().newest_version() == 0
         assert live.stored().read().entries == ()
 
 

@@ -30,7 +30,7 @@ def remove(text, place):
 
 def shown(text, place):
     doc = document.of(text.encode())
-    return text_edits.written(doc.layout, key_paths.find(doc, place), doc.text)
+    return text_edits.written(doc.source_map, key_paths.find(doc, place), doc.text)
 
 
 FILE = """\
@@ -196,7 +196,7 @@ def test_a_text_that_would_swallow_what_follows_is_refused_at_its_own_line():
 def test_the_last_value_of_a_text_is_not_that_of_the_file():
     with pytest.raises(source_map.Unplaceable, match="empty"):
         text_edits.drop(
-            document.of(b"a: 1").layout, document.of(b"a: 1").entries[("a",)]
+            document.of(b"a: 1").source_map, document.of(b"a: 1").entries[("a",)]
         )
 
 

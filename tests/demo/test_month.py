@@ -87,9 +87,9 @@ def test_what_it_cost_is_priced_as_any_turn_is():
     }
     known = spent["front-desk-warm"]
     assert known.micro_usd > 0
-    assert not known.unknown
+    assert not known.unpriced_turns
     # A model of which nobody has said what it costs.
-    assert spent["school-desk"].unknown
+    assert spent["school-desk"].unpriced_turns
     calls = ModelCall.objects.filter(turn__user_id__in=ids())
     assert not calls.filter(error=None, input_tokens=None).exists()
     assert Expense.objects.filter(spent_at__gt=NOW - timedelta(days=13)).exists()

@@ -100,7 +100,7 @@ def test_arms_without_enough_scores_come_first_whoever_leads():
         "a": is_about(0.5),
         "c": is_about(0.5),
     }
-    assert assignment.standing(bandit(), scores).starved == ["a"]
+    assert assignment.standing(bandit(), scores).undersampled == ["a"]
 
 
 def test_a_bandit_without_scores_tries_all():

@@ -25,10 +25,10 @@ def take(waits: Patience, experiment, scores, turns: int, rate: float = 1) -> li
     """Return the arms chosen for so many turns."""
     chosen = []
     for turn in range(turns):
-        silent = waits.spent(experiment, scores, rate)
+        silent = waits.exhausted_variants(experiment, scores, rate)
         user: UserId = USERS[turn % len(USERS)]
         chosen.append(assignment.choose(experiment, user, scores, silent))
-        waits.gave(chosen[-1])
+        waits.count_turn(chosen[-1])
     return chosen
 
 
@@ -52,10 +52,10 @@ def test_it_is_explored_as_any_other_then():
 def test_a_new_score_has_it_forced_again():
     one, waits = bandit(epsilon=0), Patience("j.c")
     take(waits, one, SHORT, LEAST_TURNS + 1)
-    assert waits.spent(one, SHORT, 1) == {"a"}
+    assert waits.exhausted_variants(one, SHORT, 1) == {"a"}
     # All it had leave the window, and then one comes.
-    assert waits.spent(one, SCORED | {"a": Did(0, 0)}, 1) == {"a"}
-    assert waits.spent(one, SCORED | {"a": Did(1, 5)}, 1) == set()
+    assert waits.exhausted_variants(one, SCORED | {"a": Did(0, 0)}, 1) == {"a"}
+    assert waits.exhausted_variants(one, SCORED | {"a": Did(1, 5)}, 1) == set()
     # Scores that keep coming keep it forced, however long it takes.
     for count in range(1, 10):
         some = SCORED | {"a": Did(count, 5)}
@@ -67,16 +67,16 @@ def test_so_has_a_window_that_has_gone_by(clock, caplog):
     take(waits, one, SHORT, LEAST_TURNS)
     for _ in range(6):
         clock[0] += 599
-        assert waits.spent(one, SHORT, 1) == {"a"}
+        assert waits.exhausted_variants(one, SHORT, 1) == {"a"}
     assert len(caplog.records) == 3  # One in ten minutes.
     clock[0] += 60
-    assert waits.spent(one, SHORT, 1) == set()
+    assert waits.exhausted_variants(one, SHORT, 1) == set()
 
 
 def test_where_no_arm_has_scores_all_are_asked():
     one, waits = bandit(epsilon=0), Patience("j.c")
     take(waits, one, {}, 3 * LEAST_TURNS + 50)
-    assert waits.spent(one, {}, 1) == {"a", "b", "c"}
+    assert waits.exhausted_variants(one, {}, 1) == {"a", "b", "c"}
     assert set(take(waits, one, {}, 50)) == {"a", "b", "c"}
 
 

@@ -128,7 +128,7 @@ def test_an_edit_is_written_down_once_without_its_values(tmp_path, database):
         live.replace(loader.load(path))
         watchers = [live.Watcher(config_reloads.write_down) for _ in range(2)]
         path.write_text(text.replace("first", f"second-{tmp_path.name}"))
-        watchers[0].look()
+        watchers[0].poll()
         # Another process, whose own configuration is the old one.
         config_reloads.write_down(live.current(), ["providers"])
     digest = live.current().digest

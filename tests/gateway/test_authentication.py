@@ -187,12 +187,12 @@ def test_a_revoked_token_learns_nothing_of_its_mistakes(configure, fake, http, a
     row, secret = api_tokens.mint("test", "somebody", by=ADA)
     assert http.get("/v1/models", headers=bearer(secret)).status_code == 200
     digest = api_tokens.digest(secret)
-    assert api_tokens.REMEMBERED.recall(digest) is not None
+    assert api_tokens.REMEMBERED.get(digest) is not None
     assert http.post(PATH, json=asked, headers=bearer(secret)).status_code != 401
     api_tokens.revoke(str(row.id), by=ADA)
     answer = http.post(PATH, json=asked, headers=bearer(secret))
     assert refusal(answer) == (401, "invalid_api_key")
-    assert api_tokens.REMEMBERED.recall(digest) is None
+    assert api_tokens.REMEMBERED.get(digest) is None
 
 
 def test_an_expired_token_is_refused(configure, http):

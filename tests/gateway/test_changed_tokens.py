@@ -55,7 +55,7 @@ def test_a_token_that_was_changed_is_looked_up_once(change, fake, http, mint):
     for _ in range(2):
         fake.reply("hello")
         assert http.post(PATH, json=ASKED, headers=bearer(secret)).status_code == 200
-        known = api_tokens.REMEMBERED.recall(api_tokens.digest(secret))
+        known = api_tokens.REMEMBERED.get(api_tokens.digest(secret))
         assert known is not None
         assert (known.label, known.version) == ("renamed", 2)
 

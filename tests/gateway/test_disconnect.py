@@ -190,7 +190,7 @@ def test_the_connection_of_a_client_that_stops_reading_is_reset(
     server, fake, user, monkeypatch
 ):
     monkeypatch.setattr(slow_clients, "SEND_SECONDS", 0.2)
-    limits = ConnectionLimits(look_seconds=0.05, window_seconds=0.3)
+    limits = ConnectionLimits(poll_seconds=0.05, window_seconds=0.3)
     fake.reply(*["x" * 100_000] * 300)
     with (
         serve("coulisse_site.asgi:application", limits=limits) as url,

@@ -367,7 +367,7 @@ def test_every_key_of_a_limit_limits():
         (figure,) = usage_limits.figures(Limit.model_validate({"per": "agent", key: 3}))
         counted = "micro_usd" if key.startswith("usd") else key.partition("_per_")[0]
         assert figure.counted == ("turns" if key == "concurrent" else counted)
-        assert figure.most == (3_000_000 if counted == "micro_usd" else 3)
+        assert figure.maximum == (3_000_000 if counted == "micro_usd" else 3)
 
 
 def test_durations_are_as_openai_writes_them():

@@ -44,10 +44,10 @@ def test_no_more_messages_are_held_ready_than_asked_for(client, fake, user):
         ask(client, user, text)
     held = message_cache.MEMORY.get((identity.derive(user), ""))
     assert held is not None
-    assert [line.message.text for line in held.lines][1:2] == ["three"]
-    assert (held.length, len(held.lines)) == (6, 3)
+    assert [line.message.text for line in held.messages][1:2] == ["three"]
+    assert (held.length, len(held.messages)) == (6, 3)
 
 
 async def test_the_lists_of_a_turn_become_one_as_asked(server):
-    remembering = memory_settings.of_agent(live.current(), "assistant").plan
+    remembering = memory_settings.of_agent(live.current(), "assistant").user_memory
     assert (await query_embedding.query(remembering, "hello")).fusion == "rrf"

@@ -85,7 +85,7 @@ def test_the_record_has_what_was_told(client, fake, user):
     (home, _) = know(user, "The user lives in Lisbon", "The user owns a bicycle")
     reply = ask(client, user, "Is Lisbon far from here?")
     (record,) = turn_store.whole(Turn.objects.filter(user_id=identity.derive(user)))
-    assert record.recalled[:2] == [public_ids.write(pinned), public_ids.write(home)]
+    assert record.recalled_fact_ids[:2] == [public_ids.write(pinned), public_ids.write(home)]
     assert reply.id == f"chatcmpl-{record.turn_id.hex}"
 
 

@@ -303,7 +303,7 @@ def test_a_fault_of_ours_in_the_middle_tells_nothing_of_its_inside(
     def fail(*args: object) -> None:
         raise RuntimeError("secret inside")
 
-    monkeypatch.setattr("gateway.openai.sse.Frames._call", fail)
+    monkeypatch.setattr("gateway.openai.sse.Frames._tool_call_delta", fail)
     fake.reply("Hel", tool_calls=[("add", {})])
     tool = {"type": "function", "function": {"name": "add"}}
     text, error = broken(server, body(user, tools=[tool]))

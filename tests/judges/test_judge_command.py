@@ -154,7 +154,7 @@ def interrupt_once(is_time: Callable[[], bool], monkeypatch) -> None:
 def test_what_waits_to_be_judged_is_judged_once(past, obliging):
     past.replied()
     backlog = past_replies.find(past.judge, [past.agent], since=AT)
-    past_replies.add(past.judge, backlog.to_do)
+    past_replies.add(past.judge, backlog.pending)
     told = past.run("--yes")
     assert "1 under way" in told
     assert "1 judged" in told

@@ -51,7 +51,7 @@ class Nobody:
     ) -> Mapping[str, str | SignInFailed]:
         return {}
 
-    async def renewed(
+    async def renew(
         self, config: Config, server: str, user_id: UserId, refused: str
     ) -> str | None:
         return None

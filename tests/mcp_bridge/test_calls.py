@@ -42,7 +42,7 @@ def tool(*answers) -> tuple[ServerTool, list[str]]:
         target="it",
         description="",
         parameters={},
-        offered_as="pay",
+        server_name="pay",
         address=Address("it", raw(), HERE),
         pool=SimpleNamespace(session=session),
         link=lambda: LINK,
@@ -86,7 +86,7 @@ async def test_a_server_that_refuses_the_user_at_once_can_be_connected(monkeypat
         tries.append(True)
         raise REFUSED
 
-    monkeypatch.setattr("mcp_bridge.client.server_session.Session.opened", opening)
+    monkeypatch.setattr("mcp_bridge.client.server_session.Session.wait_open", opening)
     config = configured(it=signed_child())
     for _ in range(2):
         tools = await opened(config, pool, user_id=USER, by=Holder())
@@ -109,7 +109,7 @@ async def test_a_server_that_came_back_is_waited_for_as_at_first(monkeypatch):
     now[0] += 6
     async with pool.session(address) as session:
         assert session.is_open
-    assert not pool._shelf().failures
+    assert not pool._loop_sessions().failures
     await pool.close()
 
 

@@ -251,7 +251,7 @@ class Keyring(Nobody):
     async def tokens(self, config, servers, user_id):
         return {name: self.held[user_id] for name in servers if user_id in self.held}
 
-    async def renewed(self, config, server, user_id, refused):
+    async def renew(self, config, server, user_id, refused):
         self.asked.append(refused)
         await asyncio.sleep(0)
         return self.renewals.get(refused)
@@ -331,7 +331,7 @@ async def test_a_refusal_without_end_is_not_read(pool, root, crooked):
 
 async def test_a_renewal_that_cannot_be_tried_is_no_refusal(pool, root, crooked):
     class Down(Keyring):
-        async def renewed(self, config, server, user_id, refused):
+        async def renew(self, config, server, user_id, refused):
             raise Unavailable("the database is down")
 
     config = configured(it=signed(f"{root}/guarded"))

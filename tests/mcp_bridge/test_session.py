@@ -29,7 +29,7 @@ def begin(server, **fields) -> Session:
 @pytest.fixture
 async def session():
     session = begin(raw())
-    await session.opened()
+    await session.wait_open()
     yield session
     await session.close()
 
@@ -68,7 +68,7 @@ async def test_one_who_cannot_be_let_in_is_refused_until_another_token(renewed):
     asked = list(server.asked)
     await server.calls(bearer, status=401)
     assert server.asked == asked  # Nobody is asked again for what there is not.
-    bearer.use("good", server.renew)
+    bearer.replace_token("good", server.renew)
     assert not bearer.is_refused
     await server.calls(bearer, status=200)
 
@@ -77,7 +77,7 @@ async def test_a_token_is_renewed_once_and_kept():
     server = Refusing("new", renewed="new")
     bearer = http_client.Bearer("old", server.renew)
     await server.calls(bearer, status=200)
-    bearer.use("old", server.renew)
+    bearer.replace_token("old", server.renew)
     await server.calls(bearer, status=200)
     assert server.asked == ["old"]
     assert not bearer.is_refused
@@ -100,7 +100,7 @@ async def test_a_call_the_server_heard_is_not_made_again():
     app = Counting()
     with serve(app) as root:
         session = begin(at(f"{root}/mcp"))
-        await session.opened()
+        await session.wait_open()
         with pytest.raises(ServerGone) as caught:
             await session.call("drop", {})
         assert not caught.value.was_unheard
@@ -111,7 +111,7 @@ async def test_a_call_the_server_heard_is_not_made_again():
 async def test_a_call_nobody_heard_may_be_made_again():
     with serve(Crooked(), grace_seconds=0) as root:
         session = begin(at(f"{root}/mcp"))
-        await session.opened()
+        await session.wait_open()
     with pytest.raises(ServerGone, match="cannot be connected to") as caught:
         await session.call("ok", {})
     assert caught.value.was_unheard
@@ -193,7 +193,7 @@ async def test_a_list_that_takes_long_is_not_waited_for(monkeypatch, session):
 async def test_a_list_that_fails_leaves_the_old_one_and_says_so():
     said: list[str] = []
     session = begin(raw(), warn=said.append)
-    await session.opened()
+    await session.wait_open()
     offers = session.offers
     session._client.list_tools = None
     session._is_listing_old = True
@@ -229,7 +229,7 @@ def names(caplog):
 async def test_its_lines_are_not_those_of_the_request_that_opened_it(names):
     request_ids.begin(b"checkout-7")
     session = begin(raw(), warn=print)
-    await session.opened()
+    await session.wait_open()
     with pytest.raises(ServerGone):
         await session.call("die", {})
     await session.close()

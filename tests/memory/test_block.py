@@ -75,7 +75,7 @@ def test_the_subject_all_facts_share_is_left_out():
 
 def test_standing_facts_come_first_and_none_twice():
     both = fact("allergic to nuts")
-    found = Memories(standing=[both], facts=[fact("likes tea"), both])
+    found = Memories(pinned=[both], facts=[fact("likes tea"), both])
     assert lines(found) == ["- [fact] allergic to nuts", "- [fact] likes tea"]
 
 
@@ -180,7 +180,7 @@ def test_a_fact_too_long_does_not_keep_out_those_after_it():
 
 def test_it_says_which_facts_it_tells():
     told, long, again = fact("short"), fact("word " * 400), fact("shorter")
-    memories = Memories(standing=[told], facts=[long, again, told])
+    memories = Memories(pinned=[told], facts=[long, again, told])
     assert memory_prompt.render(memories, 100).facts == (told.id, again.id)
 
 

@@ -53,7 +53,7 @@ def told(user: UserId, state: dict[str, Any], settings: dict[str, Any]) -> Gathe
     given = {"recency_limit": 2, "relevance_limit": 0, "salience_limit": 0, **settings}
     memory = MemoryConfig(user_state=UserState(**state), **given)
     return turn_context.gather(
-        user, Wanted("", 9000, memory, recall=Query("the cello"))
+        user, Wanted("", 9000, memory, recall_query=Query("the cello"))
     )
 
 
@@ -68,8 +68,8 @@ def told(user: UserId, state: dict[str, Any], settings: dict[str, Any]) -> Gathe
     ],
 )
 def test_how_much_is_told_of_a_user_can_be_set(cellist, setting, text, before, after):
-    assert told(cellist, {}, {}).block.count(text) == before
-    assert told(cellist, setting, {}).block.count(text) == after
+    assert told(cellist, {}, {}).memory_prompt.count(text) == before
+    assert told(cellist, setting, {}).memory_prompt.count(text) == after
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_how_much_is_told_of_a_user_can_be_set(cellist, setting, text, before, a
     ],
 )
 def test_which_older_messages_are_quoted_can_be_set(cellist, settings, quoted):
-    assert told(cellist, {}, settings).block.count(', user: "') == quoted
+    assert told(cellist, {}, settings).memory_prompt.count(', user: "') == quoted
 
 
 @pytest.mark.parametrize(("limit", "count"), [(1, 1), (3, 3), (None, 7)])
@@ -121,7 +121,7 @@ def owner() -> UserId:
 
 
 def test_the_newest_summaries_that_fit_are_told_in_order(owner):
-    told = turn_context.gather(owner, Wanted("", 1400, MemoryConfig())).block
+    told = turn_context.gather(owner, Wanted("", 1400, MemoryConfig())).memory_prompt
     assert "stretch 296" not in told
     assert told.index("stretch 297") < told.index("stretch 299")
 
@@ -138,10 +138,10 @@ def test_no_more_summaries_are_read_than_may_fit(owner):
 def test_no_message_enters_twice(cellist):
     """What the conversation shows already is not quoted beside it."""
     memory = MemoryConfig(user_state=UserState(recall_k=0, standing_facts=0))
-    wanted = Wanted("", 9000, memory, recall=Query("the cello, hello"))
+    wanted = Wanted("", 9000, memory, recall_query=Query("the cello, hello"))
     gathered = turn_context.gather(cellist, wanted)
     assert len(gathered.messages) == 7
-    assert gathered.block == ""
+    assert gathered.memory_prompt == ""
 
 
 def test_summaries_take_their_place_in_the_budget(cellist):
@@ -162,5 +162,5 @@ def test_summaries_take_their_place_in_the_budget(cellist):
         created_at=timezone.now(),
     )
     gathered = turn_context.gather(cellist, Wanted("", 300, MemoryConfig()))
-    assert "word word" in gathered.block
+    assert "word word" in gathered.memory_prompt
     assert len(gathered.messages) == 5

@@ -206,9 +206,9 @@ def test_users_lexemes_have_nothing_in_common(owner):
 def test_what_is_removed_leaves_the_shelf(owner):
     fact = learn(owner, "tea", toward(1))
     learn(owner, "milk", toward(0, 1))
-    assert corpus_cache.of(owner).facts.living == 2
+    assert corpus_cache.of(owner).facts.live_count == 2
     passages.drop_facts(owner, [fact])
-    assert corpus_cache.of(owner).facts.living == 1
+    assert corpus_cache.of(owner).facts.live_count == 1
     assert near(owner) == []
 
 

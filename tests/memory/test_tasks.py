@@ -199,11 +199,11 @@ def test_pauses_grow_to_ten_minutes_and_end_with_success(monkeypatch):
     monkeypatch.setattr(periodic_sweep, "time", SimpleNamespace(monotonic=lambda: 0.0))
     patience, pauses = periodic_sweep.Patience(), []
     for _ in range(6):
-        patience.note(failed=True)
+        patience.record(failed=True)
         pauses.append(patience._until)
     assert pauses == [60, 120, 240, 480, 600, 600]
     assert not patience.is_over
-    patience.note(failed=False)
+    patience.record(failed=False)
     assert patience.is_over
 
 

@@ -61,7 +61,7 @@ def test_the_message_names_the_job_and_wants_no_answer(monkeypatch):
 
 
 def test_a_message_is_sent_soon(queue):
-    Wake(queue.send, pause_seconds=0, waiting="learning").soon()
+    Wake(queue.send, pause_seconds=0, waiting="learning").notify()
     queue.wait()
 
 
@@ -69,7 +69,7 @@ def test_many_calls_make_one_message(queue):
     waker = Wake(queue.send, pause_seconds=0, waiting="learning")
     queue.gate.clear()
     for _ in range(100):
-        waker.soon()
+        waker.notify()
     queue.gate.set()
     queue.wait()
     assert queue.sent <= 2
@@ -77,9 +77,9 @@ def test_many_calls_make_one_message(queue):
 
 def test_a_call_during_a_message_makes_another(queue):
     waker = Wake(queue.send, pause_seconds=0, waiting="learning")
-    waker.soon()
+    waker.notify()
     queue.wait()
-    waker.soon()
+    waker.notify()
     queue.wait()
     assert queue.sent == 2
 
@@ -89,7 +89,7 @@ def test_a_slow_broker_holds_nobody_up(queue):
     queue.gate.clear()
     began = time.perf_counter()
     for _ in range(1000):
-        waker.soon()
+        waker.notify()
     assert time.perf_counter() - began < PATIENCE_SECONDS / 2
     queue.gate.set()
 

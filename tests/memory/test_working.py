@@ -97,7 +97,7 @@ def test_the_cap_changes_what_is_held_not_what_is_read(owner, cap):
         assert texts(owner, cap=cap) == [str(i) for i in range(80)]
     held = message_cache.MEMORY.get((owner, ""))
     assert held is not None
-    assert len(held.lines) == cap
+    assert len(held.messages) == cap
 
 
 def test_at_most_the_limit_is_read(owner):
@@ -144,6 +144,6 @@ def test_it_forgets_one_user_whole():
     one, other = UserId(uuid.uuid4()), UserId(uuid.uuid4())
     for key in ((one, ""), (one, "work"), (other, "")):
         memory.put(key, held("x"))
-    memory.forget(one)
+    memory.drop_user(one)
     assert memory.get((one, "work")) is None
     assert memory.get((other, "")) is not None

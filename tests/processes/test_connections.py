@@ -89,7 +89,7 @@ async def test_connections_are_counted_by_address(clients, refused):
 )
 async def test_trusted_proxies_are_not_counted(proxies, client):
     server = ServerConfig(max_connections_per_address=1, trusted_proxies=proxies)
-    trusting = ConnectionTable(ConnectionLimits.of(server))
+    trusting = ConnectionTable(ConnectionLimits.from_config(server))
     assert refusals(trusting, client, client) == [False, False]
     assert refusals(trusting, "192.0.2.1", "192.0.2.1") == [False, True]
 
@@ -97,7 +97,7 @@ async def test_trusted_proxies_are_not_counted(proxies, client):
 async def test_no_limit_per_address_is_none_at_all():
     server = ServerConfig(max_connections_per_address=None)
     assert not any(
-        refusals(ConnectionTable(ConnectionLimits.of(server)), *["192.0.2.1"] * 500)
+        refusals(ConnectionTable(ConnectionLimits.from_config(server)), *["192.0.2.1"] * 500)
     )
 
 

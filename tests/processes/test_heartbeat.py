@@ -16,23 +16,23 @@ def descriptor() -> Iterator[int]:
 
 def test_only_who_has_begun_to_beat_can_miss(descriptor: int) -> None:
     board, pulse = Board(descriptor), Pulse(descriptor, 2)
-    assert [board.misses(2) for _ in range(3)] == [0, 0, 0]
+    assert [board.count_misses(2) for _ in range(3)] == [0, 0, 0]
     pulse.beat()
-    assert [board.misses(2) for _ in range(3)] == [0, 1, 2]
+    assert [board.count_misses(2) for _ in range(3)] == [0, 1, 2]
     pulse.beat()
-    assert board.misses(2) == 0
-    board.forget(2)
-    assert [board.misses(2) for _ in range(3)] == [0, 0, 0]
+    assert board.count_misses(2) == 0
+    board.reset(2)
+    assert [board.count_misses(2) for _ in range(3)] == [0, 0, 0]
 
 
 def test_a_new_process_is_not_taken_for_the_one_before(descriptor: int) -> None:
     board = Board(descriptor)
     Pulse(descriptor, 1).beat()
-    assert [board.misses(1) for _ in range(3)] == [0, 1, 2]
-    board.forget(1)
+    assert [board.count_misses(1) for _ in range(3)] == [0, 1, 2]
+    board.reset(1)
     # Nobody looked until it has beaten as often as the other had.
     Pulse(descriptor, 1).beat()
-    assert [board.misses(1) for _ in range(2)] == [0, 1]
+    assert [board.count_misses(1) for _ in range(2)] == [0, 1]
 
 
 def test_one_does_not_beat_for_another(descriptor: int) -> None:
@@ -40,14 +40,14 @@ def test_one_does_not_beat_for_another(descriptor: int) -> None:
     first, second = Pulse(descriptor, 1), Pulse(descriptor, 2)
     first.beat()
     second.beat()
-    board.misses(1), board.misses(2)
+    board.count_misses(1), board.count_misses(2)
     second.beat()
-    assert (board.misses(1), board.misses(2)) == (1, 0)
+    assert (board.count_misses(1), board.count_misses(2)) == (1, 0)
 
 
 def test_it_never_beats_what_means_nothing(descriptor: int) -> None:
     board, pulse = Board(descriptor), Pulse(descriptor, 1)
     for _ in range(600):
         pulse.beat()
-        assert board.misses(1) == 0
-    assert board.misses(1) == 1
+        assert board.count_misses(1) == 0
+    assert board.count_misses(1) == 1

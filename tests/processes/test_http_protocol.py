@@ -20,7 +20,7 @@ from tests.conftest import serve
 
 SECONDS = 60.0
 """How long is waited for what comes, if nothing is wrong, at once."""
-QUICK = ConnectionLimits(look_seconds=0.02)
+QUICK = ConnectionLimits(poll_seconds=0.02)
 HEAD = b"GET / HTTP/1.1\r\nHost: test\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: test\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"

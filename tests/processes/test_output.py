@@ -64,7 +64,7 @@ def tell(caplog) -> Callable[..., list[str]]:
             told = Told("bridge")
             for line in lines:
                 told.add("stdout", line)
-            told.own_up()
+            told.log_dropped()
         return [record.getMessage() for record in of_sidecars(caplog)]
 
     return tell
@@ -102,7 +102,7 @@ def test_what_is_too_much_is_left_out_and_counted(tell, monkeypatch) -> None:
         now[0] = second
         for line in range(5):
             told.add("stderr", b"%d.%d" % (second, line))
-    told.own_up()
+    told.log_dropped()
     assert [said.removeprefix("sidecar=bridge ") for said in tell()] == [
         *(f"stream=stderr 0.{line}" for line in range(3)),
         "printed more than 2 lines a second: 2 left out",

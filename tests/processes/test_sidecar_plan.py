@@ -30,7 +30,7 @@ def load(tmp_path: Path, settings) -> Callable[[str], Config]:
 def test_a_server_with_sidecars_runs_them_once_it_answers(load) -> None:
     _, sidecars = server_plan.make(load(ONE)).children(listening=5, lifeline=6, board=7)
     assert sidecars.command.name == "sidecars"
-    assert sidecars.command.is_wanted()
+    assert sidecars.command.is_needed()
     assert (sidecars.command.is_vital, sidecars.command.follows_web) == (False, True)
     # They end beside the last replies, which they may deliver.
     assert not sidecars.command.outlives_web

@@ -99,12 +99,12 @@ def test_what_has_ended_is_said_to_start_again(state, capsys) -> None:
 def test_a_child_tells_why_it_waits() -> None:
     argv = (sys.executable, "-I", "-c", "raise SystemExit(3)")
     child = Child(Command("beat", argv, os.environ, ()))
-    assert child.waiting(time.monotonic()) is None
+    assert child.waiting_record(time.monotonic()) is None
     child.start(time.monotonic())
-    assert child.waiting(time.monotonic()) is None
+    assert child.waiting_record(time.monotonic()) is None
     before = time.time()
     until(lambda: child.reap(time.monotonic()))
-    waiting = child.waiting(time.monotonic())
+    waiting = child.waiting_record(time.monotonic())
     assert waiting is not None
     assert (waiting.reason, waiting.restarts) == ("ended with exit code 3", 1)
     died_at = waiting.due_at - FIRST_PAUSE_SECONDS

@@ -118,7 +118,7 @@ def test_who_has_ended_does_not_hang(
     monkeypatch.setattr(supervisor, "BEAT_LOOK_SECONDS", 0.0)
     with tempfile.TemporaryFile() as file:
         argv = (sys.executable, "-I", "-c", script)
-        child = Child(Command("web-1", argv, os.environ, (), beats_at=1))
+        child = Child(Command("web-1", argv, os.environ, (), heartbeat_slot=1))
         board = Board(file.fileno())
         watching = supervisor.Supervisor([child], board, changed=lambda _: None)
         child.start(time.monotonic())
@@ -126,7 +126,7 @@ def test_who_has_ended_does_not_hang(
         if times == 0:
             until(lambda: child.reap(time.monotonic()))
         for _ in range(2 * supervisor.BEATS_MISSED + 2):
-            watching._end_hanging(time.monotonic())
+            watching._kill_hanging(time.monotonic())
         child.kill()
     assert caplog.text.count("web-1 hangs; killed") == times
 

@@ -355,20 +355,20 @@ class FaultServer(FakeServer):
     async def _talk(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        self._note(lambda: self._count(1))
+        self._update(lambda: self._count(1))
         try:
             if self.greeting and not await self._act(self.greeting, reader, writer):
                 return
             while (read := await read_request(reader)) is not None:
                 request = Request(read[0].path, read[0].headers, read[1])
-                self._note(partial(self.requests.append, request))
+                self._update(partial(self.requests.append, request))
                 if not await self._serve(request, reader, writer):
                     return
         except (ConnectionError, asyncio.CancelledError, ssl.SSLError):
             pass
         finally:
             writer.transport.abort()
-            self._note(lambda: self._count(-1))
+            self._update(lambda: self._count(-1))
 
     async def _serve(
         self,
@@ -384,11 +384,11 @@ class FaultServer(FakeServer):
         try:
             await asyncio.wait({acting, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not acting.done():
-                self._note(lambda: setattr(request, "left", True))
+                self._update(lambda: setattr(request, "left", True))
                 return False
             return acting.result()
         except ConnectionError:
-            self._note(lambda: setattr(request, "left", True))
+            self._update(lambda: setattr(request, "left", True))
             return False
         finally:
             acting.cancel()

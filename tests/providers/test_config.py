@@ -199,7 +199,7 @@ def test_each_endpoint_has_what_it_says_or_else_the_entrys_own():
             set(entry.headers),
             entry.endpoints,
         )
-        for entry in provider.each()
+        for entry in provider.per_endpoint()
     ] == [
         ("sk-shared", "http://box/v1", {"X-Team"}, ()),
         ("sk-own", "http://box/v1", {"X-Team", "X-Region"}, ()),
@@ -211,8 +211,8 @@ def test_each_endpoint_has_what_it_says_or_else_the_entrys_own():
 
 def test_an_entry_without_endpoints_is_one():
     provider = load({"openai": {"api_key": "sk"}})["openai"]
-    assert provider.each() == [provider]
-    assert load({"openai": {"api_key": "sk", "endpoints": []}})["openai"].each()
+    assert provider.per_endpoint() == [provider]
+    assert load({"openai": {"api_key": "sk", "endpoints": []}})["openai"].per_endpoint()
 
 
 def test_keys_of_endpoints_are_enough():

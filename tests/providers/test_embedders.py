@@ -132,7 +132,7 @@ async def test_a_recent_query_is_remembered(monkeypatch):
         assert np.array_equal(first, third)
     for number in range(3):
         await embedders.embed(LOCAL, [f"other {number}"], query=True)
-    assert minilm._own.recall("one more query") is None
+    assert minilm._own.cached_query("one more query") is None
 
 
 def test_batches_hold_texts_of_a_length():

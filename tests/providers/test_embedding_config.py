@@ -54,7 +54,7 @@ def test_openai_is_chosen_when_its_key_is_there():
 def test_another_name_for_openai_will_do():
     embedder = chosen(acme={"kind": "openai", "api_key": KEY})
     assert embedder.id == "openai:text-embedding-3-small:1536"
-    assert embedder.service.source.setting("api_key") == "providers.acme.api_key"
+    assert embedder.api.source.setting("api_key") == "providers.acme.api_key"
 
 
 def test_of_several_endpoints_the_first_is_used():
@@ -62,8 +62,8 @@ def test_of_several_endpoints_the_first_is_used():
     for asked in (None, {"provider": "openai"}):
         embedder = chosen(asked, openai={"endpoints": endpoints})
         assert embedder.id == "openai:text-embedding-3-small:1536"
-        assert embedder.service is not None
-        key = embedder.service.source.provider.api_key
+        assert embedder.api is not None
+        key = embedder.api.source.provider.api_key
         assert key is not None
         assert key.get_secret_value() == KEY
 
@@ -187,13 +187,13 @@ def test_the_local_chat_model_is_no_embedder():
 
 
 def test_openai_takes_the_key_of_its_entry():
-    provider = chosen({"provider": "openai"}, openai=ENTRY).service.source.provider
+    provider = chosen({"provider": "openai"}, openai=ENTRY).api.source.provider
     assert provider.api_key.get_secret_value() == KEY
 
 
 def test_a_key_given_here_wins():
     asked = {"provider": "openai", "api_key": " sk-other "}
-    source = chosen(asked, openai=ENTRY).service.source
+    source = chosen(asked, openai=ENTRY).api.source
     assert source.provider.api_key.get_secret_value() == "sk-other"
     assert source.setting("api_key") == "embed_with.api_key"
 
@@ -201,7 +201,7 @@ def test_a_key_given_here_wins():
 def test_an_entrys_secrets_go_to_no_other_address():
     entry = {**ENTRY, "headers": {"X-Team": "secret"}}
     here = {"base_url": "http://elsewhere.test/v1", "model": "m", "dims": 8}
-    provider = chosen({"provider": "openai", **here}, openai=entry).service.source
+    provider = chosen({"provider": "openai", **here}, openai=entry).api.source
     assert provider.provider.api_key is None
     assert provider.provider.headers == {}
 
@@ -210,7 +210,7 @@ def test_it_waits_no_longer_for_a_vector_than_a_minute():
     patient = {**ENTRY, "timeouts": {"total_seconds": 600}}
     hasty = {**ENTRY, "timeouts": {"total_seconds": 5}}
     for entry, seconds in ((patient, 60), (hasty, 5)):
-        provider = chosen(None, openai=entry).service.source.provider
+        provider = chosen(None, openai=entry).api.source.provider
         assert provider.timeouts.total_seconds == seconds
 
 

@@ -548,7 +548,7 @@ async def test_the_error_tells_of_one_that_is_left_alone(server, first, clock):
     server.default = keyed(a=faults.status(401))
     provider = two(server)
     await said(provider)
-    told = endpoint_pool.find("acme", provider).closed_to_all()
+    told = endpoint_pool.find("acme", provider).circuit_open_error()
     assert "refused this server's key" in told.message
     assert "providers.acme" in told.detail
     assert "providers.acme" not in told.message

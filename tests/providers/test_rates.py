@@ -64,7 +64,7 @@ def test_a_reply_of_a_model_that_only_embeds_has_no_known_cost():
     priced = rates.exact(input=Decimal("0.02"), output=None)
     assert priced.cost(Usage(1000, 0)) == 20
     assert priced.cost(Usage(1000, 1)) is None
-    assert priced.most(1000, 1) is None
+    assert priced.max_cost(1000, 1) is None
 
 
 @given(RATES, USAGES)

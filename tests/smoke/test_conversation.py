@@ -315,7 +315,7 @@ def test_a_sweep_asks_as_much_about_many_runs_as_about_one(cast: Cast, state: st
         Run.objects.filter(pk=run.pk).update(state="cancelled")
     for run in launched:
         lifecycle.add(
-            [Draft(judge_queue.KIND, UserId(run.user_id), "assistant", seconds=3600)]
+            [Draft(judge_queue.KIND, UserId(run.user_id), "assistant", delay_seconds=3600)]
         )
     Run.objects.filter(pk=launched[0].pk).update(state=state)
     with CaptureQueriesContext(connection) as of_one:

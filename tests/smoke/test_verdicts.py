@@ -214,7 +214,7 @@ expect:
 @database
 def test_a_score_is_awaited_only_while_its_task_is_open(cast: Cast):
     (run,) = queued()
-    draft = Draft(judge_queue.KIND, run.user_id, "assistant", seconds=3600)
+    draft = Draft(judge_queue.KIND, run.user_id, "assistant", delay_seconds=3600)
     (task,) = lifecycle.add([draft])
     begun = run_lifecycle.begin(run.pk, 1)
     run_lifecycle.ended(begun, "max_turns")

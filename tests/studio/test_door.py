@@ -497,7 +497,7 @@ def test_a_session_ends_eight_hours_after_its_last_use(
     idp.subject = user
     browser.follow(browser.get("/admin/"), 3)
     content = json.dumps(dict(SessionStore(taken(browser)).items())).encode()
-    box = SessionStore()._box()
+    box = SessionStore()._fernet()
     sealed = box.encrypt_at_time(content, int(time.time()) + seconds)
     browser.http.cookies.set("coulisse_studio", sealed.decode())
     assert browser.get("/admin/").status_code == status

@@ -511,7 +511,7 @@ def test_who_refers_to_an_agent_is_listed(server):
         ("smoke test", "greeting", "talks to it"),
     ]
     assert (
-        agent_references.of_agent(live.current(), "forgetful")[0].how
+        agent_references.of_agent(live.current(), "forgetful")[0].relation
         == "falls back to it"
     )
 

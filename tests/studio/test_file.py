@@ -528,14 +528,14 @@ def test_a_file_that_is_not_valid_is_told_of(browser, yaml, text):
     watcher = live.Watcher()
     yaml.write_text("prompt: x\n" + text)
     for _ in range(2):  # When it is first seen it may be half written.
-        watcher.look()
+        watcher.poll()
     for _ in range(2):  # However often it is looked at.
         page = browser.get("/admin/config/edit").text
         assert "not valid as it stands below" in page
         assert 'data-line="1"' in page
         assert "prompt: x" in page
     yaml.write_text(text)
-    watcher.look()
+    watcher.poll()
     assert "not valid" not in browser.get("/admin/config/edit").text
 
 

@@ -241,7 +241,7 @@ def test_what_is_set_aside_does(configure):
     aside = SetAside(
         "agents", "bob", (Problem(("agents",), "no provider 'x'", "coulisse.E1"),)
     )
-    live.replace(replace(live.current(), set_aside=(aside,)))
+    live.replace(replace(live.current(), rejected_overrides=(aside,)))
     [concern] = alerts.concerns(recent_activity.since(SINCE, NOW), SINCE)
     assert concern.level == "bad"
     assert "bob" in concern.said
@@ -256,15 +256,15 @@ def test_a_file_that_an_edit_broke_does(configure):
     good = path.read_text()
     watcher = live.Watcher()
     path.write_text(good + "prompt: x\n")
-    watcher.look()
+    watcher.poll()
     assert concerns() == []  # It may be half written.
-    watcher.look()
+    watcher.poll()
     [concern] = alerts.concerns(recent_activity.since(SINCE, NOW), SINCE)
     assert concern.said == "coulisse.yaml is not valid: what it said before runs"
     assert f"coulisse.yaml:{good.count(chr(10)) + 1}:1: " in concern.more
     assert concern.address == "/admin/config/edit"
     path.write_text(good)
-    watcher.look()
+    watcher.poll()
     assert concerns() == []
 
 
@@ -274,8 +274,8 @@ def test_an_edit_that_takes_a_restart_does(configure):
     path = live.current().path
     watcher = live.Watcher()
     path.write_text(path.read_text() + "server: {port: 9999}\n")
-    watcher.look()
+    watcher.poll()
     assert concerns() == ["Restart to apply what changed in server"]
     path.write_text(path.read_text().replace("server: {port: 9999}\n", ""))
-    watcher.look()
+    watcher.poll()
     assert concerns() == []

@@ -227,12 +227,12 @@ async def test_who_is_too_slow_is_told_all_anew_and_nothing_grows():
     watcher = broadcaster.Watcher(told)
     messages = watcher.messages()
     assert await anext(messages) == "whole 1"
-    watcher.put("first")
+    watcher.enqueue("first")
     assert await anext(messages) == "first"
     for number in range(broadcaster.MAX_BEHIND + 100):
-        watcher.put(str(number))
+        watcher.enqueue(str(number))
     assert await anext(messages) == "whole 2"
-    watcher.put("later")
+    watcher.enqueue("later")
     assert await anext(messages) == "later"
     await messages.aclose()
 
@@ -247,10 +247,10 @@ async def test_a_process_that_falls_silent_is_forgotten(monkeypatch):
     watching.start()
     try:
         async with asyncio.timeout(60):
-            with watching.watching() as watcher:
+            with watching.add_watcher() as watcher:
                 messages = watcher.messages()
                 await anext(messages)
-                watching._take(frame)
+                watching._apply_update(frame)
                 while json.loads(await anext(messages))["turns"] != {told["id"]: told}:
                     pass
                 monkeypatch.setattr(broadcaster, "SILENT_SECONDS", 0.0)

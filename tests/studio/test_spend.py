@@ -167,8 +167,8 @@ def test_every_day_has_its_bar():
     days = cost_totals.by("day", NOW - timedelta(days=6))
     chart = spend.chart(days, NOW - timedelta(days=6), NOW)
     assert [bar.share for bar in chart.bars] == [0, 0, 0, 1, 0, 0, 0]
-    assert chart.bars[3].said == "2100-07-28: $1.25"
-    assert chart.bars[5].said == "2100-07-30: unknown, 1 of unknown price"
+    assert chart.bars[3].label == "2100-07-28: $1.25"
+    assert chart.bars[5].label == "2100-07-30: unknown, 1 of unknown price"
 
 
 @pytest.mark.parametrize("sign", [*csv_export.FORMULAS])

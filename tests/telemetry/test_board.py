@@ -29,10 +29,10 @@ def a_turn(turn_id=None, *, calls=(), said="What is new?"):
 def test_it_shows_a_turn_until_it_is_taken_down():
     shown = Board()
     turn = a_turn()
-    shown.put_up(turn.turn_id, lambda: turn)
-    assert shown.running() == [turn]
-    shown.take_down(turn.turn_id)
-    assert (shown.running(), shown.count()) == ([], 0)
+    shown.register(turn.turn_id, lambda: turn)
+    assert shown.list_turns() == [turn]
+    shown.unregister(turn.turn_id)
+    assert (shown.list_turns(), shown.count()) == ([], 0)
 
 
 def test_it_reads_no_turn_before_somebody_asks():
@@ -41,26 +41,26 @@ def test_it_reads_no_turn_before_somebody_asks():
     def look():
         raise AssertionError("nobody asked")
 
-    shown.put_up(TurnId(uuid.uuid4()), look)
+    shown.register(TurnId(uuid.uuid4()), look)
     assert shown.count() == 1
 
 
 def test_it_says_once_that_there_is_news():
     shown = Board()
     turn = a_turn()
-    assert shown.news() == News(has_ended=False, has_tasks=False)
-    shown.put_up(turn.turn_id, lambda: turn)
-    shown.take_down(turn.turn_id)
-    assert shown.news() == News(has_ended=True, has_tasks=False)
-    shown.note_tasks()
-    assert shown.news() == News(has_ended=False, has_tasks=True)
-    assert shown.news() == News(has_ended=False, has_tasks=False)
+    assert shown.take_changes() == News(has_ended_turns=False, has_changed_tasks=False)
+    shown.register(turn.turn_id, lambda: turn)
+    shown.unregister(turn.turn_id)
+    assert shown.take_changes() == News(has_ended_turns=True, has_changed_tasks=False)
+    shown.mark_tasks_changed()
+    assert shown.take_changes() == News(has_ended_turns=False, has_changed_tasks=True)
+    assert shown.take_changes() == News(has_ended_turns=False, has_changed_tasks=False)
 
 
 def test_what_was_never_up_is_no_news():
     shown = Board()
-    shown.take_down(TurnId(uuid.uuid4()))
-    assert not shown.news().has_ended
+    shown.unregister(TurnId(uuid.uuid4()))
+    assert not shown.take_changes().has_ended_turns
 
 
 def test_it_is_watched_for_a_while():
@@ -79,8 +79,8 @@ def test_of_very_many_turns_it_shows_the_newest():
     shown = Board()
     turns = [a_turn() for _ in range(active_turns.MAX_TOLD + 5)]
     for turn in turns:
-        shown.put_up(turn.turn_id, lambda turn=turn: turn)
-    assert shown.running() == turns[5:]
+        shown.register(turn.turn_id, lambda turn=turn: turn)
+    assert shown.list_turns() == turns[5:]
     assert shown.count() == len(turns)
 
 

@@ -102,7 +102,7 @@ def test_trials_are_in_no_other_figure():
     asked()
     asked(origin="shadow", user_id=BOB, agent="trial", outcome="error")
     found = seen()
-    assert (found.turns, found.trials, found.users, found.errors) == (1, 1, 1, 0)
+    assert (found.turns, found.shadow_runs, found.users, found.errors) == (1, 1, 1, 0)
     assert [each.agent for each in found.agents] == ["assistant"]
 
 

@@ -68,7 +68,7 @@ class Process:
         self.frames = []
 
     def watch(self):
-        self.reporter.listen(self.frames.append)
+        self.reporter.subscribe(self.frames.append)
 
     def heard(self):
         """Return the turns it knows of, as those who watch add up frames."""
@@ -230,7 +230,7 @@ async def test_what_one_process_could_not_send_is_sent_when_it_is_asked_again():
         await until(lambda: len({frame.process for frame in web.frames}) == 2)
         turn = a_turn()
         flaky.loses = 1
-        worker.board.put_up(turn.turn_id, lambda: turn)
+        worker.board.register(turn.turn_id, lambda: turn)
         await until(lambda: not flaky.loses)
         await until(lambda: str(turn.turn_id) in web.heard())
 

@@ -25,7 +25,7 @@ def shown(fake):
     answer = fake.default
 
     def look(request):
-        seen.append([running_turn_serializer.told(turn) for turn in BOARD.running()])
+        seen.append([running_turn_serializer.told(turn) for turn in BOARD.list_turns()])
         return answer
 
     fake.default = look
@@ -34,7 +34,7 @@ def shown(fake):
 
 def test_a_turn_is_shown_while_its_model_is_asked(client, fake, user):
     seen = shown(fake)
-    BOARD.news()
+    BOARD.take_changes()
     said = ask(client, user)
     ((turn,),) = seen
     assert (turn["agent"], turn["user_message"]) == ("assistant", "What is new?")
@@ -42,15 +42,15 @@ def test_a_turn_is_shown_while_its_model_is_asked(client, fake, user):
     assert turn["doing"]["names"] == ["gpt-test"]
     assert said.id == f"chatcmpl-{uuid.UUID(turn['id']).hex}"
     assert BOARD.count() == 0
-    assert BOARD.news().has_ended
+    assert BOARD.take_changes().has_ended_turns
 
 
 def test_one_that_leaves_no_trace_is_not(client, fake, user):
     seen = shown(fake)
-    BOARD.news()
+    BOARD.take_changes()
     ask(client, user, metadata={"memory": "incognito"})
     assert seen == [[]]
-    assert not BOARD.news().has_ended
+    assert not BOARD.take_changes().has_ended_turns
 
 
 def test_one_that_fails_is_taken_down(client, fake, user):

@@ -56,7 +56,7 @@ class Hands:
 
     def look(self, now: datetime | None = None, *, seconds: float = 0) -> None:
         self.now = (now or self.now) + timedelta(seconds=seconds)
-        sync_bridge.wait(self.clock.look(), timeout_seconds=PATIENCE_SECONDS)
+        sync_bridge.wait(self.clock.run_once(), timeout_seconds=PATIENCE_SECONDS)
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def remote(monkeypatch) -> Remote:
 def remembering(fake) -> Plan:
     source = Source("openai", fake.provider(), openai.DEFAULT_MODEL)
     service = Service(source, 3, OPENAI_LIMITS, {})
-    embedder = Embedder("ours", 3, 0.2, service=service)
+    embedder = Embedder("ours", 3, 0.2, api=service)
     return Plan(embedder, None, UserState(), MemoryConfig())
 
 

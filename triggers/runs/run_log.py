@@ -22,7 +22,7 @@ def armed(trigger: CronTrigger, next_at: datetime | None) -> None:
 def came_of(firings: Iterable[Firing]) -> None:
     """Say what came of occasions; of those that are left out in a row, the first."""
     for firing in firings:
-        trigger = firing.occasion.trigger
+        trigger = firing.event.trigger
         was_skipped = trigger.name in _skipping
         if firing.outcome == "fired":
             _skipping.discard(trigger.name)
@@ -33,7 +33,7 @@ def came_of(firings: Iterable[Firing]) -> None:
         _say(
             f"{trigger.type} trigger {firing.outcome}",
             trigger.name,
-            agent=firing.occasion.agent,
+            agent=firing.event.agent,
             task_id=None if firing.task_id is None else str(firing.task_id),
         )
 

@@ -46,7 +46,7 @@ class Occasion:
 class Firing:
     """What came of an occasion."""
 
-    occasion: Occasion
+    event: Occasion
     outcome: Literal["fired", "repeated", "skipped"]
     task_id: uuid.UUID | None
     """The task that was added, or that it repeats; None where it was skipped."""

@@ -71,18 +71,18 @@ class Schedule:
 
     def after(self, moment: datetime) -> Iterator[datetime]:
         """Yield the times it fires after a moment, in UTC, for as long as it does."""
-        for tick in self._from(moment):
+        for tick in self._simulate(moment):
             # What falls into the hour that comes twice is told by its first time.
             if (at := tick.astimezone(UTC)) > moment:
                 yield at
 
-    def up_to(self, moment: datetime) -> Iterator[datetime]:
+    def before(self, moment: datetime) -> Iterator[datetime]:
         """Yield the times it fired, the latest first; the moment itself is one."""
-        for tick in self._from(moment.replace(microsecond=1), is_reverse=True):
+        for tick in self._simulate(moment.replace(microsecond=1), is_reverse=True):
             if (at := tick.astimezone(UTC)) <= moment:
                 yield at
 
-    def _from(self, moment: datetime, *, is_reverse: bool = False) -> CronSim:
+    def _simulate(self, moment: datetime, *, is_reverse: bool = False) -> CronSim:
         zone: tzinfo = UTC if self.time_zone == "UTC" else ZoneInfo(self.time_zone)
         simulated = CronSim(self.expression, moment.astimezone(zone), is_reverse)
         if zone is not UTC and self._is_fixed:

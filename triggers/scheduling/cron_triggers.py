@@ -89,7 +89,7 @@ def _deal(
             TriggerState.objects.filter(name=state.name).update(
                 missed=F("missed") + due.missed, missed_at=due.missed_at
             )
-        firings = [_fire(config, trigger, tick, now) for tick in due.run]
+        firings = [_fire(config, trigger, tick, now) for tick in due.ticks]
     if due.missed:
         run_log.missed(trigger, due.missed, due.missed_at)
     run_log.came_of(firings)
@@ -100,7 +100,7 @@ def _deal(
 class _Due:
     """What has ticked since a cron was last looked at."""
 
-    run: Sequence[datetime]
+    ticks: Sequence[datetime]
     until: datetime
     """Up to when that is."""
     missed: int = 0
@@ -118,7 +118,7 @@ def _due(trigger: CronTrigger, until: datetime, now: datetime) -> _Due | None:
     caught = _caught_up(trigger, late, is_superseded=bool(fresh))
     left = late[: len(late) - len(caught)]
     return _Due(
-        run=[*caught, *fresh],
+        ticks=[*caught, *fresh],
         until=fresh[-1] if fresh else edge,
         missed=_count(trigger.times, until, edge) - len(caught),
         missed_at=left[-1] if left else None,
@@ -132,7 +132,7 @@ def _newest(times: Schedule, since: datetime, until: datetime) -> list[datetime]
     """
     if since >= until:
         return []
-    backwards = takewhile(lambda tick: tick > since, times.up_to(until))
+    backwards = takewhile(lambda tick: tick > since, times.before(until))
     return list(islice(backwards, MOST_CAUGHT_UP + 1))[::-1]
 
 

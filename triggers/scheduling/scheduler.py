@@ -60,7 +60,7 @@ class Clock:
         while True:
             pause = LOOK_SECONDS
             try:
-                await self.look()
+                await self.run_once()
                 pause = self._pause_seconds()
             except DatabaseDown:
                 pass  # It is tried again, and what was due meanwhile fires late.
@@ -68,34 +68,34 @@ class Clock:
                 logger.exception("the clock of triggers")
             await asyncio.sleep(pause)
 
-    async def look(self) -> None:
+    async def run_once(self) -> None:
         """Do what is to be done now."""
         config, now = live.current(), self._now()
         if not self._has_begun:
-            self._told(
+            self._kick_if_fired(
                 await database_executor.run_to_end(boot_triggers.begin, config, now)
             )
             self._has_begun, self._stayed_at = True, now
         if now - self._stayed_at >= STAY:
             await database_executor.run_to_end(boot_triggers.stay, now)
             self._stayed_at = now
-        if self._is_to_arm(config, now):
+        if self._needs_arming(config, now):
             await self._arm(config, now)
         due = [name for name, tick in self._ticks.items() if tick <= now]
         if due:
-            self._told(
+            self._kick_if_fired(
                 await database_executor.run_to_end(
                     cron_triggers.fire_due, config, now, due
                 )
             )
-            self._look_ahead(due, now)
+            self._schedule_next(due, now)
         # Last, so that nothing else waits for it if it fails.
         if not now - SWEEP < self._swept_at <= now:
             self._swept_at = now
             if await database_executor.run_to_end(lease_recovery.sweep):
                 self._kick()
 
-    def _is_to_arm(self, config: Config, now: datetime) -> bool:
+    def _needs_arming(self, config: Config, now: datetime) -> bool:
         """Return whether crons were edited, or the machine's clock was set back."""
         before, self._looked_at = self._looked_at, now
         if before is not None and now < before - JUMP:
@@ -114,7 +114,7 @@ class Clock:
             if known.get(name) != trigger:
                 run_log.armed(trigger, next(trigger.times.after(now), None))
 
-    def _look_ahead(self, names: Iterable[str], now: datetime) -> None:
+    def _schedule_next(self, names: Iterable[str], now: datetime) -> None:
         for name in names:
             tick = next((self._armed or {})[name].times.after(now), None)
             self._ticks[name] = NEVER if tick is None else tick
@@ -124,7 +124,7 @@ class Clock:
         seconds = (next_at - self._now()).total_seconds()
         return min(max(seconds, 0.0), LOOK_SECONDS)
 
-    def _told(self, firings: list[Firing]) -> None:
+    def _kick_if_fired(self, firings: list[Firing]) -> None:
         if any(firing.outcome == "fired" for firing in firings):
             self._kick()
 

@@ -58,7 +58,7 @@ class Delivery:
     payload: Any
     id: str | None
     """What it has in common with its repetitions; None where nobody can tell."""
-    greeting: Mapping[str, Any] | None = None
+    challenge_reply: Mapping[str, Any] | None = None
     """The answer to one by which a sender tries the address, and no more."""
 
 

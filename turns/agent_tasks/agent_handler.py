@@ -31,7 +31,7 @@ async def run(task: Work) -> Ending:
         stream=True,  # So that what was said is kept when it is cancelled.
         origin="task",
         on_end=partial(storage.close_with_reply, task, turn_id),
-        on_break=partial(storage.hold, task),
+        on_interruption=partial(storage.hold, task),
         learns=task.payload.get("learns", True),
         generation=task.payload.get("generation", 0),
     )

@@ -78,7 +78,7 @@ def draft(config: Config, caller: Caller, user_id: UserId, wish: Wish) -> Draft:
         key=wish.key,
         priority=wish.priority,
         max_failures=retries + 1,
-        seconds=wish.delay_seconds,
+        delay_seconds=wish.delay_seconds,
         id=task_id,
     )
 

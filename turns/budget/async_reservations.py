@@ -29,9 +29,9 @@ async def grant(query: Wanted, usage: Wish) -> tuple[Gathered, Allowance]:
     if usage.is_limited:
         return await reserved(reservations.grant, query, usage)
     context = Gathered(())
-    if query.is_anything:
+    if query.needs_reading:
         context = await database_executor.run(turn_context.gather, usage.user_id, query)
-    return context, Allowance(usage.charged())
+    return context, Allowance(usage.counter_keys())
 
 
 async def reserved(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

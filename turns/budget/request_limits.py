@@ -42,9 +42,9 @@ class Admitted:
     def stream(self, content: AsyncIterable[T]) -> AsyncGenerator[T]:
         """Keep the reservation until this content is sent, or the client leaves."""
         self.is_streamed = True
-        return self._settled_after(content)
+        return self._stream_then_settle(content)
 
-    async def _settled_after(self, content: AsyncIterable[T]) -> AsyncGenerator[T]:
+    async def _stream_then_settle(self, content: AsyncIterable[T]) -> AsyncGenerator[T]:
         try:
             async for piece in content:
                 yield piece
@@ -54,7 +54,7 @@ class Admitted:
     async def settle(self) -> None:
         """Charge the embeddings, and release the reservation."""
         settling = replace(
-            self.allowance, charged=self.allowance.charged if self.calls else ()
+            self.allowance, counter_keys=self.allowance.counter_keys if self.calls else ()
         )
         if not settling.is_charged:
             return
@@ -87,11 +87,11 @@ async def admitted(request: UsageRequest) -> AsyncGenerator[Admitted]:
 
 
 async def _reserve(request: UsageRequest) -> Allowance:
-    if request.caps():
+    if request.limits():
         return await async_reservations.reserved(request_usage.grant, request)
     # Authentication has just asked the database whether its token is valid.
     has_token = request.caller.token is not None
-    return Allowance(request.charged() if has_token else ())
+    return Allowance(request.counter_keys() if has_token else ())
 
 
 def charge_of(config: Config, calls: Sequence[EmbeddingCall]) -> Charge:

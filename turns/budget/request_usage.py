@@ -40,10 +40,10 @@ class UsageRequest:
         if not self.embedding_tokens:
             return None
         users = memory_settings.of_users(self.config)
-        service = None if users is None else users.embedder.service
+        service = None if users is None else users.embedder.api
         return None if service is None else service.source
 
-    def caps(self) -> list[Cap]:
+    def limits(self) -> list[Cap]:
         """Return the limits that apply: tokens and money only if it may use any."""
         holding = usage_limits.of(
             self.config, self.caller, self.user_id, None, asked={}, now=self.now
@@ -53,11 +53,11 @@ class UsageRequest:
             cap
             for cap in holding
             if is_paid
-            or cap.figure.counted in ("requests", "turns")
+            or cap.rule.counted in ("requests", "turns")
             or (cap.is_budget and self.needs_budget)
         ]
 
-    def charged(self) -> list[Key]:
+    def counter_keys(self) -> list[Key]:
         """Return the meters that are charged for its embeddings."""
         keys = usage_limits.user_keys(self.user_id, now=self.now)
         if self.caller.token is not None:
@@ -80,10 +80,10 @@ def grant(request: UsageRequest) -> Allowance:
 
 
 def _granted(request: UsageRequest) -> Allowance | None:
-    caps, source = request.caps(), request.paid_embedder()
+    caps, source = request.limits(), request.paid_embedder()
     return reservations.reserve(
         caps,
-        request.charged(),
+        request.counter_keys(),
         request.caller.token,
         tokens=0 if source is None else request.embedding_tokens,
         micro_usd=_priced(request, source) if usage_limits.needs_price(caps) else 0,

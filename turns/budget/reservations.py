@@ -48,7 +48,7 @@ class Wish:
     agent: AgentConfig
     experiment: str
     """What was asked for, where the agent is a variant of it; else ""."""
-    asked: Mapping[str, int]
+    token_limits: Mapping[str, int]
     """The request's own limits on its user's tokens, by period."""
     count_prompt: Callable[[Gathered], int]
     """Returns about how many tokens it sends, with what is read of the past."""
@@ -61,7 +61,7 @@ class Wish:
     is_exempt: bool = False
     """Whether it is a trial of ours, which counts towards no limit."""
 
-    def caps(self) -> list[Cap]:
+    def limits(self) -> list[Cap]:
         """Return what holds for it."""
         if self.is_exempt:
             return []
@@ -71,7 +71,7 @@ class Wish:
             self.user_id,
             self.agent.name,
             experiment=self.experiment,
-            asked=self.asked,
+            asked=self.token_limits,
             now=self.now,
         )
 
@@ -79,12 +79,12 @@ class Wish:
     def is_limited(self) -> bool:
         """Whether the database may have to be asked before it begins."""
         return (
-            bool(self.asked)
+            bool(self.token_limits)
             or self.caller.token is not None
             or bool(self.config.get(LIMITS))
         )
 
-    def charged(self) -> list[Key]:
+    def counter_keys(self) -> list[Key]:
         """Return the meters it is charged to, whatever holds."""
         keys: list[Key] = []
         if self.is_exempt:
@@ -100,7 +100,7 @@ class Wish:
 class Allowance:
     """What a turn was granted, and where it is charged."""
 
-    charged: Sequence[Key]
+    counter_keys: Sequence[Key]
     reservation: Reservation | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     """What the client is told of what is left."""
@@ -108,7 +108,7 @@ class Allowance:
     @property
     def is_charged(self) -> bool:
         """Whether anything need be written down when the turn ends."""
-        return bool(self.charged) or self.reservation is not None
+        return bool(self.counter_keys) or self.reservation is not None
 
 
 def reply_tokens(parameters: Mapping[str, Any]) -> int:
@@ -126,7 +126,7 @@ def grant(wanted: Wanted, wish: Wish) -> tuple[Gathered, Allowance]:
     """
     past = (
         turn_context.gather(wish.user_id, wanted)
-        if wanted.is_anything
+        if wanted.needs_reading
         else Gathered(())
     )
     allowance = _reserved(wish, past)
@@ -146,7 +146,7 @@ def check(wish: Wish) -> None:
 
 def _reserved(wish: Wish, past: Gathered) -> Allowance | None:
     """Set aside what a turn may use; None where its token is not as remembered."""
-    caps, charged, token = wish.caps(), wish.charged(), wish.caller.token
+    caps, charged, token = wish.limits(), wish.counter_keys(), wish.caller.token
     if not caps:
         is_valid = token is None or usage_counters.is_valid(token, now=wish.now)
         return Allowance(charged) if is_valid else None
@@ -244,7 +244,7 @@ def renewed(config: Config, caller: Caller, user_id: UserId) -> Caller:
 def settle(allowance: Allowance, charge: Charge) -> None:
     """Charge a turn that ended and give back what was set aside for it."""
     usage_counters.settle(
-        allowance.charged, allowance.reservation, charge, now=int(time.time())
+        allowance.counter_keys, allowance.reservation, charge, now=int(time.time())
     )
 
 

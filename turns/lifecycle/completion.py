@@ -39,16 +39,16 @@ async def save(
     if turn.embeddings:
         charge += request_limits.charge_of(turn.config, turn.embeddings)
     record = turn_record.record(turn, reply, outcome, error)
-    settle = partial(reservations.settle, turn.allowance, charge)
+    settle = partial(reservations.settle, turn.usage_grant, charge)
     also = partial(post_turn_hooks.write, EndedTurn(turn, reply, record, outcome))
     is_incognito = turn.request.options.is_incognito
     is_void = outcome == "error" and (
-        turn.request.origin == "task" or not reply.said_something
+        turn.request.origin == "task" or not reply.has_output
     )
-    study = None if is_void else turn.study
+    study = None if is_void else turn.extraction_request
     try:
         if is_incognito:
-            if turn.allowance.is_charged or turn.request.on_end is not None:
+            if turn.usage_grant.is_charged or turn.request.on_end is not None:
                 await database_executor.run_to_end(
                     turn_transaction.keep_nothing, settle=settle, also=also
                 )
@@ -65,7 +65,7 @@ async def save(
             also=also,
         )
     except DatabaseDown as exc:
-        if charge.tokens or turn.allowance.reservation is not None:
+        if charge.tokens or turn.usage_grant.reservation is not None:
             lost = replace(record, outcome="error", error=recorded(error or exc))
             debt = Debt(lost, charge, settle)
             deferred_charges.owe(debt, turn.telemetry, is_recorded=not is_incognito)

@@ -14,12 +14,12 @@ from turns.turn import Turn
 def begin(turn: Turn) -> None:
     """Show a turn from now on, unless it is incognito."""
     if not turn.request.options.is_incognito:
-        BOARD.put_up(turn.request.turn_id, partial(_look, turn))
+        BOARD.register(turn.request.turn_id, partial(_look, turn))
 
 
 def end(turn: Turn) -> None:
     """Show it no more."""
-    BOARD.take_down(turn.request.turn_id)
+    BOARD.unregister(turn.request.turn_id)
 
 
 def _look(turn: Turn) -> Running:
@@ -38,5 +38,5 @@ def beginning(turn: Turn) -> dict[str, Any]:
         "origin": request.origin,
         "user_message": query_embedding.last_said(request.messages),
         "is_streamed": request.stream,
-        "started_at": turn.began.at,
+        "started_at": turn.started.at,
     }

@@ -39,8 +39,8 @@ def write(ended: EndedTurn) -> None:
     request = ended.turn.request
     if ended.outcome == "ok" and request.on_end is not None:
         request.on_end(ended.reply, ended.turn.record)
-    if ended.outcome != "ok" and request.on_break is not None:
-        request.on_break()
+    if ended.outcome != "ok" and request.on_interruption is not None:
+        request.on_interruption()
     for hook in HOOKS:
         if ended.outcome in hook.outcomes and (
             hook.is_for_incognito or not request.options.is_incognito

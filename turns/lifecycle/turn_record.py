@@ -39,7 +39,7 @@ def entries(turn: Turn, reply: Reply, outcome: Outcome) -> list[Entry]:
         )
 
     added = [entry(message) for message in turn.new]
-    if reply.said_something:
+    if reply.has_output:
         said = reply.exchange or (reply.message(),)
         *_, last = (message for message in said if message.role == "assistant")
         how = (reply.finish_reason or "") if outcome == "ok" else outcome
@@ -100,7 +100,7 @@ def record(
     """Return what is put down of the turn."""
     return Record(
         **live_registration.beginning(turn),
-        seconds=time.perf_counter() - turn.began.clock,
+        seconds=time.perf_counter() - turn.started.clock,
         outcome=outcome,
         finish_reason=reply.finish_reason or "",
         error=None if error is None else recorded(error),
@@ -108,7 +108,7 @@ def record(
         token_id=turn.request.caller.token_id,
         cost_micro_usd=trace.cost(turn.record),
         usage=trace.usage(turn.record),
-        recalled=[public_ids.write(fact_id) for fact_id in turn.recalled],
+        recalled_fact_ids=[public_ids.write(fact_id) for fact_id in turn.recalled_fact_ids],
         calls=turn.record,
     )
 

@@ -53,7 +53,7 @@ async def prepare(request: TurnRequest) -> Turn:
 
     def count_prompt(context: Gathered) -> int:
         _, spoken = _conversation(request, context, new)
-        return count([*system, *prompt.told(context.block), *spoken])
+        return count([*system, *prompt.told(context.memory_prompt), *spoken])
 
     usage = _usage(request, config, route, user_id, count_prompt, began)
     if usage.is_limited and memory.has_paid_embedder:
@@ -70,23 +70,23 @@ async def prepare(request: TurnRequest) -> Turn:
     except BaseException:
         # Embeddings for recall are billed even if the turn does not begin.
         charge = request_limits.charge_of(config, embeddings)
-        async_reservations.give_back(allowance or Allowance(usage.charged()), charge)
+        async_reservations.give_back(allowance or Allowance(usage.counter_keys()), charge)
         raise
     return Turn(
         request=request,
         agent=agent,
         user_id=user_id,
         new=new,
-        prompt=[*system, *prompt.told(context.block), *spoken],
+        prompt=[*system, *prompt.told(context.memory_prompt), *spoken],
         memory=memory.settings,
-        study=_study(request, memory, agent),
+        extraction_request=_study(request, memory, agent),
         telemetry=config.get(TELEMETRY),
-        began=began,
+        started=began,
         config=config,
-        allowance=allowance,
-        recalled=context.facts,
+        usage_grant=allowance,
+        recalled_fact_ids=context.facts,
         tools=tools,
-        offer=offer,
+        tool_set=offer,
         experiment=route.experiment,
         embeddings=embeddings,
     )
@@ -127,7 +127,7 @@ def _counter(
 ) -> Callable[[Sequence[Message]], int]:
     """Return a function that counts the tokens of a model call with given messages."""
     is_sent = request.response_format is not None and any(
-        model.takes_format for model in fallback_chain.of(config, agent)
+        model.has_native_format for model in fallback_chain.of(config, agent)
     )
     return partial(
         token_usage.count_sent,
@@ -142,16 +142,16 @@ async def _query(
     """Return what to read for the turn, within `max_tokens`."""
     options = request.options
     recall = None
-    if memory.plan is not None:
+    if memory.user_memory is not None:
         said = query_embedding.last_said(request.messages)
-        recall = await query_embedding.query(memory.plan, said)
+        recall = await query_embedding.query(memory.user_memory, said)
     return Wanted(
         options.thread,
         max_tokens,
         memory.settings,
         mid_exchange=prompt.is_mid_exchange(new),
-        recall=recall,
-        brings_history=options.uses_client_history,
+        recall_query=recall,
+        client_sends_history=options.uses_client_history,
         time_zone=options.time_zone,
     )
 
@@ -171,7 +171,7 @@ def _usage(
         user_id=user_id,
         agent=route.agent,
         experiment=route.experiment,
-        asked=request.options.token_limits,
+        token_limits=request.options.token_limits,
         count_prompt=count_prompt,
         parameters=request.parameters,
         now=int(began.at.timestamp()),
@@ -182,7 +182,7 @@ def _usage(
 
 def _study(request: TurnRequest, memory: Memory, agent: AgentConfig) -> Study | None:
     """Return the request to extract facts from the turn, if they may be extracted."""
-    if memory.plan is None or not request.learns:
+    if memory.user_memory is None or not request.learns:
         return None
     return Study(agent.name, request.options.time_zone)
 

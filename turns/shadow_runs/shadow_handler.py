@@ -72,11 +72,11 @@ async def _prepare(task: Work, config: Config, agent: AgentConfig) -> Turn:
     """Compose the turn a variant takes: the prompt of the other, its own preamble."""
     began = Moment()
     trial = Trial.from_json(task.payload)
-    request = trial.request(task, attempt_ids.turn_id(task.id, task.attempts))
+    request = trial.to_turn_request(task, attempt_ids.turn_id(task.id, task.attempts))
     system = prompt.system_messages(
         agent.preamble, turn_snapshot.instructions(request), request.messages
     )
-    box = Toolbox(config, task.user_id, request.options, request=request, is_trial=True)
+    box = Toolbox(config, task.user_id, request.options, request=request, is_shadow_run=True)
     settings, _ = memory_settings.of_agent(config, agent.name)
     return Turn(
         request=request,
@@ -85,14 +85,14 @@ async def _prepare(task: Work, config: Config, agent: AgentConfig) -> Turn:
         new=(),
         prompt=[*system, *prompt.conversation(request.messages)],
         memory=settings,
-        study=None,
+        extraction_request=None,
         telemetry=config.get(TELEMETRY),
-        began=began,
+        started=began,
         config=config,
-        allowance=Allowance(()),
+        usage_grant=Allowance(()),
         tools=await box.open(agent),
         experiment=trial.experiment,
     )
 
 
-KIND = Kind(shadow_queue.KIND, run, gives_way=True)
+KIND = Kind(shadow_queue.KIND, run, is_background=True)

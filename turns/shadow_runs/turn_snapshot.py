@@ -48,7 +48,7 @@ class Trial:
         messages = [message_rows.to_message(*message) for message in told["messages"]]
         return cls(**{**told, "messages": messages})
 
-    def request(self, task: Work, turn_id: TurnId) -> TurnRequest:
+    def to_turn_request(self, task: Work, turn_id: TurnId) -> TurnRequest:
         """Return what the variant is asked."""
         return TurnRequest(
             turn_id=turn_id,

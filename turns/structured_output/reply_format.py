@@ -43,7 +43,7 @@ class Format:
         if self.schema is not None:
             await self.schema.compile()
 
-    async def clean(self, text: str) -> str:
+    async def extract_json(self, text: str) -> str:
         """Return the JSON in a reply and nothing else; raises `Mismatch` if it is not.
 
         As the model wrote it: to write it anew would round its long numbers.
@@ -117,7 +117,7 @@ async def checked(
             reply.add(event)
             if isinstance(event, Finished) and _must_match(reply):
                 try:
-                    await format.clean(reply.text)
+                    await format.extract_json(reply.text)
                 except Mismatch as exc:
                     raise _failed(exc, reply) from exc
             yield event
@@ -140,14 +140,14 @@ async def repaired(
                 reply.add(event)
         spent += token_usage.of(messages, reply)
         try:
-            text = await format.clean(reply.text) if _must_match(reply) else reply.text
+            text = await format.extract_json(reply.text) if _must_match(reply) else reply.text
         except Mismatch as exc:
             if repairs == MAX_REPAIRS or reply.finish_reason == "length":
                 raise _failed(exc, reply) from exc
             repairs += 1
             messages = [*messages, *_correction(reply.text, exc)]
             continue
-        for event in reply.events(text=text, usage=spent):
+        for event in reply.replay_events(text=text, usage=spent):
             yield event
         return
 

@@ -81,10 +81,10 @@ class ReplySchema:
         compiled = await self.compile()
         reply = text.encode("utf-8", "surrogatepass")
         weight = compiled.weight
-        if weight is not None and weight.is_checked_here(len(reply)):
+        if weight is not None and weight.is_checkable_inline(len(reply)):
             if schema_worker.is_valid(compiled.validator, value):
                 return None
-            if weight.is_explained_here(len(reply)):
+            if weight.is_explainable_inline(len(reply)):
                 return schema_worker.first_error(compiled.validator, value)
         try:
             return await schema_workers.first_error(self.written, reply)

@@ -74,11 +74,11 @@ class Weight:
     alternatives: int = 0
     """Of them in `anyOf` and `oneOf`."""
 
-    def is_checked_here(self, reply_bytes: int) -> bool:
+    def is_checkable_inline(self, reply_bytes: int) -> bool:
         """Whether a reply of this length is checked on the event loop."""
         return self.total * reply_bytes <= MAX_WORK
 
-    def is_explained_here(self, reply_bytes: int) -> bool:
+    def is_explainable_inline(self, reply_bytes: int) -> bool:
         """Whether its mismatch is explained there, too."""
         return self.alternatives * reply_bytes <= MAX_EXPLAINED_WORK
 

@@ -88,7 +88,7 @@ class MemoryTool:
     name: str
     description: str
     shape: type[Arguments]
-    do: Callable[[Any], Awaitable[Any]]
+    handler: Callable[[Any], Awaitable[Any]]
     kind: Literal["memory"] = "memory"
     target: str = ""
 
@@ -97,7 +97,7 @@ class MemoryTool:
         return _schema(self.shape)
 
     async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> str:
-        return orjson.dumps(await self.do(checked(self.shape, arguments))).decode()
+        return orjson.dumps(await self.handler(checked(self.shape, arguments))).decode()
 
 
 def checked(shape: type[Shape], arguments: Mapping[str, Any]) -> Shape:
@@ -196,7 +196,7 @@ class _Tools:
             source="agent",
             agent=self.agent,
             # A model that was talked round would save orders for itself.
-            held_because=injection_filter.why_held(arguments.content, ""),
+            review_reason=injection_filter.why_held(arguments.content, ""),
         )
         vector = await query_embedding.vector(self.plan, arguments.content)
         (saved,) = await database_executor.run_to_end(

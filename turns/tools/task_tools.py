@@ -70,12 +70,12 @@ class TaskTool:
     name: str
     description: str
     parameters: Mapping[str, Any]
-    do: Callable[[Mapping[str, Any]], Awaitable[Any]]
+    handler: Callable[[Mapping[str, Any]], Awaitable[Any]]
     kind: Literal["task"] = "task"
     target: str = ""
 
     async def call(self, arguments: Mapping[str, Any], record: ToolCall) -> str:
-        return orjson.dumps(await self.do(arguments)).decode()
+        return orjson.dumps(await self.handler(arguments)).decode()
 
 
 def make(
@@ -108,7 +108,7 @@ def _both(tools: "_Tools") -> Iterable[TaskTool]:
         "Enqueue a fire-and-forget background task: the agent you name is told your "
         "prompt, and nothing else of this conversation. Returns a task_id at once, "
         "never the result. Use it for long work that nobody waits for; to go on with "
-        f"an answer, call an agent directly. Agents: {tools.told_agents()}.",
+        f"an answer, call an agent directly. Agents: {tools.agent_descriptions()}.",
         DISPATCH_PARAMETERS,
         tools.dispatch,
     )
@@ -128,7 +128,7 @@ class _Tools:
     user_id: UserId
     request: TurnRequest
 
-    def told_agents(self) -> str:
+    def agent_descriptions(self) -> str:
         may_call = self.request.caller.may_call
         names = [name for name in routing.names(self.config) if may_call(name)]
         more = [f"and {len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []

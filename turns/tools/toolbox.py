@@ -40,7 +40,7 @@ class Toolbox:
     """How many agents stand above those it opens for."""
     request: TurnRequest | None = None
     """The turn's; None where there is none."""
-    is_trial: bool = False
+    is_shadow_run: bool = False
     """Whether nothing may be changed: what might is answered in its place."""
 
     async def open(self, agent: AgentConfig) -> list[Tool]:
@@ -55,7 +55,7 @@ class Toolbox:
             *self._tasks(agent),
             *await self._servers(agent),
         ]
-        return distinct(map(readonly_tools.harmless, own) if self.is_trial else own)
+        return distinct(map(readonly_tools.harmless, own) if self.is_shadow_run else own)
 
     def _memory(self, agent: AgentConfig) -> Iterable[Tool]:
         if not agent.memory_tools or self.options.is_memory_off:
@@ -71,13 +71,13 @@ class Toolbox:
             yield Subagent(
                 name,
                 routing.purpose(self.config, name),
-                partial(self._answering, name),
+                partial(self._fallback_chain, name),
                 below.open,
                 depth=below.depth,
                 user=self.user_id.hex,
             )
 
-    async def _answering(self, name: str) -> Answering:
+    async def _fallback_chain(self, name: str) -> Answering:
         route = await routing.find(self.config, name, self.user_id)
         return Answering(route.agent, fallback_chain.of(self.config, route.agent))
 

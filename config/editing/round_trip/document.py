@@ -35,24 +35,24 @@ class Document:
     """Without a byte order mark."""
     file: str
     """What messages call it."""
-    layout: Layout
+    source_map: Layout
     data: dict[str, Any]
     """What it says, in plain values; placeholders as they are written."""
-    mark: str = ""
+    bom: str = ""
     """The byte order mark, if it has one."""
     entries: dict[Location, Entry] = field(default_factory=dict)
     """Every value's place, by its location: through aliases, and what `<<` merges."""
     anchored: "Anchored" = field(default_factory=dict)
 
-    def target(self, entry: Entry) -> Entry:
+    def resolve_alias(self, entry: Entry) -> Entry:
         """Return the place an alias stands for, and any other as it is."""
         if entry.value.kind != "alias":
             return entry
         return _meant(entry, self.anchored) or entry
 
-    def with_text(self, text: str) -> bytes:
+    def encode_text(self, text: str) -> bytes:
         """Return the content of a file that has another text."""
-        return (self.mark + text).encode()
+        return (self.bom + text).encode()
 
 
 @lru_cache(maxsize=4)
@@ -78,7 +78,7 @@ def _anchored(found: Layout) -> Anchored:
 
 def _meant(alias: Entry, anchored: Anchored) -> Entry | None:
     """Return what an alias stands for: its name may be given anew further down."""
-    named = anchored.get(alias.value.said, [])
+    named = anchored.get(alias.value.text, [])
     before = [entry for entry in named if entry.start < alias.start]
     return before[-1] if before else None
 

@@ -52,7 +52,7 @@ def around(doc: Document, place: Place) -> list[list[Any]]:
     levels = []
     for depth in range(len(place)):
         above, own = find(doc, place[:depth]), find(doc, place[: depth + 1])
-        siblings = doc.target(above).value.entries if above else []
+        siblings = doc.resolve_alias(above).value.entries if above else []
         others = [e for e in siblings if e is not own]
-        levels.append([(e.name, e.value.anchor, e.value.gist) for e in others])
+        levels.append([(e.name, e.value.anchor, e.value.canonical_value) for e in others])
     return levels

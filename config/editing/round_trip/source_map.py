@@ -47,9 +47,9 @@ class Node:
     """Where it begins, behind its anchor and tag."""
     end: int
     """Behind its last character; of a block, that of the last value in it."""
-    outset: int
+    properties_start: int
     """Where its anchor or tag begins; `start` when it has none."""
-    said: str = ""
+    text: str = ""
     """What a scalar says, and the name an alias has."""
     anchor: str | None = None
     is_flow: bool = False
@@ -63,12 +63,12 @@ class Node:
         return self.kind in ("list", "map") and not self.is_flow
 
     @property
-    def gist(self) -> tuple[Any, ...]:
+    def canonical_value(self) -> tuple[Any, ...]:
         """What it says, however it is laid out; to be compared."""
         below = tuple(
-            (entry.name, entry.value.anchor, entry.value.gist) for entry in self.entries
+            (entry.name, entry.value.anchor, entry.value.canonical_value) for entry in self.entries
         )
-        return (self.kind, self.said.rstrip("\n"), below)
+        return (self.kind, self.text.rstrip("\n"), below)
 
     @property
     def is_empty(self) -> bool:
@@ -91,7 +91,7 @@ class Entry:
     @property
     def name(self) -> str:
         """What a key says; nothing in a list."""
-        return self.key.said if self.key else ""
+        return self.key.text if self.key else ""
 
     @property
     def is_in_flow(self) -> bool:
@@ -138,9 +138,9 @@ class _Reading:
         self._contents: list[int] = []
         self._properties: list[tuple[int, int]] = []
         for token in scan.tokens:
-            self._note(token)
+            self._record_token(token)
 
-    def _note(self, token: Any) -> None:
+    def _record_token(self, token: Any) -> None:
         start = token.start_mark.index
         if isinstance(token, AnchorToken | TagToken):
             self._properties.append((start, token.end_mark.index))
@@ -216,11 +216,11 @@ class _Reading:
                 return event
             key = self._node(event, event.start_mark.index)
             value_event = next(self._events)
-            mark = self._behind_colon(key, value_event)
+            mark = self._colon_end(key, value_event)
             value = self._node(value_event, mark)
-            node.entries.append(Entry(key, key.outset, mark, value))
+            node.entries.append(Entry(key, key.properties_start, mark, value))
 
-    def _behind_colon(self, key: Node, value: Any) -> int:
+    def _colon_end(self, key: Node, value: Any) -> int:
         index = bisect_left(self._colons, key.end)
         has = index < len(self._colons)
         if has and self._colons[index] <= value.start_mark.index:
@@ -235,7 +235,7 @@ class _Reading:
             at = event.start_mark.index
             if node.is_flow:
                 value = self._node(event, at)
-                node.entries.append(Entry(None, value.outset, value.outset, value))
+                node.entries.append(Entry(None, value.properties_start, value.properties_start, value))
                 continue
             # An empty item's mark is that of the next one's dash.
             dash = self._dashes[bisect_left(self._dashes, at) - 1]

@@ -111,7 +111,7 @@ class Fragment:
     @property
     def is_literal(self) -> bool:
         """Whether it is a text in a block, whose first line stands behind the key."""
-        return self.value.style in ("|", ">") and self.value.outset == 0
+        return self.value.style in ("|", ">") and self.value.properties_start == 0
 
 
 def fragment(text: str) -> Fragment:
@@ -186,7 +186,7 @@ def _put_over_word(found: Layout, entry: Entry, new: Fragment) -> list[Edit]:
     start = value.start
     if not text[value.end : behind].strip():
         behind = value.end
-        start -= len(text[entry.mark : start]) if value.outset == start else 0
+        start -= len(text[entry.mark : start]) if value.properties_start == start else 0
     return [(start, value.end, ""), (behind, behind, f"\n{body}")]
 
 
@@ -218,7 +218,7 @@ def _put_over_lines(found: Layout, entry: Entry, new: Fragment) -> list[Edit]:
         return [(below, end, text_lines.indented(new.text, edge))]
     head = text_lines.end(text, entry.mark)
     behind = entry.mark
-    if value.outset < head:  # An anchor stays where it is.
+    if value.properties_start < head:  # An anchor stays where it is.
         found_properties = PROPERTIES.match(text, behind)
         behind = found_properties.end() if found_properties else behind
     if new.is_literal:

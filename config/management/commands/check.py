@@ -55,7 +55,7 @@ def _of_the_studio(config: Config) -> Iterator[str]:
     count = len(config.overlays.entries)
     if count:
         yield f"with {count} override{'' if count == 1 else 's'} of the studio"
-    for each in config.set_aside:
+    for each in config.rejected_overrides:
         yield f"warning: {resolution.label(each)} is set aside: {each.why}"
 
 

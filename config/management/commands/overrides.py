@@ -42,11 +42,11 @@ class Command(DatabaseCommand):
         level = log.level
         log.setLevel(logging.WARNING)
         try:
-            self._do(options)
+            self._run_action(options)
         finally:
             log.setLevel(level)
 
-    def _do(self, options: dict[str, Any]) -> None:
+    def _run_action(self, options: dict[str, Any]) -> None:
         # What opposes the file must be undone here, though the file is refused for it.
         live.replace(live.read(self.config_path(options), insists=False))
         match options["what"]:
@@ -88,7 +88,7 @@ class Command(DatabaseCommand):
             name,
             lambda actor: change(section, name, by=actor),
         )
-        if entry.written is None:
+        if entry.file_text is None:
             self.stdout.write(f"{section.noun} '{name}' is deleted")
         else:
             self.stdout.write(f"{section.noun} '{name}' is as the YAML says")

@@ -87,10 +87,10 @@ class Command(DatabaseCommand):
         elif options["limit"] is None:
             again = len(backlog.failed)
         else:
-            again = options["limit"] - len(backlog.to_do)
+            again = options["limit"] - len(backlog.pending)
         work = Judging(judge.name, backlog, again=again)
         self._tell(config, judge, backlog, work)
-        if options["dry_run"] or work.is_over:
+        if options["dry_run"] or work.is_finished:
             return
         if not options["yes"] and not is_confirmed("judge"):
             self.stdout.write("nothing was judged")
@@ -116,10 +116,10 @@ class Command(DatabaseCommand):
     ) -> None:
         self.stdout.write(
             f"{backlog.found:,} replies, {backlog.judged:,} judged already, "
-            f"{len(backlog.under_way):,} under way, {backlog.over:,} given up, "
+            f"{len(backlog.in_progress):,} under way, {backlog.given_up:,} given up, "
             f"{len(backlog.failed):,} failed"
         )
-        if work.is_over:
+        if work.is_finished:
             again = "; --retry tries those again that failed" if backlog.failed else ""
             self.stdout.write(f"nothing to judge{again}")
             return
@@ -140,20 +140,20 @@ class Command(DatabaseCommand):
         with sigint.held() as heed:
             service.start()
             try:
-                while not work.is_over:
+                while not work.is_finished:
                     heed()
                     if work.add():
                         service.kick()
                     time.sleep(LOOK_SECONDS)
-                    work.look()
-                    bar.show(work.closed)
+                    work.refresh()
+                    bar.show(work.finished)
                 bar.end()
             except KeyboardInterrupt as exc:
-                message = f"interrupted: {work.told()}; run it again to go on"
+                message = f"interrupted: {work.summary()}; run it again to go on"
                 raise CommandError(message, returncode=INTERRUPTED) from exc
             finally:
                 service.stop()
-        self.stdout.write(work.told())
+        self.stdout.write(work.summary())
         if work.failed:
             raise CommandError(
                 f"{work.failed:,} could not be judged: `manage.py scores` says why, "
@@ -177,8 +177,8 @@ class Judging:
         """Tasks whose cost nobody knows."""
         self._judge = judge
         self._waiting: list[tuple[Reply, Put]] = [
-            *((reply, past_replies.waiting) for reply in backlog.under_way),
-            *((reply, past_replies.add) for reply in backlog.to_do),
+            *((reply, past_replies.waiting) for reply in backlog.in_progress),
+            *((reply, past_replies.add) for reply in backlog.pending),
             *((reply, past_replies.retry) for reply in backlog.failed[:again]),
         ]
         self._open: list[Task] = []
@@ -190,12 +190,12 @@ class Judging:
         return [reply for reply, _ in self._waiting]
 
     @property
-    def closed(self) -> int:
+    def finished(self) -> int:
         """How many are over with, one way or another."""
         return self.total - len(self._waiting) - len(self._open)
 
     @property
-    def is_over(self) -> bool:
+    def is_finished(self) -> bool:
         return not (self._waiting or self._open)
 
     def add(self) -> bool:
@@ -215,7 +215,7 @@ class Judging:
             self.micro_usd -= sum(filter(None, paid))
         return True
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """See which have ended."""
         now = past_replies.current(self._open)
         self._open = [task for task in now if task.state in lifecycle.OPEN]
@@ -229,7 +229,7 @@ class Judging:
                 self.micro_usd += cost or 0
                 self.unpriced += cost is None
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return what came of it until now."""
         if self.unpriced:
             return f"{self.done:,} judged, at an unknown cost"

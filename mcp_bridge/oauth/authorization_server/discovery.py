@@ -34,7 +34,7 @@ async def discover(web: Web, server: str, url: str, *, method: str) -> Provider:
     `method` is what the server is asked with: POST, or GET for SSE. Raises
     `SignInFailed` and what is under it.
     """
-    refusal = await web.knock(server, url, method=method)
+    refusal = await web.probe(server, url, method=method)
     asked = _challenge(refusal)
     resource = await _resource(web, server, url, asked.get("resource_metadata"))
     if resource is None:

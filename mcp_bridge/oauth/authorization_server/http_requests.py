@@ -78,7 +78,7 @@ class Web:
         given = {"Accept": "application/json", **(headers or {})}
         return await self._send(server, "POST", url, headers=given, **content)
 
-    async def knock(self, server: str, url: str, *, method: str) -> Answer:
+    async def probe(self, server: str, url: str, *, method: str) -> Answer:
         """Ask a tool server for something without a token; only the head is read."""
         headers = {
             "Accept": "application/json, text/event-stream",

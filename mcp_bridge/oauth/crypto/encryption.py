@@ -21,12 +21,12 @@ class Vault:
         self.key_id = hashlib.sha256(b"coulisse vault key id\0" + key).hexdigest()[:16]
         """Tells one key from another, and nothing about either."""
 
-    def close(self, text: str, *place: str) -> bytes:
+    def encrypt(self, text: str, *place: str) -> bytes:
         """Return a text encrypted, its nonce before it."""
         nonce = os.urandom(NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, text.encode(), _named(place))
 
-    def open(self, box: bytes, *place: str) -> str:
+    def decrypt(self, box: bytes, *place: str) -> str:
         """Return the text; raises `Unreadable`."""
         box = bytes(box)
         try:

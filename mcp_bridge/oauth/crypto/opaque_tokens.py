@@ -31,7 +31,7 @@ class Seals:
             purpose: AESGCM(_derived(key, purpose)) for purpose in ("link", "state")
         }
 
-    def seal(
+    def write(
         self, purpose: str, content: Mapping[str, Any], *, expires_at: datetime
     ) -> str:
         """Return a token with this content."""
@@ -40,7 +40,7 @@ class Seals:
         box = nonce + self._ciphers[purpose].encrypt(nonce, body, purpose.encode())
         return _spelt(box)
 
-    def open(self, purpose: str, token: str, *, now: datetime) -> dict[str, Any]:
+    def read(self, purpose: str, token: str, *, now: datetime) -> dict[str, Any]:
         """Return the content; raises `TokenInvalid` and `TokenExpired`."""
         if len(token) > MAX_CHARACTERS:
             raise TokenInvalid

@@ -19,9 +19,9 @@ from mcp_bridge.oauth.crypto.opaque_tokens import Seals
 class Secrets:
     """What the keys are for; the keys themselves stay inside."""
 
-    vault: Vault = field(repr=False)
+    cipher: Vault = field(repr=False)
     """Encrypts what is stored."""
-    seals: Seals = field(repr=False)
+    opaque_tokens: Seals = field(repr=False)
     """Makes links that only this server can read."""
     sessions: str = field(repr=False)
     """Django's `SECRET_KEY`, which signs and encrypts sessions."""

@@ -38,14 +38,14 @@ class Command(UserCommand):
         # A wish that waits to be confirmed goes even where there is nothing else.
         deed = Deed("user.erase", audit_events.at_the_terminal(), str(user_id))
         deleted = erasure.erase(user_id, deed=deed)
-        self._tell_of_tokens(user_id, options["user"])
+        self._warn_about_tokens(user_id, options["user"])
         if not any(deleted.values()):
             self.stdout.write(f"there is nothing of user {options['user']}")
             return
         self.stdout.write(f"erased of user {options['user']} ({user_id}):")
         self._list(deleted)
 
-    def _tell_of_tokens(self, user_id: UserId, user: str) -> None:
+    def _warn_about_tokens(self, user_id: UserId, user: str) -> None:
         active = token_queries.count_active(user_id, now=datetime.now(UTC))
         if active:
             tokens = (

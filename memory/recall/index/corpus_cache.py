@@ -37,9 +37,9 @@ IDS = "SELECT group_concat(id) FROM memory_passage WHERE user_id = %s AND id <= 
 class State(NamedTuple):
     """What changes when a user's passages do."""
 
-    newest: int
+    newest_id: int
     """The highest id of a passage."""
-    owner: str | None
+    owner_version: str | None
     """Counts removals."""
 
 
@@ -47,7 +47,7 @@ class State(NamedTuple):
 class Shelf:
     """One user's passages, as they were in one state."""
 
-    state: State
+    version: State
     facts: Few | Corpus
     messages: Few | Corpus
 
@@ -67,7 +67,7 @@ def of(user_id: UserId, *, anew: bool = False) -> Shelf:
     """Return a user's passages as they are now; with `anew` read all of them again."""
     state = _state(user_id)
     held = None if anew else _shelves.get(user_id)
-    if held is not None and held.state == state:
+    if held is not None and held.version == state:
         with _lock:
             if user_id in _shelves:
                 _shelves.move_to_end(user_id)
@@ -104,10 +104,10 @@ def _state(user_id: UserId) -> State:
 def _read(user_id: UserId, held: Shelf, state: State) -> Shelf:
     """Bring what is held up to date."""
     facts, messages = held.facts, held.messages
-    if held.state.newest and held.state.owner != state.owner:
-        left = _ids(user_id, held.state.newest)
+    if held.version.newest_id and held.version.owner_version != state.owner_version:
+        left = _ids(user_id, held.version.newest_id)
         facts, messages = _without(facts, left), _without(messages, left)
-    rows = _rows(user_id, held.state.newest, state.newest)
+    rows = _rows(user_id, held.version.newest_id, state.newest_id)
     new_facts = [row for row in rows if row[THREAD] is None]
     new_messages = [row for row in rows if row[THREAD] is not None]
     return Shelf(state, _with(facts, new_facts), _with(messages, new_messages))

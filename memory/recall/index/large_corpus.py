@@ -59,28 +59,28 @@ class Corpus:
     questions: Bools
     lengths: Floats
     alive: Bools
-    old: Postings
-    new: Postings
+    merged_postings: Postings
+    recent_postings: Postings
     merged: int
     """How many passages `old` is of."""
     spaces: dict[Space, tuple[Block, ...]]
     """At most two blocks each: old and new."""
     # Worked out from the others:
-    before: Ints = field(default_factory=lambda: EMPTY_NUMBERS)
+    previous: Ints = field(default_factory=lambda: EMPTY_NUMBERS)
     """The number of the message before, or of nobody: the count of passages."""
-    after: Ints = field(default_factory=lambda: EMPTY_NUMBERS)
+    following: Ints = field(default_factory=lambda: EMPTY_NUMBERS)
     norms: Floats = field(default_factory=lambda: EMPTY_FLOATS)
     """What BM25 weighs a term's count against, by the length of the text."""
     window_norms: Floats = field(default_factory=lambda: EMPTY_FLOATS)
-    living: int = 0
+    live_count: int = 0
     """How many passages are there."""
 
     @property
     def nbytes(self) -> int:
         parts = [self.ids, self.places, self.questions, self.lengths, self.alive]
-        parts += [self.before, self.after, self.norms, self.window_norms]
+        parts += [self.previous, self.following, self.norms, self.window_norms]
         parts += [a for space in self.spaces.values() for block in space for a in block]
-        return self.old.nbytes + self.new.nbytes + sum(part.nbytes for part in parts)
+        return self.merged_postings.nbytes + self.recent_postings.nbytes + sum(part.nbytes for part in parts)
 
 
 def place_of(thread_id: int, position: int) -> int:
@@ -126,7 +126,7 @@ def appended(corpus: Corpus, rows: Sequence[Row]) -> Corpus:
         questions=np.concatenate([corpus.questions, added.questions]),
         lengths=np.concatenate([corpus.lengths, added.lengths]),
         alive=np.concatenate([corpus.alive, added.alive]),
-        new=inverted_index.merge(corpus.new, inverted_index.shift(added.old, count)),
+        recent_postings=inverted_index.merge(corpus.recent_postings, inverted_index.shift(added.merged_postings, count)),
         spaces=_with_blocks(corpus, added),
     )
     return _finished(_compact(grown))
@@ -145,11 +145,11 @@ def _finished(corpus: Corpus) -> Corpus:
     window_lengths = corpus.lengths + lengths[before] + lengths[after]
     return replace(
         corpus,
-        before=before,
-        after=after,
+        previous=before,
+        following=after,
         norms=_norms(corpus.lengths, corpus.alive),
         window_norms=_norms(window_lengths, corpus.alive),
-        living=int(np.count_nonzero(corpus.alive)),
+        live_count=int(np.count_nonzero(corpus.alive)),
     )
 
 
@@ -183,7 +183,7 @@ def _compact(corpus: Corpus) -> Corpus:
         return corpus
     kept = corpus.alive
     numbers = np.where(kept, np.cumsum(kept) - 1, -1)
-    whole = inverted_index.merge(corpus.old, corpus.new)
+    whole = inverted_index.merge(corpus.merged_postings, corpus.recent_postings)
     return Corpus(
         *(corpus.ids[kept], corpus.places[kept], corpus.questions[kept]),
         *(corpus.lengths[kept], corpus.alive[kept]),

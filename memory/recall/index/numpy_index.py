@@ -37,38 +37,38 @@ class Index:
 
     def __init__(self, user_id: UserId, *, anew: bool = False) -> None:
         self._user_id = user_id
-        self._shelf = corpus_cache.of(user_id, anew=anew)
+        self._corpora = corpus_cache.of(user_id, anew=anew)
 
     def facts(self, question: Question, among: Among) -> Legs | Found:
         """Return the passages of facts that fit."""
-        corpus = self._shelf.facts
+        corpus = self._corpora.facts
         if isinstance(corpus, Few):
-            return corpus.find(question, self._not_chosen(among))
+            return corpus.find(question, self._fact_exclusion(among))
         # A fact that is not active has no passage.
-        mask = None if among == Among() else self._chosen(corpus, among)
+        mask = None if among == Among() else self._fact_mask(corpus, among)
         return _legs(corpus, question, mask, windows=False)
 
     def messages(
         self, question: Question, beyond: tuple[int, int] | None
     ) -> Legs | Found:
         """Return the passages of messages that fit, but of none from `beyond` on."""
-        corpus = self._shelf.messages
+        corpus = self._corpora.messages
         if isinstance(corpus, Few):
             return corpus.find(question, beyond and partial(_is_beyond, *beyond))
         mask = None if beyond is None else _not_beyond(corpus, *beyond)
         return _legs(corpus, question, mask, windows=True)
 
-    def _chosen(self, corpus: Corpus, among: Among) -> Mask:
-        return np.isin(corpus.ids, list(self._ids(among)))
+    def _fact_mask(self, corpus: Corpus, among: Among) -> Mask:
+        return np.isin(corpus.ids, list(self._passage_ids(among)))
 
-    def _not_chosen(self, among: Among) -> Callable[[Row], bool] | None:
+    def _fact_exclusion(self, among: Among) -> Callable[[Row], bool] | None:
         if among == Among():
             return None
-        ids = self._ids(among)
+        ids = self._passage_ids(among)
         return lambda row: row[0] not in ids
 
-    def _ids(self, among: Among) -> set[int]:
-        wanted = among.given
+    def _passage_ids(self, among: Among) -> set[int]:
+        wanted = among.column_values
         query = CHOSEN + "".join(f" AND f.{name} = %s" for name in wanted)
         with connection.cursor() as cursor:
             cursor.execute(query, [self._user_id.hex, *wanted.values()])
@@ -88,7 +88,7 @@ def _not_beyond(corpus: Corpus, thread_id: int, position: int) -> Mask:
 def _legs(
     corpus: Corpus, question: Question, mask: Mask | None, *, windows: bool
 ) -> Legs:
-    if corpus.living < len(corpus.ids):
+    if corpus.live_count < len(corpus.ids):
         mask = corpus.alive if mask is None else corpus.alive & mask
     similarity = _best(_near(corpus, question), mask)
     terms, window = _by_words(corpus, question, windows=windows)
@@ -109,7 +109,7 @@ def _near(corpus: Corpus, question: Question) -> Scores:
     if question.embedded is None:
         return np.zeros(len(corpus.ids), np.float32)
     cosines = relevance_scores.similarities(corpus, question.embedded)
-    cosines[cosines < max(question.floor, TINY)] = 0
+    cosines[cosines < max(question.similarity_threshold, TINY)] = 0
     return cosines
 
 
@@ -117,7 +117,7 @@ def _by_words(
     corpus: Corpus, question: Question, *, windows: bool
 ) -> tuple[Scores, Scores]:
     nothing = np.zeros(len(corpus.ids), np.float32)
-    if not question.terms or not corpus.living:
+    if not question.terms or not corpus.live_count:
         return nothing, nothing
     hits = relevance_scores.find(corpus, term_encoding.hashes(question.terms))
     return relevance_scores.terms(corpus, hits), (

@@ -115,14 +115,14 @@ class Index:
 
     def facts(self, question: Question, among: Among) -> Legs:
         """Return the passages of facts that fit."""
-        values = {"user_id": self._user_id, **among.given}
+        values = {"user_id": self._user_id, **among.column_values}
         only = ""
         # A fact that is not active has no passage.
         if among != Among():
-            chosen = "".join(f" AND f.{name} = %({name})s" for name in among.given)
+            chosen = "".join(f" AND f.{name} = %({name})s" for name in among.column_values)
             only = f"{AMONG}{chosen})"
         found = _Found(values, {**OF_FACTS, "only": only})
-        return found.legs(question, ["terms"])
+        return found.collect_scores(question, ["terms"])
 
     def messages(self, question: Question, beyond: tuple[int, int] | None) -> Legs:
         """Return the passages of messages that fit, but of none from `beyond` on."""
@@ -132,7 +132,7 @@ class Index:
             values["thread_id"], values["end"] = beyond
             only = NOT_BEYOND
         found = _Found(values, {**OF_MESSAGES, "only": only})
-        return found.legs(question, ["terms", "window_terms"])
+        return found.collect_scores(question, ["terms", "window_terms"])
 
 
 class _Found:
@@ -144,15 +144,15 @@ class _Found:
         self._scores: dict[int, list[float]] = {}
         self._questions: set[int] = set()
 
-    def legs(self, question: Question, columns: list[str]) -> Legs:
+    def collect_scores(self, question: Question, columns: list[str]) -> Legs:
         """Return what is found by meaning, and by the words of these columns."""
         count = self._count()
         if question.embedded is not None and count:
-            self._near(question.embedded, question.floor, count)
+            self._add_similarities(question.embedded, question.similarity_threshold, count)
         if question.terms and count:
             for leg, column in enumerate(columns, start=1):
-                self._by_words(leg, column, question.terms, count)
-        return self._collected()
+                self._add_bm25(leg, column, question.terms, count)
+        return self._to_arrays()
 
     def _count(self) -> int:
         key = self._values["user_id"], self._parts["kind"]
@@ -169,7 +169,7 @@ class _Found:
             _hints[key] = now + HINT_SECONDS, count
         return int(count)
 
-    def _near(self, asked: Embedded, floor: float, count: int) -> None:
+    def _add_similarities(self, asked: Embedded, floor: float, count: int) -> None:
         bits = asked.vector > 0
         is_sparse = np.count_nonzero(bits) * SPARSE < len(bits)
         values = {
@@ -183,9 +183,9 @@ class _Found:
         query = NEAREST.replace("{unlike}", JACCARD if is_sparse else HAMMING)
         if hnsw_index.is_faster(asked.embedder, count):
             query = hnsw_index.nearest(len(asked.vector))
-        self._add(0, query, values)
+        self._add_scores(0, query, values)
 
-    def _by_words(self, leg: int, column: str, terms: list[str], count: int) -> None:
+    def _add_bm25(self, leg: int, column: str, terms: list[str], count: int) -> None:
         chosen = sorted(terms, key=len, reverse=True)[:MAX_WORDS]
         words = term_encoding.lexemes(self._values["user_id"], chosen)
         each = MAX_READ // len(words)
@@ -193,16 +193,16 @@ class _Found:
         if count > each:
             words += _pairs(words[:PAIRED])
         query = WORDS.replace("{column}", column)
-        self._add(leg, query, {**values, "words": words})
+        self._add_scores(leg, query, {**values, "words": words})
 
-    def _add(self, leg: int, query: str, values: dict[str, Any]) -> None:
+    def _add_scores(self, leg: int, query: str, values: dict[str, Any]) -> None:
         query = query.format(**self._parts)
         for number, score, is_question in _rows(query, {**self._values, **values}):
             self._scores.setdefault(number, [0.0, 0.0, 0.0])[leg] = score
             if is_question:
                 self._questions.add(number)
 
-    def _collected(self) -> Legs:
+    def _to_arrays(self) -> Legs:
         ids = sorted(self._scores)
         scores = np.array([self._scores[n] for n in ids], np.float64).reshape(-1, 3)
         similarity, terms, window = scores.T

@@ -29,10 +29,10 @@ def similarities(corpus: Corpus, asked: Embedded) -> Floats:
 
 def find(corpus: Corpus, hashes: NDArray[np.uint32]) -> Hits:
     """Return where different terms occur; of too many terms, where the rarest do."""
-    found = corpus.old.find(hashes)
-    if len(corpus.new.pairs):
-        found = inverted_index.together(found, corpus.new.find(hashes))
-    if corpus.living < len(corpus.ids):
+    found = corpus.merged_postings.find(hashes)
+    if len(corpus.recent_postings.pairs):
+        found = inverted_index.together(found, corpus.recent_postings.find(hashes))
+    if corpus.live_count < len(corpus.ids):
         found = found.where(corpus.alive[found.text])
     if len(hashes) <= MAX_WORDS:
         return found
@@ -46,7 +46,7 @@ def find(corpus: Corpus, hashes: NDArray[np.uint32]) -> Hits:
 
 def terms(corpus: Corpus, found: Hits) -> Scores:
     """Return each passage's BM25 by its own text; zero has none of the terms."""
-    idf = inverted_index.idf(corpus.living, np.bincount(found.term))
+    idf = inverted_index.idf(corpus.live_count, np.bincount(found.term))
     weights = idf[found.term] * _worth(found.count, corpus.norms[found.text])
     scores = np.bincount(found.text, weights, minlength=len(corpus.ids))
     return scores.astype(np.float64, copy=False)
@@ -63,7 +63,7 @@ def windows(corpus: Corpus, found: Hits) -> Scores:
         if size < words:
             some = found.where((found.term >= first) & (found.term < first + size))
         counts = _window_counts(corpus, some, first, size)
-        idf = inverted_index.idf(corpus.living, np.count_nonzero(counts, axis=1))
+        idf = inverted_index.idf(corpus.live_count, np.count_nonzero(counts, axis=1))
         total += idf.astype(np.float32) @ _worth(counts, corpus.window_norms)
     return total
 
@@ -74,8 +74,8 @@ def _window_counts(corpus: Corpus, found: Hits, first: int, size: int) -> Floats
     row = found.term - first
     table[row, found.text] = found.count
     # A text has one neighbour on each side, so no cell is named twice but the last's.
-    table[row, corpus.before[found.text]] += found.count
-    table[row, corpus.after[found.text]] += found.count
+    table[row, corpus.previous[found.text]] += found.count
+    table[row, corpus.following[found.text]] += found.count
     return table[:, :-1]
 
 

@@ -23,7 +23,7 @@ class Question:
     terms: list[str]
     """Each once."""
     embedded: Embedded | None
-    floor: float
+    similarity_threshold: float
 
     @property
     def is_empty(self) -> bool:
@@ -38,7 +38,7 @@ class Among:
     status: Status | None = "active"
 
     @property
-    def given(self) -> dict[str, str]:
+    def column_values(self) -> dict[str, str]:
         """The columns that must have a value."""
         asked = {"category": self.category, "status": self.status}
         return {name: value for name, value in asked.items() if value is not None}
@@ -70,5 +70,5 @@ class Found:
 def question_of(query: Query) -> Question:
     """Return what to look for."""
     return Question(
-        list(dict.fromkeys(tokenizer.terms(query.text))), query.embedded, query.floor
+        list(dict.fromkeys(tokenizer.terms(query.text))), query.embedded, query.similarity_threshold
     )

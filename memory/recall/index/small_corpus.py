@@ -74,11 +74,11 @@ class _Growing:
         self._postings = dict(words.postings)
         self._own: set[int] = set()
 
-    def begin(self) -> None:
+    def add_text(self) -> None:
         """Add a text without terms."""
         self._lengths.append(0)
 
-    def add(self, number: int, terms: Counts) -> None:
+    def add_terms(self, number: int, terms: Counts) -> None:
         """Add terms to a text."""
         self._lengths[number] += sum(terms.values())
         for term, count in terms.items():
@@ -88,7 +88,7 @@ class _Growing:
             counts = self._postings[term]
             counts[number] = counts.get(number, 0) + count
 
-    def done(self) -> Words:
+    def build(self) -> Words:
         return Words(tuple(self._lengths), self._postings)
 
 
@@ -106,7 +106,7 @@ class Few:
     """The vectors of each embedder."""
 
     @property
-    def living(self) -> int:
+    def live_count(self) -> int:
         return len(self.rows)
 
     @property
@@ -124,12 +124,12 @@ class Few:
         window = self.windows.bm25(hashes) if self.numbers else {}
         legs = (_near(self, question), self.words.bm25(hashes), window)
         out = {n for n, row in enumerate(self.rows) if left_out and left_out(row)}
-        similarity, terms, window = (self._named(leg, out) for leg in legs)
+        similarity, terms, window = (self._best_by_id(leg, out) for leg in legs)
         some = {*similarity, *terms, *window}
         asking = {row[0] for row in self.rows if row[3] and row[0] in some}
         return Found(similarity, terms, window, asking)
 
-    def _named(self, leg: Scores, out: set[int]) -> Scores:
+    def _best_by_id(self, leg: Scores, out: set[int]) -> Scores:
         """Return the best of a leg by their ids."""
         rows = self.rows
         kept = {rows[number][0]: s for number, s in leg.items() if number not in out}
@@ -150,19 +150,19 @@ def appended(few: Few, rows: Sequence[Row]) -> Few:
     words, windows = _Growing(few.words), _Growing(few.windows)
     for number, row in enumerate(rows, start=len(few.rows)):
         terms = _terms(row)
-        words.begin()
-        words.add(number, terms)
+        words.add_text()
+        words.add_terms(number, terms)
         place = large_corpus.place_of_row(row)
         if place != NOWHERE:
-            windows.begin()
-            windows.add(number, terms)
+            windows.add_text()
+            windows.add_terms(number, terms)
             for beside in (place - 1, place + 1):
                 if (neighbour := numbers.get(beside)) is not None:
-                    windows.add(neighbour, terms)
-                    windows.add(number, _terms(every[neighbour]))
+                    windows.add_terms(neighbour, terms)
+                    windows.add_terms(number, _terms(every[neighbour]))
             numbers[place] = number
     spaces = _with_vectors(few, rows)
-    return Few(tuple(every), words.done(), windows.done(), numbers, spaces)
+    return Few(tuple(every), words.build(), windows.build(), numbers, spaces)
 
 
 def without(few: Few, ids: Sequence[int]) -> Few:
@@ -201,7 +201,7 @@ def _near(few: Few, question: Question) -> Scores:
     vectors = few.spaces.get((asked.embedder, len(asked.vector)))
     if vectors is None:
         return {}
-    floor = max(question.floor, TINY)
+    floor = max(question.similarity_threshold, TINY)
     cosines = (vectors.matrix @ asked.vector).tolist()
     found = zip(vectors.numbers, cosines, strict=True)
     return {number: cosine for number, cosine in found if cosine >= floor}

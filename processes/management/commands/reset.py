@@ -80,7 +80,7 @@ def note(log: Path) -> None:
     for other in logging.getLogger().handlers[:1]:
         handler.setFormatter(other.formatter)
     said = "the database was deleted, and the audit with it, by %s, %s"
-    values = (by.actor, by.origin)
+    values = (by.name, by.origin)
     handler.handle(
         logging.LogRecord(__name__, logging.WARNING, __file__, 0, said, values, None)
     )

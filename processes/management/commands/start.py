@@ -68,7 +68,7 @@ class Command(ProcessCommand):
         files.prepare()
         if options["foreground"]:
             server = foreground_server.Server(
-                planned, files, announce=lambda run: self._serves(config, run)
+                planned, files, announce=lambda run: self._print_serving(config, run)
             )
             server.serve(options["timeout"])
         elif not self._is_running(config, files):
@@ -77,14 +77,14 @@ class Command(ProcessCommand):
     def _detach(self, config: Config, files: StateDir, limit_seconds: float) -> None:
         try:
             run = background_server.start(
-                config.path, files, limit_seconds=limit_seconds, tell=self._tell
+                config.path, files, limit_seconds=limit_seconds, tell=self._print
             )
         except AlreadyRunning as exc:
             self.stdout.write(str(exc))
         else:
-            self._announce(config, run)
+            self._print_banner(config, run)
 
-    def _tell(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         self.stdout.write(self._printable(line))
         self.stdout.flush()
 
@@ -100,14 +100,14 @@ class Command(ProcessCommand):
         self.stdout.write(f"already running (pid {pid})")
         return True
 
-    def _serves(self, config: Config, run: RunRecord) -> None:
+    def _print_serving(self, config: Config, run: RunRecord) -> None:
         if run.is_detached:
             # Into the log, which programs may read; whoever started it has the banner.
             logger.info("serving %s at %s (pid %d)", run.config, run.url, run.pid)
         else:
-            self._announce(config, run)
+            self._print_banner(config, run)
 
-    def _announce(self, config: Config, run: RunRecord) -> None:
+    def _print_banner(self, config: Config, run: RunRecord) -> None:
         self.stdout.write(self._printable(startup_banner.render(config, run)))
         self.stdout.flush()
 

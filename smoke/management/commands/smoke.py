@@ -71,7 +71,7 @@ class Command(DatabaseCommand):
             try:
                 self._launch(zip(tests, ids, strict=True), heed, options)
                 if options["wait"]:
-                    self._hold(run_queries.batches(ids), heed, options)
+                    self._watch_runs(run_queries.batches(ids), heed, options)
             except KeyboardInterrupt as exc:
                 told = self._cancel(ids)
                 raise CommandError(told, returncode=INTERRUPTED) from exc
@@ -79,9 +79,9 @@ class Command(DatabaseCommand):
                 self._cancel(ids)
                 raise
         if options["wait"]:
-            self._conclude(run_queries.batches(ids), options)
+            self._print_results(run_queries.batches(ids), options)
         else:
-            self._leave(run_queries.batches(ids), options)
+            self._print_queued(run_queries.batches(ids), options)
 
     def _launch(
         self,
@@ -95,10 +95,10 @@ class Command(DatabaseCommand):
             batch = run_lifecycle.launch(
                 test, origin="command", repetitions=count, batch=id_
             )
-            self._say(terminal.launched(batch), options)
+            self._write_progress(terminal.launched(batch), options)
         heed()
 
-    def _hold(
+    def _watch_runs(
         self,
         batches: list[list[Run]],
         heed: Callable[[], None],
@@ -110,7 +110,7 @@ class Command(DatabaseCommand):
         with local_runner.at_work(users):
             try:
                 for each in local_runner.watch(ids, heed):
-                    self._tell(each, options)
+                    self._print_progress(each, options)
             except BaseException:
                 # Before the work is waited for: so it is broken off at once.
                 run_lifecycle.cancel(ids)
@@ -124,19 +124,19 @@ class Command(DatabaseCommand):
         found = [run for batch in run_queries.batches(batches) for run in batch]
         return terminal.interrupted(found)
 
-    def _leave(self, batches: list[list[Run]], options: dict[str, Any]) -> None:
-        self._say("a worker holds them; `smoke show RUN` tells how far", options)
+    def _print_queued(self, batches: list[list[Run]], options: dict[str, Any]) -> None:
+        self._write_progress("a worker holds them; `smoke show RUN` tells how far", options)
         if options["json"]:
             self.write_json({"batches": [serializers.batch(each) for each in batches]})
 
-    def _tell(self, each: Line | Run, options: dict[str, Any]) -> None:
+    def _print_progress(self, each: Line | Run, options: dict[str, Any]) -> None:
         if isinstance(each, Line):
-            self._say(f"{terminal.name(each.run)}  {terminal.said(each)}", options)
+            self._write_progress(f"{terminal.name(each.run)}  {terminal.said(each)}", options)
             return
         for line in terminal.ending(each):
-            self._say(f"{terminal.name(each)}  {line}", options)
+            self._write_progress(f"{terminal.name(each)}  {line}", options)
 
-    def _say(self, line: str, options: dict[str, Any]) -> None:
+    def _write_progress(self, line: str, options: dict[str, Any]) -> None:
         """Tell of the progress: on stderr where a program reads the rest."""
         if options["json"]:
             self.stderr.write(line, str)
@@ -144,7 +144,7 @@ class Command(DatabaseCommand):
             self.stdout.write(line)
             self.stdout.flush()
 
-    def _conclude(self, batches: list[list[Run]], options: dict[str, Any]) -> None:
+    def _print_results(self, batches: list[list[Run]], options: dict[str, Any]) -> None:
         if options["junit"]:
             write(Path(options["junit"]), junit.document(batches))
         if options["json"]:

@@ -108,7 +108,7 @@ async def test_a_slow_provider_costs_nobody_their_sign_in(scripted, database):
     assert isinstance(ended, SignInFailed)
     assert "could not be renewed just now" in ended.detail
     assert await stored(user) is not None
-    assert await stage.sign_ins.connected(stage.config, user) == {"notes": True}
+    assert await stage.sign_ins.connection_states(stage.config, user) == {"notes": True}
 
 
 async def test_a_turn_does_not_wait_for_a_token_while_it_has_one(
@@ -194,7 +194,7 @@ async def test_who_connects_anew_during_a_refresh_keeps_the_new_token(
 async def test_a_token_does_not_follow_a_name_to_another_address(stage, scripted, user):
     moved = Stage(configured(notes={"url": f"{scripted.url}/elsewhere"}))
     assert await moved.token("notes", user) is None
-    assert await moved.sign_ins.connected(moved.config, user) == {"notes": False}
+    assert await moved.sign_ins.connection_states(moved.config, user) == {"notes": False}
     assert await moved.sign_ins.disconnect(moved.config, "notes", user)
     assert await stored(user) is None
 

@@ -34,7 +34,7 @@ def test_they_are_made_once_for_their_owner_only(file):
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     text = file.read_text()
     secret_keys._load.cache_clear()
-    assert secret_keys.load().vault.key_id == made.vault.key_id
+    assert secret_keys.load().cipher.key_id == made.cipher.key_id
     assert file.read_text() == text
     assert os.listdir(file.parent) == ["secrets.env"]
 
@@ -42,7 +42,7 @@ def test_they_are_made_once_for_their_owner_only(file):
 def test_of_many_who_are_first_one_makes_them(file):
     def load(_):
         secret_keys._load.cache_clear()
-        return secret_keys.load().vault.key_id
+        return secret_keys.load().cipher.key_id
 
     with ThreadPoolExecutor(8) as threads:
         assert len(set(threads.map(load, range(40)))) == 1
@@ -51,14 +51,14 @@ def test_of_many_who_are_first_one_makes_them(file):
 def test_the_environment_comes_first_and_then_no_file_is_made(file, monkeypatch):
     monkeypatch.setenv(secret_keys.VAULT_KEY, KEY)
     monkeypatch.setenv(secret_keys.HMAC_KEY, URL_SAFE)
-    assert secret_keys.load().vault.key_id == Vault(bytes(range(32))).key_id
+    assert secret_keys.load().cipher.key_id == Vault(bytes(range(32))).key_id
     assert not file.exists()
 
 
 def test_one_may_come_from_each(file, monkeypatch):
-    ours = secret_keys.load().vault.key_id
+    ours = secret_keys.load().cipher.key_id
     monkeypatch.setenv(secret_keys.HMAC_KEY, KEY)
-    assert secret_keys.load().vault.key_id == ours
+    assert secret_keys.load().cipher.key_id == ours
 
 
 @pytest.mark.parametrize("name", [secret_keys.VAULT_KEY, secret_keys.HMAC_KEY])
@@ -94,7 +94,7 @@ def test_quotes_blanks_and_comments_are_read_over(file):
     file.parent.mkdir()
     file.write_text(f'# c\n\nCOULISSE_VAULT_KEY = "{KEY}"\r\nCOULISSE_HMAC_KEY={KEY}\n')
     file.chmod(0o600)
-    assert secret_keys.load().vault.key_id == Vault(bytes(range(32))).key_id
+    assert secret_keys.load().cipher.key_id == Vault(bytes(range(32))).key_id
 
 
 def test_a_file_others_can_read_is_warned_of(file, caplog):
@@ -116,7 +116,7 @@ def test_no_key_is_in_a_repr(file, monkeypatch):
     monkeypatch.setenv(secret_keys.VAULT_KEY, KEY)
     monkeypatch.setenv(secret_keys.HMAC_KEY, KEY)
     loaded = secret_keys.load()
-    shown = repr((loaded, vars(loaded.vault), vars(loaded.seals)))
+    shown = repr((loaded, vars(loaded.cipher), vars(loaded.opaque_tokens)))
     assert KEY not in shown
     assert repr(bytes(range(32))) not in shown
 
@@ -133,7 +133,7 @@ def test_another_process_reads_what_the_first_made(file):
         for _ in range(2)
     ]
     said = {each.communicate()[0].decode().strip() for each in ran}
-    assert said == {secret_keys.load().vault.key_id}
+    assert said == {secret_keys.load().cipher.key_id}
 
 
 # The vault.
@@ -141,29 +141,29 @@ def test_another_process_reads_what_the_first_made(file):
 
 def test_a_text_is_read_in_its_own_place_only():
     vault = Vault(bytes(32))
-    box = vault.close("secret", "table", "server", "ann", "field")
-    assert vault.open(box, "table", "server", "ann", "field") == "secret"
+    box = vault.encrypt("secret", "table", "server", "ann", "field")
+    assert vault.decrypt(box, "table", "server", "ann", "field") == "secret"
     for place in (("table", "server", "bob", "field"), ("tables", "erver", "ann")):
         with pytest.raises(Unreadable):
-            vault.open(box, *place)
+            vault.decrypt(box, *place)
 
 
 def test_no_two_places_are_written_alike():
     vault = Vault(bytes(32))
-    box = vault.close("secret", "a:b", "c")
+    box = vault.encrypt("secret", "a:b", "c")
     with pytest.raises(Unreadable):
-        vault.open(box, "a", "b:c")
+        vault.decrypt(box, "a", "b:c")
 
 
 def test_the_same_text_is_never_the_same_twice():
     vault = Vault(bytes(32))
-    assert vault.close("secret", "x") != vault.close("secret", "x")
+    assert vault.encrypt("secret", "x") != vault.encrypt("secret", "x")
 
 
 @pytest.mark.parametrize("box", [b"", b"short", bytes(12), bytes(40)])
 def test_what_is_no_box_is_unreadable(box):
     with pytest.raises(Unreadable):
-        Vault(bytes(32)).open(box, "x")
+        Vault(bytes(32)).decrypt(box, "x")
 
 
 # The check.

@@ -92,7 +92,7 @@ async def test_what_is_no_link_is_refused(stage, token):
 async def test_a_link_is_for_its_own_server(scripted, database, user):
     stage = Stage(configured(a={"url": scripted.url}, b={"url": scripted.url}))
     with pytest.raises(TokenInvalid):
-        await stage.connecting.look(stage.config, "b", stage.link_token("a", user))
+        await stage.connecting.read_link(stage.config, "b", stage.link_token("a", user))
 
 
 async def test_a_state_is_no_link_and_a_link_no_state(stage, user):

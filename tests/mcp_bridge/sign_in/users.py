@@ -79,7 +79,7 @@ class Stage:
     async def leave(self, server: str, user: UserId) -> Departure:
         """Open a new link."""
         token = self.link_token(server, user)
-        return await self.connecting.open(self.config, server, token, browser="browser")
+        return await self.connecting.use_link(self.config, server, token, browser="browser")
 
     async def come_back(
         self,
